@@ -33,13 +33,6 @@ def test_calls_spread_by_what_is_in_flight_and_by_weight():
         assert sorted(entered(made, stack, 8)) == [0] * 2 + [1] * 6
 
 
-def test_calls_of_others_count_like_ours():
-    made = gate(RateLimits(), RateLimits())
-    made.others = lambda: {"e0": 5}
-    with ExitStack() as stack:
-        assert entered(made, stack, 5) == [1] * 5
-
-
 def test_a_call_goes_to_the_replica_that_is_free_first_whichever_it_would_have_been():
     made, place = gate(one(), one()), []
     with ExitStack() as first, ExitStack() as second:

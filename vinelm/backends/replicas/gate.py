@@ -102,12 +102,10 @@ class ReplicaGate:
     Attributes:
         weights: returns weights by engine, >= 0; 1 where it says nothing. A replica of weight 0 is not used, unless all are 0.
             Must not block.
-        others: returns calls that other processes have in flight, by engine; they count like ours. Must not block.
     """
 
     def __init__(self, limiters: Mapping[str, EngineRateLimiter], clock: Clock | None = None) -> None:
         self.weights: Callable[[], Mapping[str, float]] = dict
-        self.others: Callable[[], Mapping[str, int]] = dict
         self._replicas = [Replica(engine, limiter) for engine, limiter in limiters.items()]
         self._clock: Clock = clock or WallClock()
         self._line: list[_Waiting] = []
@@ -212,14 +210,13 @@ class ReplicaGate:
 
     def _preferred(self) -> Sequence[int]:
         """The replicas that may be used, best first."""
-        now_s, given, others = self._clock.now(), self.weights(), self.others()
+        now_s, given = self._clock.now(), self.weights()
         weights = [max(float(given.get(replica.engine, 1.0)), 0.0) for replica in self._replicas]
         usable = [place for place, weight in enumerate(weights) if weight > 0] or range(len(weights))
 
         def cost(place: int) -> tuple[bool, float, int]:
             replica = self._replicas[place]
-            load = replica.in_flight + others.get(replica.engine, 0) + 1
-            return replica.rests_until_s > now_s, load / (weights[place] or 1.0), place
+            return replica.rests_until_s > now_s, (replica.in_flight + 1) / (weights[place] or 1.0), place
 
         return sorted(usable, key=cost)
 
