@@ -100,8 +100,8 @@ class _Seen:
                 if (stop := stop_of(row)) is not None]  # fmt: skip
         if not told or not self.is_plain:
             return known
-        node, weight, stop = (np.array(column) for column in zip(*told, strict=True))
-        own = np.bincount(node, weight * stop, self.size)
+        node, weight, stops = (np.array(column) for column in zip(*told, strict=True))
+        own = np.bincount(node, weight * stops, self.size)
         return np.asarray((self.known * known + own) / (self.known + np.bincount(node, weight, self.size)))
 
 
@@ -109,7 +109,7 @@ def _ratio(new: FloatArray, old: FloatArray) -> FloatArray:
     return np.divide(new, old, out=np.ones_like(old), where=old > 0.0)
 
 
-def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, FloatArray]:
+def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
     """The arrays that change with the stops."""
     trie, old = annotated.trie, annotated.stop
     if trie.is_merged:

@@ -19,7 +19,7 @@ from vinelm.errors import CallError, ConfigError, StoreError, TrieFileError
 from vinelm.objective import Objective
 from vinelm.observation import Usage
 from vinelm.traces import ObservationStore, check_store
-from vinelm.vinefile import save_trie
+from vinelm.vinefile import load_trie, save_trie
 
 TABLE = random_table(3, n_requests=60, n_models=3, depth=3)
 TRIE = TABLE.annotate()
@@ -243,3 +243,24 @@ def test_settings_without_effect_are_refused(tmp_path):
     vine, _ = serving(str(tmp_path / "a.vine"))
     with pytest.raises(ConfigError, match="every_s is 0"):
         vine.watch(0)
+
+
+def test_drift_is_a_metric(tmp_path):
+    prometheus = pytest.importorskip("prometheus_client")
+    from vinelm.telemetry import Prometheus
+
+    registry = prometheus.CollectorRegistry()
+    vine, app = serving(evidence=tmp_path / "served.db")
+    vine.observe(Prometheus(registry))
+    ask(vine, app, 100)
+    vine.close()
+    (family,) = [one for one in registry.collect() if one.name == "vinelm_drift"]
+    assert {sample.labels["quantity"] for sample in family.samples if sample.name.endswith("_total")} >= {"dollars"}
+
+
+def test_the_file_itself_can_be_mapped_and_replaced(tmp_path):
+    path = tmp_path / "app.vine"
+    save_trie(path, TRIE)
+    mapped = load_trie(path, mmap="file")
+    save_trie(path, random_table(4, n_requests=60, n_models=3, depth=3).annotate())
+    assert (mapped.cost_usd == TRIE.cost_usd).all()

@@ -307,10 +307,14 @@ class VineLM(LongRunning):
         """Return the clock of a new run: virtual if the models' latencies are, else real."""
         return self.models.new_clock()
 
-    def close(self) -> None:
-        """Leave the fleet: give back what is leased. Without a fleet nothing is done; the end of the process does it, too."""
+    def close(self) -> bool:
+        """Leave the fleet and give back what is leased, stop watching, and write the rows that wait; False if some are lost.
+
+        Idempotent; the end of the process does it, too. Requests that are served afterwards write rows again.
+        """
         if self.fleet is not None:
             self.fleet.fleet.stop()
+        return super().close()
 
     # -- planning ----------------------------------------------------------------------------------------------
 

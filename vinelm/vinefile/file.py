@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -81,15 +81,17 @@ def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
         ) from error
 
 
-def load_trie(path: str | Path, *, mmap: bool = True) -> AnnotatedTrie:
+def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> AnnotatedTrie:
     """Read an annotated trie that :func:`save_trie` wrote, in this version or an older one. Its arrays are read-only.
 
-    Changing or truncating the file afterwards does not affect the trie: what was read stays as it was.
+    Changing or truncating the file afterwards does not affect the trie, but for ``mmap="file"``: what was read stays as it was.
 
     Args:
         path: The ``.vine`` file.
         mmap: A file of 64 MB or more is copied to a temporary file without a name, which is mapped into memory and needs room
-            in the folder for temporary files. False reads it into memory, as smaller files always are.
+            in the folder for temporary files. False reads it into memory, as smaller files always are. ``"file"`` maps the
+            file itself, whatever its size, so that all processes share one copy of its arrays in memory; it must then only be
+            replaced by another file, as :func:`save_trie` does. Writing into it would end these processes.
 
     Raises:
         TrieFileError: The file is missing, damaged, written by a newer version, or its arrays do not form a trie.
@@ -190,8 +192,10 @@ def _padding(start: int) -> bytes:
 # -- reading ---------------------------------------------------------------------------------------------------
 
 
-def _content(file: BinaryIO, *, mmap: bool) -> Any:
+def _content(file: BinaryIO, *, mmap: bool | Literal["file"]) -> Any:
     """The bytes of the file, in memory or in a private copy: mapping the file itself would end in SIGBUS if it is truncated."""
+    if mmap == "file":
+        return memory_map.mmap(file.fileno(), 0, access=memory_map.ACCESS_READ)
     if not mmap or os.fstat(file.fileno()).st_size < MAPPED_FROM:
         return file.read()
     with tempfile.TemporaryFile() as copy:
