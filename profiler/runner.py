@@ -111,11 +111,10 @@ def profile(
     sampler = _sampler_of(sampler, workflow, catalog, chosen, seed)
     units = make_units(workflow, catalog, backends)
     broken_after = None if keep_going or not checkpoints else BROKEN_AFTER
-    settings = settings_of(sampler, chosen)
     with interrupts.raised(), _held(store, checkpoints=checkpoints) as shared:
         worker = make_worker(execution, units, parts, on_note)
         try:
-            with alone(shared, identity, settings):
+            with alone(shared, identity, settings_of(sampler, chosen)):
                 bring_up_to_date(
                     store, identity, digests, units, requests=(*workflow.requests, *chosen), worker=worker,
                     workers=execution.workers, on_note=on_note,
@@ -123,7 +122,7 @@ def profile(
                 _register(store, workflow, chosen, digests)
                 state = _begin(
                     units, store, limits, chosen, worker=worker, workers=execution.workers,
-                    settings=settings, broken_after=broken_after, on_note=on_note, shared=shared,
+                    settings=settings_of(sampler, chosen), broken_after=broken_after, on_note=on_note, shared=shared,
                 )  # fmt: skip
             if checkpoints:
                 Scheduler(worker, sampler, state, execution, on_progress, may_go_on=units.can_go_on).run()

@@ -131,7 +131,8 @@ class Ledger:
         """Reserve the bound, durably.
 
         Args:
-            request_id, prefix: the unit.
+            request_id: the unit's request.
+            prefix: the unit's prefix.
             upper_usd: its dollars at most.
             upper_calls: its model calls at most.
             is_new: it is to make a row; False for a row that is there, which only the run that begins may look at.

@@ -160,10 +160,12 @@ _RENEW = text(
 _SET_RUN = text("SELECT set_config('vinelm.run', :run, false)")
 _LEAVE = text("DELETE FROM runs WHERE run_id = :me")
 _ADD_UNIT = text("INSERT INTO units (request_id, prefix) VALUES (:request, :prefix) ON CONFLICT DO NOTHING")
+_FREE = f"(u.run_id IS NULL OR u.run_id = :me OR u.run_id NOT IN ({LIVE.text}))"
 _CLAIM = text(
-    "SELECT u.run_id, u.entry_id FROM units u WHERE u.request_id = :request AND u.prefix = :prefix "
-    f"AND (u.run_id IS NULL OR u.run_id = :me OR u.run_id NOT IN ({LIVE.text})) AND NOT EXISTS "
-    "(SELECT 1 FROM observations o WHERE o.request_id = u.request_id AND o.prefix = u.prefix) FOR UPDATE OF u SKIP LOCKED"  # noqa: S608 - our own text
+    "SELECT u.run_id, u.entry_id FROM units u LEFT JOIN observations o ON o.request_id = u.request_id AND o.prefix = u.prefix "
+    "WHERE u.request_id = :request AND u.prefix = :prefix AND o.row_id IS NULL AND FREE FOR UPDATE OF u SKIP LOCKED".replace(
+        "FREE", _FREE
+    )
 )
 _TAKE = text("UPDATE units SET run_id = :me, entry_id = NULL WHERE request_id = :request AND prefix = :prefix")
 _ABANDON = text(
