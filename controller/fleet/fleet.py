@@ -30,7 +30,7 @@ from vinelm.policies import SpendGuard
 class Fleet:
     """The fleet as one process sees it. Thread-safe. Starts a daemon thread, which alone talks to Redis.
 
-    After ``os.fork`` the child becomes a process of its own with the first request that it serves.
+    After a fork the child becomes a process of its own with the first request that it serves.
 
     Args:
         config: how to join.

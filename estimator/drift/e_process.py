@@ -46,7 +46,8 @@ class ShareAbove:
         most = np.clip(np.asarray(self.most), 1e-9, 1.0 - 1e-9)[..., None]
         other = most + (1.0 - most) * _SHARES
         won, lost = np.log(other / most), np.log((1.0 - other) / (1.0 - most))
-        return np.where(value[..., None] > 0.5, won, lost)
+        factors: FloatArray = np.where(value[..., None] > 0.5, won, lost)
+        return factors
 
 
 @dataclass(frozen=True)

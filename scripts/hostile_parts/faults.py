@@ -67,6 +67,7 @@ BOUNDARIES = frozenset(
         "GraphRun._default_after",
         "GraphRun._announce",
         "DefaultRuns.any_default",
+        "name_model",
     )
 )
 """The places where the application's own code, or LangGraph, enters ours: around them there is nothing of ours to catch."""
@@ -91,9 +92,11 @@ UNTOLD = (
     "RunFinder.path_of",
     "RunRegistry.known",
     "channel_of",
+    "_write_name",
+    "_is_read",
 )
-"""What is passed over without a word: observers and reports of load change no answer, a clock is replaced by
-another; an edge that cannot find its run has no trace to write to and logs a warning."""
+"""What is passed over without a word: what a tracer shows, observers and reports of load change no answer, a clock is
+replaced by another; an edge that cannot find its run has no trace to write to and logs a warning."""
 CALLS, DEPTH = (1, 2, 3), 3
 MODES = ("sync", "async", "stream")
 OBJECTIVES = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -71,8 +70,11 @@ class LongRunning:
         """
         self._file().reload()
 
-    def reload_on(self, number: int = signal.SIGHUP) -> None:
+    def reload_on(self, number: int) -> None:
         """Load the trie's file again whenever the process receives this signal; a broken file is told in the log.
+
+        Args:
+            number: of a signal that nothing else handles, such as the one for a hang-up.
 
         Raises:
             ConfigError: the trie was not loaded from a file, or this is not the main thread.

@@ -38,6 +38,7 @@ def test_scoring_again_runs_nothing(folder, monkeypatch):
 
     def counted(path, sql, **caps):
         ran.append(sql)
+        caps.pop("max_steps", None)  # steps are counted in the limited process alone
         return run_sql(path, sql, **caps)
 
     monkeypatch.setattr("vinelm.workflows.nl2sql.databases.run_limited", counted)

@@ -6,6 +6,7 @@ A tracer asks a chat model for its provider and name before the call (``_get_ls_
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 
@@ -18,8 +19,14 @@ RESOLVED = "lc_gateway_metadata"
 def name_model(generation: ChatGeneration, model: BaseChatModel) -> None:
     """Write provider and name of the model into its answer, or the first chunk of it, unless they are there.
 
-    Without effect where LangChain is too old to read it: callers would find it in their messages.
+    Without effect where LangChain is too old to read it: callers would find it in their messages. Never raises: what a tracer
+    shows is no reason to fail a call that was answered.
     """
+    with suppress(Exception):
+        _write_name(generation, model)
+
+
+def _write_name(generation: ChatGeneration, model: BaseChatModel) -> None:
     if not _is_read() or RESOLVED in (generation.generation_info or {}):
         return
     facts = model._get_ls_params()
