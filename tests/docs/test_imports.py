@@ -35,6 +35,9 @@ ALLOWED = {
     "vinelm.evaluation.store_sweeps.switch_decision": "evaluate_coverage.py decides as the report does, world by world",
     "vinelm.profiler.sampling.priced_sampler": "evaluate_coverage.py buys rows as the default sampler does",
     "vinelm.backends.http.clients": "bench_wire.py makes bare HTTP calls over the same connections",
+    "vinelm.estimator.drift.e_process": "drift_delay.py runs the tests over a thousand simulated runs at a time",
+    "vinelm.estimator.drift.hypotheses": "drift_delay.py runs the tests over a thousand simulated runs at a time",
+    "vinelm.estimator.drift.monitor": "drift_delay.py runs the tests over a thousand simulated runs at a time",
     "vinelm.cli.main": "house_passes.py runs whole commands in its own process",
 }
 """Modules that are no public place, with the reason why a script or an example imports them all the same."""

@@ -11,7 +11,6 @@ from vinelm.adapters.langchain import VineChatModel
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.long_running import LongRunning
-from vinelm.api.served_evidence import OnDrift
 from vinelm.api.served_fleet import RunLabel, ServedFleet
 from vinelm.api.served_planners import ServedPlanners
 from vinelm.backends import ModelResolver
@@ -41,6 +40,8 @@ from vinelm.workflow import Request
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+
+    from vinelm.api.served_evidence import OnDrift
 
 Node = Callable[..., Any]
 

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.api.served_evidence import OnDrift, ServedEvidence
 from vinelm.api.trie_reload import TrieReload
 from vinelm.errors import ConfigError
 from vinelm.telemetry import ObserverGroup
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from vinelm.api.served_evidence import OnDrift, ServedEvidence
 
 
 class LongRunning:
@@ -37,6 +38,8 @@ class LongRunning:
         """Follow a trie that has just begun to serve."""
         if self._evidence_path is not None:
             if self.evidence is None:
+                from vinelm.api.served_evidence import ServedEvidence  # needs an extra
+
                 self.evidence = ServedEvidence(self._evidence_path, annotated, observers, self._on_drift)
             else:
                 self.evidence.follow(annotated)

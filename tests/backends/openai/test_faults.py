@@ -199,7 +199,11 @@ def test_missing_key(transport, client, monkeypatch):
         ({"options": {"max_tokens_parameter": "length"}}, {}, "max_tokens_parameter must be one of max_tokens, max_comp"),
         ({"api_base": "localhost:8000"}, {}, "api_base is 'localhost:8000': it must start with http:// or https://"),
         ({"api_base": None}, {}, "model 'm': no api_key_env: name the variable of the key"),
-        ({}, {"limit": {}}, r"\[backend.openai\]: unknown key 'limit': known keys are limits, stream, max_retries"),
+        (
+            {},
+            {"limit": {}},
+            r"\[backend.openai\]: unknown key 'limit': known keys are limits, stream, send_priority",
+        ),
         ({}, {"max_retries": -1}, r"\[backend.openai\]: max_retries is -1: it must be a finite number >= 0"),
         ({}, {"limits": {"f": {}}}, r"limits of engine 'f', which no model has: engines are e"),
         ({}, {"limits": {"e": {"rpm": 5}}}, r"limits of engine 'e': unknown key 'rpm': known keys are requests_per_min"),

@@ -73,13 +73,15 @@ def command(
 
     _require_used(update, half_life)
     target = output or store.with_suffix(".vine")
+    is_updated = update is not None and _is_trie(store)
+    if not is_updated:
+        refuse_replacing(target, store)
     refuse_other_file(target)
-    if update is not None and _is_trie(store):
+    if is_updated:
         if stop is not None or max_error is not None:
             raise ConfigError("stop and max_error have no effect on a trie that is updated as it is: leave them out")
         annotated = load_trie(store)
     else:
-        refuse_replacing(target, store)
         annotated = estimate(store, estimator=estimator, stop=stop, check=check, max_error=max_error)
     if update is not None:
         annotated = fold_in(annotated, update, half_life=1000.0 if half_life is None else half_life)

@@ -65,7 +65,7 @@ def command(
 
 
 def _show(found: DriftReport, remedy: Remedy | None) -> None:
-    from vinelm.cli.console import say, show_table
+    from vinelm.cli.console import echo, say, show_table
     from vinelm.reports import usd
 
     rows = "1 row" if found.rows == 1 else f"{found.rows:,} rows"
@@ -91,7 +91,7 @@ def _show(found: DriftReport, remedy: Remedy | None) -> None:
     if remedy is not None:
         price = "price unknown" if remedy.price_usd is None else f"about {usd(remedy.price_usd)}"
         say(f"{remedy.why} The cheapest remedy ({price}):")
-        click.echo(f"  {remedy.command}")
+        echo(f"  {remedy.command}")
 
 
 def _figure(one: Moved, value: float) -> str:
