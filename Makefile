@@ -59,7 +59,7 @@ farm:
 types: $(VENV)/.dev farm ## mypy --strict over a link farm that shows the parts as vinelm.*
 	@cd $(TYPING) && MYPYPATH=. "$(CURDIR)/$(BIN)/python" -m mypy --config-file "$(CURDIR)/pyproject.toml" -p vinelm
 
-$(DOCS)/.installed: pyproject.toml $(VENV)/.runtime requirements/docs.txt
+$(DOCS)/.installed: pyproject.toml $(VENV)/.demo requirements/docs.txt
 	@echo "installing the tools of the documentation into $(DOCS) ..."
 	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
 	@$(PIP) --python $(DOCS)/bin/python $(LOCKED) -r requirements/build.txt -r requirements/docs.txt
