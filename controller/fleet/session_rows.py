@@ -12,6 +12,7 @@ from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.metric import Metric
 from vinelm.controller.planning.planner import Planner
+from vinelm.protocols import Invocation
 
 
 class SessionRows:
@@ -68,8 +69,12 @@ class SessionRows:
                     (self._live.queue if waits else self._live.run)(slot)
                     return
 
-    def ended(self, path: tuple[str, ...]) -> None:
+    def ended(self, invocation: Invocation, excess_s: float | None) -> None:
         """Take the invocation out; one that was not entered is ignored."""
+        self.interrupted(invocation.prefix)
+
+    def interrupted(self, path: tuple[str, ...]) -> None:
+        """The same for one that has no result."""
         with suppress(Exception):
             for item in self._slots:
                 if item[0] == path:

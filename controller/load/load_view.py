@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.plan_request import load_array
 from vinelm.controller.planning.planner import Planner
 from vinelm.errors import VineLMError
-from vinelm.protocols import LoadMonitor
+from vinelm.protocols import Invocation, LoadMonitor
 from vinelm.trie import FloatArray
 
 LoadSource = Callable[[], Mapping[str, float]]
@@ -47,9 +48,9 @@ class SessionLoad:
             why = str(error) if isinstance(error, VineLMError) else type(error).__name__
             return None, f"no load known ({why}): planned without"
 
-    def dispatched(self, model: str) -> None:
-        """Report that an invocation on the model begins."""
-        engine, monitor = self._engine_of.get(model), self._monitor
+    def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
+        """Report that an invocation on the model at the end of ``path`` begins."""
+        engine, monitor = self._engine_of.get(path[-1]), self._monitor
         if monitor is None or engine is None:
             return
         self._in_flight.append(engine)
@@ -58,11 +59,16 @@ class SessionLoad:
         except Exception:
             return
 
-    def finished(self, model: str, excess_s: float | None) -> None:
-        """Report that it ended, after ``excess_s`` seconds more than at zero load (None: it failed, or this is not known).
+    def ended(self, invocation: Invocation, excess_s: float | None) -> None:
+        """Report that it ended, after ``excess_s`` seconds more than at zero load (None: it failed, or this is not known)."""
+        self._finished(invocation.prefix[-1], excess_s)
 
-        A call whose start was not reported here is ignored: the branches of a fan-out are one invocation.
-        """
+    def interrupted(self, path: tuple[str, ...]) -> None:
+        """Report that its call is no longer in flight."""
+        self._finished(path[-1], None)
+
+    def _finished(self, model: str, excess_s: float | None) -> None:
+        """A call whose start was not reported here is ignored: the branches of a fan-out are one invocation."""
         engine, monitor = self._engine_of.get(model), self._monitor
         if monitor is None or engine not in self._in_flight:
             return

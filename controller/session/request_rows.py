@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock, RLock
 
+from vinelm.controller.planning.decision import Decision
 from vinelm.observation import Observation
 from vinelm.policies import observed_row
 from vinelm.protocols import Invocation
@@ -86,7 +87,7 @@ class RequestRows:
         self._passed: set[Path] = set()
         self._lock = Lock()
 
-    def began(self, stage: str, path: Path) -> None:
+    def began(self, stage: str, path: Path, elapsed_s: float, decision: Decision | None) -> None:
         """An invocation of ``stage`` begins; ``path`` ends with its model."""
         with suppress(Exception), self._lock:
             known = self._pending.get(path)
@@ -104,7 +105,7 @@ class RequestRows:
                 self._emit_row(done)
             self._pending[path] = _Pending(stage, self._in_flight.begin(path[-1]))
 
-    def ended(self, invocation: Invocation) -> None:
+    def ended(self, invocation: Invocation, excess_s: float | None) -> None:
         """An attempt has ended."""
         with suppress(Exception), self._lock:
             one = self._pending.get(invocation.prefix)

@@ -11,6 +11,7 @@ from vinelm.controller.fleet.session_rows import SessionRows
 from vinelm.controller.load.load_view import LoadSource, SessionLoad
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.planner import Planner
+from vinelm.controller.session.call_follower import CallFollower
 from vinelm.controller.session.replanner import Replanner
 from vinelm.controller.session.request_rows import RequestRows
 from vinelm.controller.session.trace import TraceStep
@@ -117,9 +118,9 @@ class Session(StopRulePolicy):
         if not can_end:
             candidates = planner.trie.is_leaf if candidates is None else candidates & planner.trie.is_leaf
         self._load = None if load is None else SessionLoad(load, planner)
-        self._default = default
-        self._on_spent = on_spent
+        self._default, self._on_spent = default, on_spent
         self._rows, self.evidence = rows, evidence
+        self._followers: list[CallFollower] = [one for one in (self._load, rows, evidence) if one is not None]
         self.on_gate = None if rows is None else rows.gate
         self._chosen: dict[tuple[str, ...], tuple[str, str]] = {}  # stage and model
         self._accounted: set[tuple[str, ...]] = {()}  # prefixes whose last invocation counts as spent, with all before it
@@ -152,12 +153,8 @@ class Session(StopRulePolicy):
                 self._chosen[prefix] = (stage, model)
                 decision = self.steps[-1].decision
             elapsed_s = self._elapsed_s
-        if self._load is not None:
-            self._load.dispatched(model)
-        if self._rows is not None:
-            self._rows.began(stage, (*prefix, model), elapsed_s, decision)
-        if self.evidence is not None:
-            self.evidence.began(stage, (*prefix, model))
+        for follower in self._followers:
+            follower.began(stage, (*prefix, model), elapsed_s, decision)
         return model
 
     def record(self, invocation: Invocation) -> None:
@@ -165,12 +162,8 @@ class Session(StopRulePolicy):
         with self._lock:
             self._add(invocation)
             excess_s = None if self._load is None else self._excess_s(invocation)
-        if self._load is not None:
-            self._load.finished(invocation.prefix[-1], excess_s)
-        if self._rows is not None:
-            self._rows.ended(invocation.prefix)
-        if self.evidence is not None:
-            self.evidence.ended(invocation)
+        for follower in self._followers:
+            follower.ended(invocation, excess_s)
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
         """Count the dollars that another process spent on ``prefix``; expected ones where they are not recorded.
@@ -184,12 +177,8 @@ class Session(StopRulePolicy):
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:
         """Note that the invocation has no result and will be run again: its call is no longer in flight."""
-        if self._load is not None:
-            self._load.finished(prefix[-1], None)
-        if self._rows is not None:
-            self._rows.ended(prefix)
-        if self.evidence is not None:
-            self.evidence.interrupted(prefix)
+        for follower in self._followers:
+            follower.interrupted(prefix)
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return whether to go on: False where the stop rule ends the request or the plan does.
@@ -239,12 +228,9 @@ class Session(StopRulePolicy):
         with self._lock:
             model = self._fallback(failed, tried)
             decision, elapsed_s = self.steps[-1].decision, self._elapsed_s
-        if model is not None and self._load is not None:
-            self._load.dispatched(model)
-        if model is not None and self._rows is not None:
-            self._rows.began(failed.stage, (*failed.prefix[:-1], model), elapsed_s, decision)
-        if model is not None and self.evidence is not None:
-            self.evidence.began(failed.stage, (*failed.prefix[:-1], model))
+        if model is not None:
+            for follower in self._followers:
+                follower.began(failed.stage, (*failed.prefix[:-1], model), elapsed_s, decision)
         return model
 
     def note_failure(
