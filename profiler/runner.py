@@ -249,6 +249,9 @@ def _begin(
     shared: SharedRun | None,
 ) -> RunState:
     """Open the ledger, judge rows that wait for it, note the run's settings in the store, and read its rows."""
+    wrong = None if shared is None else shared.correct_totals()
+    if wrong is not None and on_note is not None:
+        on_note(wrong)
     ledger = Ledger(store, limits, shared=shared)
     records = RunRecords(store)
     if broken_after is not None:

@@ -31,6 +31,7 @@ from .store.integrity import CheckedStore as CheckedStore
 from .store.integrity import check_store as check_store
 from .store.lock import run_lock as run_lock
 from .store.merge import merge_stores as merge_stores
+from .store.postgres.running_totals import Totals as Totals
 from .store.postgres.shared_run import SharedRun as SharedRun
 from .store.postgres.shared_run import UnitTaken as UnitTaken
 from .store.postgres.shared_run import shared_run as shared_run

@@ -17,7 +17,7 @@ from vinelm.errors import BudgetExhausted
 from vinelm.judging import Judgement
 from vinelm.observation import Observation
 from vinelm.profiler.config import ProfileLimits
-from vinelm.traces import Judgements, ObservationStore, RunRecords, SharedRun
+from vinelm.traces import Judgements, ObservationStore, RunRecords, SharedRun, Totals
 
 FIRST_PROMPT_TOKENS = 2048
 """Length assumed of a prompt before any was observed."""
@@ -145,9 +145,10 @@ class Ledger:
             if self._shared is not None and is_new:
                 self._shared.claim(request_id, prefix)
             self._refuse(upper_usd, upper_calls)
-            entry = self._store.reserve(request_id, prefix, upper_usd)
-            if self._shared is not None:
-                self._shared.note_reservation(request_id, prefix, entry, upper_calls)
+            if self._shared is None:
+                entry = self._store.reserve(request_id, prefix, upper_usd)
+            else:
+                entry = self._shared.reserve(request_id, prefix, upper_usd, upper_calls)
             self._reserve(upper_usd)
             self.calls += upper_calls
             return Reservation(entry, upper_usd, upper_calls)
@@ -196,24 +197,31 @@ class Ledger:
     def settle_without_row(self, reservation: Reservation, paid_usd: float, calls: int = 0) -> None:
         """Settle a unit that adds no row: it was refused half-way, or its cell has a row already."""
         with self._lock:
-            self._store.settle(reservation.entry, paid_usd)
+            with self._locked():
+                self._store.settle(reservation.entry, paid_usd)
             self._close(reservation, paid_usd, calls)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """One transaction, undone where the block raises. Other runs on the store wait for its end, and sums are read anew."""
-        with self._records.together() if self._shared is None else self._shared.writing():
-            self.read_sums()
+        if self._shared is None:
+            with self._records.together():
+                yield
+            return
+        with self._shared.writing() as found:
+            self._set(found)
             yield
 
-    def read_sums(self) -> None:
+    def read_totals(self) -> None:
         """Read what all runs on the store have spent and reserved, as far as a budget bounds it."""
-        if self._shared is None:
-            return
+        if self._shared is not None:
+            self._set(self._shared.totals())
+
+    def _set(self, found: Totals) -> None:
         if self.limits.budget_usd is not None:
-            self.committed_usd = self._store.committed_usd()
+            self.committed_usd = float(found.usd)
         if self.limits.budget_calls is not None:
-            self.calls = self._shared.calls()
+            self.calls = found.calls
 
     def _reserve(self, usd: float) -> None:
         self.committed_usd += usd

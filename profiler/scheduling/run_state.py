@@ -151,7 +151,7 @@ class RunState:
                 self.cells.add(row)
                 self._note_label(row)
         self.elsewhere.clear()  # their run may have died: they are asked for again
-        self.ledger.read_sums()
+        self.ledger.read_totals()
         self._read_at = time.monotonic()
 
     # -- units -------------------------------------------------------------------------------------------------

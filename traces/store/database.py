@@ -80,9 +80,6 @@ class Database:
         """Turn errors of the database into a one-line :class:`StoreError` that names the store and shows no row."""
         return translated(self.path)
 
-    def lock_for_writing(self, connection: Connection) -> None:
-        """Do nothing: SQLite lets one transaction write at a time, and a run holds the file."""
-
     def size_bytes(self) -> int:
         """Return the bytes of the file and of its write-ahead log."""
         files = (self.file, self.file.with_name(f"{self.file.name}-wal"))

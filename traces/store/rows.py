@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from itertools import islice
 from typing import Any, cast
 
 from sqlalchemy import Connection, Insert, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 from vinelm.catalog import redacted
 from vinelm.observation import Observation
-from vinelm.traces.store.schema import decode_prefix, encode_prefix, observations
+from vinelm.traces.store.schema import decode_prefix, encode_prefix, number_of_flag, observations
 
 FIELDS = tuple(field.name for field in fields(Observation) if field.name in observations.columns)
 _ALL_ROWS = str(select(*(observations.c[name] for name in FIELDS)).order_by(observations.c.row_id))
 _ROWS_AFTER = _ALL_ROWS.replace("ORDER BY", "WHERE observations.row_id > {after} ORDER BY")
 _COLUMNS = (*FIELDS, "model", "depth", "identity_id")
 _BOUND: Insert = insert(observations).values(dict.fromkeys(_COLUMNS))
-_INSERTS = {
-    "sqlite": str(_BOUND.compile(dialect=sqlite.dialect(paramstyle="named"))),
-    "postgresql": str(_BOUND.compile(dialect=cast("Any", postgresql.psycopg.dialect)(paramstyle="pyformat"))),
-}
+_INSERT = str(_BOUND.compile(dialect=sqlite.dialect(paramstyle="named")))
+_ROWS_AT_ONCE = 1000  # PostgreSQL takes 65,535 values in a statement
 
 _ADD_LEDGER_ENTRIES = (
     "INSERT INTO ledger (request_id, prefix, reserved_usd, settled_usd, is_abandoned) "
@@ -55,20 +54,31 @@ def insert_rows(connection: Connection, rows: Iterable[Observation], identity_id
     try:
         cursor.execute("SELECT coalesce(max(row_id), 0) FROM observations")
         (last,) = cursor.fetchone() or (0,)
-        plain: Callable[[dict[str, Any]], dict[str, Any]] = dict if connection.dialect.name == "sqlite" else _with_number
-        values: Any = ({**plain(values_of(row)), "identity_id": identity_id} for row in rows)
-        cursor.executemany(_INSERTS[connection.dialect.name], values)
-        count = int(cursor.rowcount)
+        values: Any = ({**values_of(row), "identity_id": identity_id} for row in rows)
+        if connection.dialect.name == "sqlite":
+            cursor.executemany(_INSERT, values)
+            count = int(cursor.rowcount)
+        else:
+            count = sum(_insert_at_once(cursor, some) for some in _batches(values))
         cursor.execute(_ADD_LEDGER_ENTRIES.format(last=int(last)))
         return count
     finally:
         cursor.close()
 
 
-def _with_number(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with ``success`` as a number: a flag or a score, which PostgreSQL does not take in one column."""
-    success = values["success"]
-    return values if success is None else {**values, "success": float(success)}
+def _batches(values: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    rest = iter(values)
+    while some := list(islice(rest, _ROWS_AT_ONCE)):
+        yield some
+
+
+def _insert_at_once(cursor: Any, rows: list[dict[str, Any]]) -> int:
+    """Insert rows into PostgreSQL in one statement: its triggers, which keep the running totals, are called once for all."""
+    one = f"({', '.join(['%s'] * len(_COLUMNS))})"
+    columns, places = ", ".join(_COLUMNS), ", ".join([one] * len(rows))
+    values = [number_of_flag(row[name]) if name == "success" else row[name] for row in rows for name in _COLUMNS]
+    cursor.execute(f"INSERT INTO observations ({columns}) VALUES {places}", values)  # noqa: S608 - our own names
+    return len(rows)
 
 
 def read_rows(connection: Connection, *, after: int | None = None) -> Iterator[Observation]:

@@ -54,10 +54,11 @@ class Score(UserDefinedType[Any]):
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:
         """Make flags numbers where the database tells the two apart."""
-        return _number if dialect.name == "postgresql" else None
+        return number_of_flag if dialect.name == "postgresql" else None
 
 
-def _number(value: Any) -> float | None:
+def number_of_flag(value: Any) -> float | None:
+    """Return a flag or a score as a number, which PostgreSQL wants in a column of both; None stays."""
     return None if value is None else float(value)
 
 

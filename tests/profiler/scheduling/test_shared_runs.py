@@ -167,7 +167,7 @@ def test_runs_that_race_for_the_last_dollar_never_pass_the_cap(postgres_url, lim
     def watch():
         with ObservationStore.open(postgres_url) as store, shared_run(store) as shared:
             while not over.is_set():
-                sums.append((store.committed_usd(), shared.calls()))
+                sums.append((store.committed_usd(), shared.totals().calls))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     watcher = threading.Thread(target=watch)

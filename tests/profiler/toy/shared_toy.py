@@ -5,6 +5,7 @@ python shared_toy.py ADDRESS SEED COVERAGE SLEEP_S LEASE_S: prints "started" bef
 
 import json
 import sys
+import threading
 import time
 
 from profiling_toy import ToyBackend, catalog_for, new_store, toy
@@ -16,12 +17,11 @@ from vinelm.traces.store.postgres import shared_run
 
 def main(address, seed, coverage, sleep_s, lease_s):
     shared_run.LEASE_S = float(lease_s)
-    started = []
+    first = threading.Lock()  # never released: of the threads of this run one says it
 
     def before(_request, _prefix):
-        if not started:
+        if first.acquire(blocking=False):
             print("started", flush=True)
-            started.append(1)
         time.sleep(float(sleep_s))
 
     backend = ToyBackend(before)

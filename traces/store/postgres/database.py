@@ -17,6 +17,7 @@ from sqlalchemy.pool import StaticPool
 from vinelm.errors import StoreError
 from vinelm.extras import required_extra
 from vinelm.traces.store.database import Database
+from vinelm.traces.store.postgres.running_totals import Totals, totals
 from vinelm.traces.store.postgres.url import PostgresUrl
 from vinelm.traces.store.schema import SCHEMA_VERSION
 
@@ -47,6 +48,7 @@ class PostgresDatabase(Database):
         self.file = Path()
         self._lock = threading.RLock()
         self._closing = ExitStack()
+        self._unflushed_run: int | None = None
         with required_extra("postgres", f"{url}: a store in PostgreSQL"):
             import psycopg  # noqa: F401
         host = socket.gethostname()
@@ -54,6 +56,7 @@ class PostgresDatabase(Database):
             self._engine = create_engine(
                 url.url,
                 poolclass=StaticPool,
+                isolation_level="READ COMMITTED",  # sums are read after the lock: whatever the server's default is
                 connect_args={
                     "application_name": f"vinelm pid {os.getpid()} on {host}"[:63],
                     **{"connect_timeout": CONNECT_TIMEOUT_S, "keepalives_idle": 10, "keepalives_interval": 5},
@@ -66,19 +69,45 @@ class PostgresDatabase(Database):
         """Turn errors of PostgreSQL into a one-line :class:`StoreError` that names the store and shows no row."""
         return _translated(self.url)
 
-    def lock_for_writing(self, connection: Connection) -> None:
-        """Wait for the other writers of this store, until the end of the caller's transaction.
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """As :meth:`Database.transaction`. What was written under :meth:`lock_for_writing` is durable when the block ends."""
+        with self._lock, self.translated():
+            if self._connection.in_transaction():
+                yield self._connection
+                return
+            self._unflushed_run = None
+            with self._connection.begin():
+                yield self._connection
+            if self._unflushed_run is not None:
+                with self._connection.begin():
+                    self._connection.execute(_FLUSH, {"run": self._unflushed_run})
+
+    def lock_for_writing(self, connection: Connection, run_id: int) -> Totals:
+        """Wait for the other writers of this store, until the end of the caller's transaction, and return the store's totals.
+
+        The lock is given back before the server's disk has the transaction, so that writers do not wait for each other's disk.
+        :meth:`transaction` then writes the row of the run in ``runs``, and returns when the disk has that, and with it all
+        before. Who has seen what a server that crashed then lost has lost its own later writes as well.
+
+        Args:
+            connection: in a transaction.
+            run_id: the run that writes.
 
         Raises:
             StoreError: the store has another version by now: it was upgraded while it was open.
         """
-        found = connection.execute(_WRITE_LOCK).scalar_one_or_none()
-        if found != str(SCHEMA_VERSION):
+        if self._unflushed_run is not None:  # this transaction has the lock
+            return totals(connection)
+        found = connection.execute(_WRITE_LOCK).one_or_none()
+        if found is None or found.value != str(SCHEMA_VERSION):
             raise StoreError(
-                f"{self.path}: upgraded to store version {found} while this one, which writes {SCHEMA_VERSION}, was at work: "
-                "upgrade VineLM here and run the same line again",
+                f"{self.path}: upgraded to store version {found and found.value} while this one, which writes {SCHEMA_VERSION}, "
+                "was at work: upgrade VineLM here and run the same line again",
                 code="store-upgraded",
             )
+        self._unflushed_run = run_id
+        return Totals(found.usd, found.calls)
 
     def truncate_wal(self) -> None:
         """Do nothing: the server looks after its log."""
@@ -139,7 +168,14 @@ class PostgresDatabase(Database):
             connection.execute(text(f"SELECT pg_advisory_unlock{kind}({_SCHEMA}, {lock})"))
 
 
-_WRITE_LOCK = text("SELECT value FROM meta WHERE key = 'schema_version' FOR UPDATE")
+_WRITE_LOCK = text(
+    "SELECT m.value, t.usd, t.calls, set_config('synchronous_commit', 'off', true) FROM meta m, totals t "
+    "WHERE m.key = 'schema_version' FOR UPDATE"
+)
+_FLUSH = text(
+    "INSERT INTO runs (run_id, owner, expires_at) VALUES (:run, '', clock_timestamp()) "
+    "ON CONFLICT (run_id) DO UPDATE SET owner = runs.owner"
+)
 _SIZE = text(
     "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_namespace n "
     "ON n.oid = c.relnamespace WHERE n.nspname = current_schema() AND c.relkind = 'r'"

@@ -8,6 +8,7 @@ from vinelm.errors import StoreError
 from vinelm.traces.store import schema
 from vinelm.traces.store.identity import StoreIdentity
 from vinelm.traces.store.postgres.database import PostgresDatabase
+from vinelm.traces.store.postgres.running_totals import add_totals
 from vinelm.traces.store.postgres.tables import MORE_COLUMNS, metadata
 from vinelm.traces.store.postgres.url import PostgresUrl
 from vinelm.traces.store.schema import SCHEMA_VERSION
@@ -56,6 +57,7 @@ def created(url: PostgresUrl, identity: StoreIdentity) -> PostgresDatabase:
                 database.create_tables(tables, connection)
             for statement in MORE_COLUMNS:
                 connection.exec_driver_sql(statement)
+            add_totals(connection)
             rows = {"schema_version": str(SCHEMA_VERSION), "identity": identity.to_json()}
             connection.execute(insert(schema.meta), [{"key": key, "value": value} for key, value in rows.items()])
             # The number is left to the sequence, which the next identity continues.

@@ -15,6 +15,7 @@ from vinelm.errors import StoreError, VineLMError
 from vinelm.observation import Observation
 from vinelm.traces.store.identity import StoreIdentity
 from vinelm.traces.store.postgres.database import RUN, PostgresDatabase
+from vinelm.traces.store.postgres.running_totals import Totals, add_totals, are_right, corrected, totals
 from vinelm.traces.store.postgres.tables import LIVE
 from vinelm.traces.store.rows import read_rows
 from vinelm.traces.store.schema import encode_prefix
@@ -58,15 +59,21 @@ class SharedRun:
             yield bool(live - {self.run_id})
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Begin a transaction, or a part of one, which is undone if the block raises. Other runs wait: the sums are exact."""
+    def writing(self) -> Iterator[Totals]:
+        """Begin a transaction, or a part of one, which is undone if the block raises. Other runs wait: the totals are exact.
+
+        Yields:
+            What counts against the budgets of all runs before the block.
+        """
         with self._database.transaction() as connection:
-            self._database.lock_for_writing(connection)
+            found = self._database.lock_for_writing(connection, self.run_id)
             with connection.begin_nested():
-                yield
+                yield found
 
     def claim(self, request_id: str, prefix: Sequence[str]) -> None:
-        """Claim a unit; joins the caller's transaction (:meth:`writing`). What a dead run reserved for it counts at its bound.
+        """Claim a unit until the end of the caller's transaction (:meth:`writing`); :meth:`reserve` makes it last.
+
+        What a dead run reserved for the unit counts at its bound.
 
         Raises:
             UnitTaken: a run that is alive has claimed it, or it has a row.
@@ -77,21 +84,39 @@ class SharedRun:
             found = connection.execute(_CLAIM, cell).first()
             if found is None:
                 raise UnitTaken("another run executes this unit")
-            connection.execute(_TAKE, cell)
             if found.entry_id is not None and found.run_id != self.run_id:
                 connection.execute(_ABANDON, {"entry": found.entry_id})
 
-    def note_reservation(self, request_id: str, prefix: Sequence[str], entry: int, calls: int) -> None:
-        """Note which reservation belongs to a claimed unit, and how many calls it may make."""
+    def reserve(self, request_id: str, prefix: Sequence[str], upper_usd: float, calls: int) -> int:
+        """Reserve dollars and model calls for a unit, which is this run's from now on, and return the number of the entry."""
+        values = {"request": request_id, "prefix": encode_prefix(prefix), "usd": upper_usd, "calls": calls, "me": self.run_id}
         with self._database.transaction() as connection:
-            cell = {"request": request_id, "prefix": encode_prefix(prefix)}
-            connection.execute(_NOTE_ENTRY, {**cell, "entry": entry})
-            connection.execute(_NOTE_CALLS, {"entry": entry, "calls": calls})
+            return int(connection.execute(_RESERVE, values).scalar_one())
 
-    def calls(self) -> int:
-        """Return the model calls of all rows, retired ones included, and the bounds of all units in flight."""
+    def totals(self) -> Totals:
+        """Return what counts against the budgets of all runs."""
         with self._database.transaction() as connection:
-            return int(connection.execute(_CALLS).scalar_one())
+            return totals(connection)
+
+    def correct_totals(self) -> str | None:
+        """Compare the running totals with the sums of the rows, and set them to these where they differ.
+
+        Returns:
+            What was wrong in one line; None if nothing was.
+        """
+        with self._database.transaction() as connection:
+            if are_right(connection):
+                return None
+        with self._database.transaction() as connection:
+            self._database.lock_for_writing(connection, self.run_id)
+            before = corrected(connection)
+            now = totals(connection)
+        if before is None:
+            return None
+        return (
+            f"{self.store.path}: its running totals said ${before.usd:.6f} and {before.calls:,} calls, its rows say "
+            f"${now.usd:.6f} and {now.calls:,}: the rows count"
+        )
 
     def new_rows(self) -> list[Observation]:
         """Return the rows since the last call in the order in which they were written, own ones included; at first all."""
@@ -116,6 +141,7 @@ class SharedRun:
         with self._database.transaction() as connection:
             owner = f"pid {os.getpid()} on {socket.gethostname()}"
             run_id = int(connection.execute(_JOIN, {"owner": owner, "lease": self._lease_s}).scalar_one())
+            add_totals(connection)  # the store may be older
             connection.execute(text(f"SELECT pg_advisory_lock({_SCHEMA}, {RUN + run_id})"))
             connection.execute(_SET_RUN, {"run": str(run_id)})
             return run_id
@@ -167,14 +193,13 @@ _CLAIM = text(
         "FREE", _FREE
     )
 )
-_TAKE = text("UPDATE units SET run_id = :me, entry_id = NULL WHERE request_id = :request AND prefix = :prefix")
+_RESERVE = text(
+    "WITH entry AS (INSERT INTO ledger (request_id, prefix, reserved_usd, is_abandoned, calls) "
+    "VALUES (:request, :prefix, :usd, false, :calls) RETURNING entry_id), "
+    "taken AS (UPDATE units SET run_id = :me, entry_id = (SELECT entry_id FROM entry) "
+    "WHERE request_id = :request AND prefix = :prefix) SELECT entry_id FROM entry"
+)
 _ABANDON = text(
     "UPDATE ledger SET settled_usd = reserved_usd, is_abandoned = true WHERE entry_id = :entry AND settled_usd IS NULL"
-)
-_NOTE_ENTRY = text("UPDATE units SET entry_id = :entry WHERE request_id = :request AND prefix = :prefix")
-_NOTE_CALLS = text("UPDATE ledger SET calls = :calls WHERE entry_id = :entry")
-_CALLS = text(
-    "SELECT (SELECT coalesce(sum(calls), 0) FROM observations) + (SELECT coalesce(sum(calls), 0) FROM retired) "
-    "+ (SELECT coalesce(sum(calls), 0) FROM ledger WHERE settled_usd IS NULL)"
 )
 _LAST_ROW = text("SELECT coalesce(max(row_id), 0) FROM observations")

@@ -1,0 +1,1 @@
+"""Figures of profiling on several machines, each measured by a module of its own."""
