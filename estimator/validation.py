@@ -105,16 +105,25 @@ class ValidationReport:
             spent_usd: dollars spent on the observations.
             everything_usd: dollars of running every registered request on every path once.
         """
-        if self.best_half_width <= max_error and (self.requests >= FEWEST_REQUESTS or max_error >= 1.0):
+        times = self.times_needed(max_error)
+        if times <= 1.0:
             return
-        times = max((self.best_half_width / max_error) ** 2, FEWEST_REQUESTS / self.requests)
         what = (
-            f"the best path's accuracy ({100 * self.best_promised:.0f} %) is uncertain by +/- {100 * self.best_half_width:.0f}"
+            f"the best path's accuracy ({100 * self.best_promised:.0f} %) is uncertain by +/- {100 * self.best_half_width:.1f}"
             f" points{self._of_selection()} ({self.requests} requests, {self.observations} rows;"
-            f" {100 * max_error:.0f} points are allowed)"
+            f" {100 * max_error:g} points are allowed)"
         )
         remedy = more_evidence(times, self.requests, spent_usd, everything_usd)
         raise EvidenceError(f"{what}: {remedy}", code="estimate-uncertain")
+
+    def times_needed(self, max_error: float) -> float:
+        """How many times as much data :meth:`require` asks for: at most 1 where it accepts these, else more than 1.
+
+        Errors shrink with the square root of the data.
+        """
+        if max_error >= 1.0:
+            return 1.0
+        return max((self.best_half_width / max_error) ** 2, FEWEST_REQUESTS / self.requests)
 
     def _of_selection(self) -> str:
         shrunk = 100 * (self.best_accuracy - self.best_promised)

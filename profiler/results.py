@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-StoppedBy = Literal["coverage", "budget", "complete", "sampler", "interrupted", "broken"]
+StoppedBy = Literal["coverage", "budget", "complete", "sampler", "interrupted", "broken", "certain"]
 """``complete``: every reached cell is executed; ``sampler``: it proposes nothing more; ``interrupted``: Ctrl-C or SIGTERM;
-``broken``: all first rows of a stage failed alike, whatever the model."""
+``broken``: all first rows of a stage failed alike, whatever the model;
+``certain``: an estimate is as certain as was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

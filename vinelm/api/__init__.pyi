@@ -1,10 +1,15 @@
 from .application import VineLM as VineLM
+from .certainty import Shortfall as Shortfall
+from .certainty import profile_until_certain as profile_until_certain
+from .certainty import shortfall as shortfall
 from .drift import Remedy as Remedy
 from .drift import cheapest_remedy as cheapest_remedy
 from .drift import drift as drift
 from .drift import update as update
+from .estimation import MAX_ERROR as MAX_ERROR
 from .estimation import estimate as estimate
 from .estimation import estimate_store as estimate_store
+from .estimation import require_max_error as require_max_error
 from .estimation import require_same_workflow as require_same_workflow
 from .estimation import why_paths_only as why_paths_only
 from .estimation import with_provenance as with_provenance

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,7 +16,7 @@ from vinelm.template import StopRule
 from vinelm.version import __version__
 
 if TYPE_CHECKING:
-    from vinelm.estimator import JudgeAgreement, ObservationTable
+    from vinelm.estimator import JudgeAgreement, ObservationTable, ValidationReport
     from vinelm.traces import ObservationStore, PostgresUrl
 
 MAX_ERROR = 0.15
@@ -85,12 +85,51 @@ def estimate_store(
         ConfigError: The estimator is unknown, or does not support the stop rule.
         EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
     """
-    from vinelm.estimator import ObservationTable, corrected_trie, estimate_signals, failed_share, make_estimator
+    from vinelm.estimator import corrected_trie, estimate_signals, failed_share
+
+    require_max_error(max_error)
+    annotated, cells, observations, agreement = _fitted(path, estimator, stop)
+    if checked:
+        evidence, spent_usd, everything_usd = _evidence(annotated, cells, agreement)
+        evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
+        annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
+    if agreement is not None:  # the correction of what requests show is not worked out: plans are over paths
+        return corrected_trie(annotated, agreement, failed_share(cells))
+    return replace(annotated, signals=estimate_signals(annotated, observations))
+
+
+def require_max_error(max_error: float) -> None:
+    """Raise :class:`ConfigError` (code ``max-error``) unless it is a fraction in (0, 1]."""
+    if not 0.0 < max_error <= 1.0:
+        raise ConfigError(f"max_error is {max_error}: it must be a fraction in (0, 1]", code="max-error")
+
+
+def evidence_of(path: str | Path | PostgresUrl) -> tuple[ValidationReport, float, float]:
+    """Return how far an estimate from a store can be trusted, as :func:`estimate` finds it, and what it rests on.
+
+    Args:
+        path: The store. It is only read; no model is called.
+
+    Returns:
+        The report, the dollars of the rows, and the estimated dollars of executing everything (0 where it is unknown).
+
+    Raises:
+        EvidenceError: The store is empty.
+        StoreError: The store cannot be read.
+        ConfigError: A judge scored the answers that disagrees with the labels.
+    """
+    annotated, cells, _, agreement = _fitted(path, "latent", None)
+    return _evidence(annotated, cells, agreement)
+
+
+def _fitted(
+    path: str | Path | PostgresUrl, estimator: str, stop: str | None
+) -> tuple[AnnotatedTrie, ObservationTable, Sequence[Observation], JudgeAgreement | None]:
+    """The estimate with its provenance, and what it was made from; nothing is checked or corrected yet."""
+    from vinelm.estimator import ObservationTable, make_estimator
     from vinelm.traces import ObservationStore
     from vinelm.trie import Trie
 
-    if not 0.0 < max_error <= 1.0:
-        raise ConfigError(f"max_error is {max_error}: it must be a fraction in (0, 1]", code="max-error")
     model = make_estimator(estimator)
     with ObservationStore.open(path) as store:
         identity, observations, registered = store.identity, store.observations(), store.request_ids()
@@ -113,12 +152,7 @@ def estimate_store(
         cached_share=cached_shares(observations, catalog),
         **({} if judged is None else {"judge": judged.facts}),
     )
-    agreement = None if judged is None else judged.agreement
-    if checked:
-        annotated = _with_evidence(annotated, cells, max_error, agreement)
-    if agreement is not None:  # the correction of what requests show is not worked out: plans are over paths
-        return corrected_trie(annotated, agreement, failed_share(cells))
-    return replace(annotated, signals=estimate_signals(annotated, observations))
+    return annotated, cells, observations, None if judged is None else judged.agreement
 
 
 def _refuse_oracle(stop: StopRule) -> None:
@@ -150,17 +184,17 @@ def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTri
     return why_without_signals(rows, annotated.template)
 
 
-def _with_evidence(
-    annotated: AnnotatedTrie, cells: ObservationTable, max_error: float, agreement: JudgeAgreement | None
-) -> AnnotatedTrie:
+def _evidence(
+    annotated: AnnotatedTrie, cells: ObservationTable, agreement: JudgeAgreement | None
+) -> tuple[ValidationReport, float, float]:
+    """The report, the dollars of the rows, and those of everything, as :func:`evidence_of` returns them."""
     from vinelm.estimator import corrected_report, validate_estimate
 
     evidence = validate_estimate(cells, annotated.template, annotated.catalog, annotated)
     if agreement is not None:
         evidence = corrected_report(evidence, agreement)
     spent, coverage = annotated.meta["spent_usd"], annotated.meta["coverage"]
-    evidence.require(max_error, spent_usd=spent, everything_usd=spent / coverage if coverage else 0.0)
-    return replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
+    return evidence, spent, spent / coverage if coverage else 0.0
 
 
 def with_provenance(

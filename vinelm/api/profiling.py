@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vinelm.api.certainty import profile_until_certain
+from vinelm.api.estimation import require_max_error
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.protocols import Backend, Sampler
@@ -35,6 +37,7 @@ def profile(
     coverage: float | None = None,
     budget_usd: float | None = None,
     budget_calls: int | None = None,
+    max_error: float | None = None,
     seed: int = 0,
     execution: ExecutionConfig | None = None,
     checkpoints: bool = True,
@@ -60,6 +63,9 @@ def profile(
             Without a coverage and a budget: 0.02.
         budget_usd: The most that the store may cost in dollars, earlier runs included. Required for models that cost money.
         budget_calls: The most model calls that the store may hold, earlier runs included.
+        max_error: Stop as soon as :func:`vinelm.estimate` accepts the store at this ``max_error``, a fraction in (0, 1]: it is
+            looked at after a coverage of 0.02, and again after steps that depend on what is lacking. ``coverage`` and the
+            budgets end the run in any case. Only with checkpoints.
         seed: Decides the sample, and the answers of simulated models.
         execution: Where units run and how many at a time; None runs one at a time in this thread.
         checkpoints: False runs every path from its start and pays for it in full (``sampler="exhaustive"`` only).
@@ -99,20 +105,32 @@ def profile(
     backends = create_backends(catalog, workflow=workflow, seed=seed)
     workflow = bind_workflow(workflow, catalog, backends)
     require_budget({**backends, **judge_backends_of(workflow, catalog, backends)}, budget_usd)
-    if coverage is None and budget_usd is None and budget_calls is None and checkpoints:
+    if max_error is not None:
+        require_max_error(max_error)
+    elif coverage is None and budget_usd is None and budget_calls is None and checkpoints:
         coverage = DEFAULT_COVERAGE
     sampler = _sampler(sampler, workflow, catalog, requests, seed)
     limits = ProfileLimits(coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls)
     if not checkpoints:
         check_uncheckpointed(sampler, limits, workflow.template, keep_going=keep_going)
+        if max_error is not None:
+            raise ConfigError("max_error needs checkpoints: leave one of them out", code="max-error-uncheckpointed")
     identity = identity_of(workflow, catalog, backends, seed)
     with _opened(store, identity) as opened:
-        return run_profile(
-            workflow, catalog, backends, opened,
-            requests=requests, sampler=sampler, coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls, seed=seed,
-            execution=execution, checkpoints=checkpoints, keep_going=keep_going, on_progress=on_progress, on_note=on_note,
-            identity=identity,
-        )  # fmt: skip
+
+        def run(coverage: float | None) -> ProfileResult:
+            return run_profile(
+                workflow, catalog, backends, opened,
+                requests=requests, sampler=sampler, coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls,
+                seed=seed, execution=execution, checkpoints=checkpoints, keep_going=keep_going, on_progress=on_progress,
+                on_note=on_note, identity=identity,
+            )  # fmt: skip
+
+        if max_error is None:
+            return run(coverage)
+        return profile_until_certain(
+            run, opened.path, max_error=max_error, first=DEFAULT_COVERAGE, at_most=coverage or 1.0, on_note=on_note
+        )
 
 
 def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) -> None:

@@ -30,7 +30,8 @@ def entry(item: Mapping[str, Any], where: str) -> Model:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         known = ", ".join(("model" if n == "model_id" else n) for n in Model.model_fields)
-        hint = f": known keys are {known}" if first["type"] == "extra_forbidden" else f": {first['msg']}"
+        meant = " (did you mean 'api_base'?)" if key == "base_url" else ""  # LangChain's name for it
+        hint = f"{meant}: known keys are {known}" if first["type"] == "extra_forbidden" else f": {first['msg']}"
         wrong = "unknown key" if first["type"] == "extra_forbidden" else "bad value for"
         raise ConfigError(f"{label}: {wrong} {'model' if key == 'model_id' else key!r}{hint}") from error
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vinelm.cli.console import echo
 
 if TYPE_CHECKING:
+    from vinelm.api import Shortfall
     from vinelm.cli.inputs import Inputs
     from vinelm.profiler import Forecast, ForecastInterval, Needs, ProfileResult
     from vinelm.traces import ObservationStore
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 GROUPS = ("model", "depth", "stage")
 
 
-def show(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None:
-    """Print the cost by model, depth and stage, the coverage, and what was saved."""
+def show(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_error: float | None) -> None:
+    """Print the cost by model, depth and stage, the coverage, what was saved, and the next command."""
     from vinelm.cli.console import say
     from vinelm.reports import percent, shown_lines, usd
     from vinelm.traces import ShownRows
@@ -25,7 +26,8 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None
     for by in GROUPS:
         _spend_table(by, store.spend(by), result.spent_usd)  # type: ignore[arg-type]
     failed = "".join(f", {n:,} failed ({kind})" for kind, n in sorted(result.failures.items()))
-    say(f"{len(store):,} rows ({result.executed:,} new{failed}), {usd(result.spent_usd)}, stopped by {result.stopped_by}.")
+    ended = "the estimate is certain enough" if result.stopped_by == "certain" else f"stopped by {result.stopped_by}"
+    say(f"{len(store):,} rows ({result.executed:,} new{failed}), {usd(result.spent_usd)}, {ended}.")
     low, high = result.coverage_interval
     say(
         f"Coverage: {percent(result.coverage)} (90 %: {100 * low:.1f} to {100 * high:.1f}) of {usd(result.exhaustive_usd)}, "
@@ -47,8 +49,42 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None
         say(line)
     if inputs.is_simulated:
         say("Simulated models: prices and answers are not those of real ones.")
-    if result.stopped_by != "broken":
-        echo(f"Next: vinelm estimate {store.path}")
+    _show_next(result, store, max_error)
+
+
+def _show_next(result: ProfileResult, store: ObservationStore, max_error: float | None) -> None:
+    """Print the next command: `vinelm estimate`, or how to go on where it would refuse these rows."""
+    from vinelm.api import MAX_ERROR, shortfall
+    from vinelm.cli.console import say
+    from vinelm.reports import usd
+
+    if result.stopped_by == "broken":
+        return
+    lacks = None
+    if result.stopped_by not in ("interrupted", "certain"):
+        lacks = shortfall(store.path, MAX_ERROR if max_error is None else max_error)
+    if lacks is None:
+        accepted = "" if max_error is None or max_error <= MAX_ERROR else f" --max-error {max_error:g}"
+        echo(f"Next: vinelm estimate {store.path}{accepted}")
+        return
+    say(f"Not enough for `vinelm estimate` yet: {_known(lacks)}")
+    if lacks.requests is not None:
+        say(f"Running everything would not do: label about {lacks.requests:,} requests, or accept less with --max-error.")
+        return
+    more = "" if lacks.more_usd is None else f" (about {usd(lacks.more_usd)} more)"
+    remedy = f"--max-error {lacks.max_error:g} in place of --coverage"
+    if result.stopped_by == "budget":
+        remedy = "a larger budget"
+    elif max_error is not None:
+        remedy = "a larger --coverage"
+    say(f"Next: the same line with {remedy}{more}.")
+
+
+def _known(lacks: Shortfall) -> str:
+    if lacks.half_width is None:
+        return "no path is known."
+    known, asked = 100 * lacks.half_width, 100 * lacks.max_error
+    return f"the best path's accuracy is known to +/- {known:.1f} points, and {asked:g} are asked for."
 
 
 def _show_judge(store: ObservationStore) -> float:
@@ -87,7 +123,7 @@ def _spend_table(title: str, spend: Mapping[str | int, Any], total: float) -> No
     show_table(f"Cost by {title}", (title, "rows", "calls", "failed", "cost", "share"), rows)
 
 
-def print_json(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None:
+def print_json(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_error: float | None) -> None:
     """Print the result as one JSON object."""
     from dataclasses import asdict
 
@@ -95,6 +131,7 @@ def print_json(result: ProfileResult, store: ObservationStore, inputs: Inputs) -
 
     spend = {by: {str(k): asdict(v) for k, v in store.spend(by).items()} for by in GROUPS}  # type: ignore[arg-type]
     facts = {"workflow": inputs.workflow.name, "store": str(store.path), "is_simulated": inputs.is_simulated}
+    facts |= {} if max_error is None else {"max_error": max_error}
     print_json({**facts, **asdict(result), "spend": spend})
 
 
@@ -124,7 +161,7 @@ def _show_judge_price(inputs: Inputs, forecast: Forecast) -> None:
         )
 
 
-def print_forecast(forecast: Forecast, needs: Needs, inputs: Inputs, *, as_json: bool) -> None:
+def print_forecast(forecast: Forecast, needs: Needs, inputs: Inputs, *, max_error: float | None, as_json: bool) -> None:
     """Print what the run would do, and what it needs against what is left."""
     from vinelm.cli.console import print_json, say, show_table
     from vinelm.reports import percent, usd
@@ -140,6 +177,9 @@ def print_forecast(forecast: Forecast, needs: Needs, inputs: Inputs, *, as_json:
     rows.append(("coverage then", *map(percent, forecast.coverage)))
     show_table("Forecast", ("", "low", "middle", "high"), rows)
     _show_needs(needs)
+    if max_error is not None:
+        say(f"The run goes on beyond {percent(needs.coverage)} until the best path's accuracy is known to +/- "
+            f"{100 * max_error:g} points, within the budget; the rows decide how far that is.")  # fmt: skip
     _show_judge_price(inputs, forecast)
     if forecast.pilot_rows:
         say(f"Calibrated on the store's {forecast.pilot_rows:,} rows; low to high holds 90 %.")

@@ -50,7 +50,7 @@ class Project:
     def next_commands(self) -> list[str]:
         """The commands that come next, to be run in :attr:`folder`."""
         line = f"workflow:workflow --models {MODELS_FILE}"
-        budget = "" if self.is_simulated else " --budget-usd 5"
+        budget = " --max-error 0.15" + ("" if self.is_simulated else " --budget-usd 5")
         return [f"vinelm check {line}", f"vinelm profile {line}{budget} --dry-run", f"vinelm profile {line}{budget}"]
 
     def write(self, *, force: bool = False) -> None:

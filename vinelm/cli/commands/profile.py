@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,11 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "input_keys", 
 )  # fmt: skip
 @click.option("--budget-usd", type=float, metavar="USD", help="Never spend more than this, earlier runs on the store included.")
 @click.option("--budget-calls", type=int, metavar="N", help="Never make more calls than this, earlier runs included.")
+@click.option(
+    "--max-error", type=float, metavar="FRACTION",
+    help="Stop as soon as `vinelm estimate` accepts the rows at this --max-error, for example 0.15. --coverage and the budgets "
+    "end the run in any case.",
+)  # fmt: skip
 @click.option(
     "--sampler", default="priced", show_default=True, metavar="NAME",
     help="priced (cheap models more often), cascade (uniform), neyman (half priced, half where plans compete), or exhaustive.",
@@ -84,7 +90,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
     execution = _execution(workflow, settings)
     sampler = sampler_of(settings["sampler"], settings["goal"], inputs, settings["seed"])
-    _require_budget(inputs, settings)
+    _require_limits(inputs, settings)
     limits = ProfileLimits(**{name: settings[name] for name in LIMITS})
     if settings["no_checkpoints"]:
         check_uncheckpointed(sampler, limits, inputs.workflow.template, keep_going=settings["keep_going"])
@@ -93,7 +99,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
         echo(inputs.note, err=True)
     if settings["dry_run"]:
         forecast, needs = _forecast(path, inputs, settings, limits=limits, execution=execution, sampler=sampler, quiet=quiet)
-        print_forecast(forecast, needs, inputs, as_json=as_json)
+        print_forecast(forecast, needs, inputs, max_error=settings["max_error"], as_json=as_json)
         return None
     require_keys(inputs.catalog.models)
     if settings["force_rerun"]:
@@ -102,7 +108,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     with _can_be_put_aside(), _open(path, identity, is_default=store is None) as opened:
         kind = "quiet" if quiet else "json" if as_json else "text"
         result = _run(inputs, opened, {**settings, "sampler": sampler, "identity": identity}, execution, kind)
-        (print_json if as_json else show)(result, opened, inputs)
+        (print_json if as_json else show)(result, opened, inputs, max_error=settings["max_error"])
     if result.stopped_by == "budget":
         raise BudgetExhausted(
             f"{result.message or 'the budget is reached'}: raise the budget and run the same line to continue"
@@ -129,12 +135,17 @@ def _execution(workflow: str, settings: dict[str, Any]) -> ExecutionConfig:
     )
 
 
-def _require_budget(inputs: Inputs, settings: dict[str, Any]) -> None:
+def _require_limits(inputs: Inputs, settings: dict[str, Any]) -> None:
     """Require an explicit budget where models cost money; without any limit, set the default coverage."""
-    from vinelm.api import require_budget
+    from vinelm.api import require_budget, require_max_error
+    from vinelm.errors import ConfigError
     from vinelm.profiler import judge_backends_of
 
-    has_budget = settings["budget_usd"] is not None or settings["budget_calls"] is not None
+    if settings["max_error"] is not None:
+        require_max_error(settings["max_error"])
+        if settings["no_checkpoints"]:
+            raise ConfigError("max_error needs checkpoints: leave one of them out", code="max-error-uncheckpointed")
+    has_budget = any(settings[name] is not None for name in ("budget_usd", "budget_calls", "max_error"))
     if settings["coverage"] is None and not has_budget and not settings["no_checkpoints"]:
         settings["coverage"] = DEFAULT_COVERAGE
     if not settings["dry_run"]:
@@ -217,6 +228,8 @@ def _forecast(
     from vinelm.profiler import ProfileLimits, continued_share, forecast_profile, make_sampler, needs_of, rates_of
     from vinelm.traces import store_exists
 
+    if settings["max_error"] is not None and limits.coverage is None:
+        limits = replace(limits, coverage=DEFAULT_COVERAGE)  # the first step; nobody knows the others before it
     identity = _identity(inputs, settings["seed"])
     rows: list[Observation] = []
     committed_usd = 0.0
@@ -248,13 +261,23 @@ def _forecast(
 def _run(
     inputs: Inputs, store: ObservationStore, settings: dict[str, Any], execution: ExecutionConfig, kind: Any
 ) -> ProfileResult:
+    from vinelm.api import profile_until_certain
     from vinelm.cli.progress import live, noted
     from vinelm.profiler import profile
 
     with live(kind) as on_progress:
-        return profile(
-            inputs.workflow, inputs.catalog, inputs.backends, store,
-            execution=execution, checkpoints=not settings["no_checkpoints"], keep_going=settings["keep_going"],
-            on_progress=on_progress, on_note=noted(kind),
-            **{name: settings[name] for name in (*LIMITS, "sampler", "seed", "identity")},
+
+        def run(coverage: float | None) -> ProfileResult:
+            return profile(
+                inputs.workflow, inputs.catalog, inputs.backends, store,
+                execution=execution, checkpoints=not settings["no_checkpoints"], keep_going=settings["keep_going"],
+                on_progress=on_progress, on_note=noted(kind), coverage=coverage,
+                **{name: settings[name] for name in ("budget_usd", "budget_calls", "sampler", "seed", "identity")},
+            )  # fmt: skip
+
+        if settings["max_error"] is None:
+            return run(settings["coverage"])
+        return profile_until_certain(
+            run, store.path, max_error=settings["max_error"], first=DEFAULT_COVERAGE, at_most=settings["coverage"] or 1.0,
+            on_note=noted(kind),
         )  # fmt: skip

@@ -1,0 +1,98 @@
+"""What an estimate still lacks, and a profile that goes on until it lacks nothing."""
+
+import random
+
+import pytest
+
+import vinelm
+from vinelm.api import profile_until_certain, shortfall
+from vinelm.catalog import Catalog
+from vinelm.errors import EvidenceError
+from vinelm.observation import Observation
+from vinelm.profiler import ProfileResult
+from vinelm.template import Loop, Stage, Template
+from vinelm.traces import ObservationStore, StoreIdentity
+
+PRICE = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2025-06-01"}
+MODELS = Catalog.from_dict({"model": [{"name": n, "provider": "simulated", "model": n, "price": PRICE} for n in "ab"]})
+RETRY = Template((Stage("generate"), Loop((Stage("repair"),), times=1)), "oracle").bind(("a", "b"))
+REQUESTS = 300
+
+
+class Run:
+    """A profile that answers ``coverage`` of all requests, and says how often it was asked."""
+
+    def __init__(self, path, *, budget: int | None = None):
+        identity = StoreIdentity(
+            workflow="toy", template=RETRY.to_dict(), catalog=MODELS.to_dict(), dataset_digest="d", fingerprint={"code": "1"},
+            is_simulated=True,
+        )  # fmt: skip
+        self.path, self.budget, self.asked, self.random = path, budget, [], random.Random(0)
+        self.done = 0
+        with ObservationStore.create(path, identity) as store:
+            store.register_digests({f"q{i}": str(i) for i in range(REQUESTS)})
+
+    def __call__(self, coverage: float) -> ProfileResult:
+        self.asked.append(coverage)
+        wanted = round(coverage * REQUESTS)
+        whole = wanted if self.budget is None else min(wanted, self.budget)
+        new = max(whole - self.done, 0)
+        with ObservationStore.open_or_create(self.path, ObservationStore.open(self.path).identity) as store:
+            for i in range(self.done, self.done + new):
+                self.answer(store, f"q{i}")
+        self.done += new
+        return ProfileResult(
+            stopped_by="coverage" if whole == wanted else "budget",
+            executed=new, failures={"timeout": new}, counts=(self.done,),
+            coverage=self.done / REQUESTS, spent_usd=0.01 * self.done, exhaustive_usd=3.0, naive_usd=3.0, committed_usd=0.0,
+            abandoned=0,
+        )  # fmt: skip
+
+    def answer(self, store, request):
+        prefix = ()
+        for stage in ("generate", "repair"):
+            prefix, right = (*prefix, self.random.choice("ab")), self.random.random() < 0.5
+            store.add(
+                Observation(
+                    request_id=request, prefix=prefix, stage=stage, success=right, stopped=right, cost_usd=0.01, latency_s=1.0
+                )
+            )
+            if right:
+                return
+
+
+def test_it_ends_where_estimate_accepts_and_not_before(tmp_path):
+    run, notes = Run(tmp_path / "s.db"), []
+    result = profile_until_certain(run, run.path, max_error=0.15, first=0.02, on_note=notes.append)
+    assert result.stopped_by == "certain"
+    assert result.executed == run.done == result.failures["timeout"]
+    assert 0.02 == run.asked[0] < run.asked[-1] < 1.0
+    assert len(notes) == len(run.asked) - 1
+    assert "15 are asked for" in notes[-1]
+    assert shortfall(run.path) is None
+    assert vinelm.estimate(run.path).meta["evidence"]["best_half_width"] <= 0.15
+
+
+def test_what_is_lacking_is_what_estimate_refuses(tmp_path):
+    run = Run(tmp_path / "s.db")
+    assert shortfall(run.path).half_width is None  # no row yet
+    run(0.05)
+    lacks = shortfall(run.path)
+    with pytest.raises(EvidenceError, match=rf"\+/- {100 * lacks.half_width:.1f} points .*15 points are allowed"):
+        vinelm.estimate(run.path)
+    assert lacks.times > 1.0
+    assert lacks.more_usd is not None
+    assert lacks.more_usd > 0.0
+    assert lacks.requests is None
+    wanting = shortfall(run.path, 0.001)
+    assert wanting.more_usd is None
+    assert wanting.requests is not None
+    assert wanting.requests > REQUESTS
+
+
+@pytest.mark.parametrize(("budget", "at_most", "ended"), [(20, 1.0, "budget"), (None, 0.05, "coverage")])
+def test_a_budget_and_a_coverage_end_it(tmp_path, budget, at_most, ended):
+    run = Run(tmp_path / "s.db", budget=budget)
+    result = profile_until_certain(run, run.path, max_error=0.01, first=0.02, at_most=at_most)
+    assert result.stopped_by == ended
+    assert max(run.asked) <= at_most
