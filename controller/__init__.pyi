@@ -6,6 +6,13 @@ from .fleet.live_invocations import InvocationStart as InvocationStart
 from .fleet.live_invocations import LiveInvocations as LiveInvocations
 from .fleet.live_invocations import session_number as session_number
 from .fleet.member import FleetMember as FleetMember
+from .fleet.policies.built_in import FLEET_POLICIES as FLEET_POLICIES
+from .fleet.policies.checking import check_orders as check_orders
+from .fleet.policies.finding import fleet_policy as fleet_policy
+from .fleet.policies.orders import FleetPolicy as FleetPolicy
+from .fleet.policies.orders import Orders as Orders
+from .fleet.policies.orders import combined as combined
+from .fleet.policies.session_priorities import SessionPriorities as SessionPriorities
 from .fleet.redis_link import RedisLink as RedisLink
 from .fleet.session_rows import SessionRows as SessionRows
 from .fleet.snapshot import Snapshot as Snapshot
