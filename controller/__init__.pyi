@@ -5,6 +5,10 @@ from .fleet.fleet_reader import FleetReader as FleetReader
 from .fleet.live_invocations import InvocationStart as InvocationStart
 from .fleet.live_invocations import LiveInvocations as LiveInvocations
 from .fleet.live_invocations import session_number as session_number
+from .fleet.loop.global_loop import GlobalLoop as GlobalLoop
+from .fleet.loop.global_loop import LoopRound as LoopRound
+from .fleet.loop.recording import ViewRecorder as ViewRecorder
+from .fleet.loop.recording import recorded_views as recorded_views
 from .fleet.member import FleetMember as FleetMember
 from .fleet.policies.built_in import FLEET_POLICIES as FLEET_POLICIES
 from .fleet.policies.checking import check_orders as check_orders

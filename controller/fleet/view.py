@@ -137,7 +137,11 @@ def merge(snapshots: Sequence[tuple[Snapshot, float]]) -> FleetView:
     )
 
 
+def column_type(name: str) -> Any:
+    """Return the type of a column of the view; durations get float64, so that sums over a fleet are exact enough."""
+    return {"session": np.uint64, "state": np.uint8}.get(name, np.float64 if name.endswith(("_s", "_usd")) else np.int32)
+
+
 def _joined(name: str, arrays: Sequence[Any]) -> Any:
-    """One column of the view; durations get float64, so that sums over a fleet are exact enough."""
-    kind: Any = {"session": np.uint64, "state": np.uint8}.get(name, np.float64 if name.endswith(("_s", "_usd")) else np.int32)
+    kind = column_type(name)
     return np.concatenate(arrays).astype(kind, copy=False) if arrays else np.empty(0, kind)
