@@ -24,6 +24,7 @@ COLUMNS: dict[str, np.dtype[np.generic]] = {
     "engine": np.dtype("<u2"),
     "state": np.dtype("u1"),
     "waited_s": np.dtype("<f4"),
+    "running_s": np.dtype("<f4"),
     "elapsed_s": np.dtype("<f4"),
     "deadline_s": np.dtype("<f4"),
     "rest_s": np.dtype("<f4"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from threading import Lock
 from typing import Any, NamedTuple
@@ -14,11 +14,14 @@ import numpy as np
 from vinelm.controller.fleet.columns import COLUMNS, MOST_NAMES, VOCABULARIES, LiveState
 from vinelm.controller.fleet.snapshot import Snapshot
 
+_DURATIONS = ("waited_s", "running_s", "elapsed_s")
+"""Columns that grow with time: the table holds when they began."""
 _ROW = np.dtype(
     [
-        *((name, kind) for name, kind in COLUMNS.items() if name not in ("waited_s", "elapsed_s")),
+        *((name, kind) for name, kind in COLUMNS.items() if name not in _DURATIONS),
         ("arrived_at", "<f8"),
         ("queued_at", "<f8"),
+        ("sent_at", "<f8"),
         ("waited", "<f8"),
         ("is_live", "?"),
     ]
@@ -56,6 +59,8 @@ class LiveInvocations:
 
     def __init__(self, process: str, now: Callable[[], float] = time.monotonic) -> None:
         self.process = process
+        self.groups: Mapping[str, str] = {}
+        """Engine of the catalog to the replica group that it belongs to; its own name if to none. Shown to the fleet."""
         self._now = now
         self._lock = Lock()
         self._use(np.zeros(_FIRST_ROWS, _ROW))
@@ -89,6 +94,7 @@ class LiveInvocations:
                 start.rest_usd,
                 now - start.elapsed_s,
                 now,
+                now,
                 0.0,
                 True,
             )
@@ -106,8 +112,9 @@ class LiveInvocations:
         """Note that the invocation was sent."""
         with self._lock:
             if self._state[slot] == _QUEUED:
-                self._state[slot] = _RUNNING
-                self._waited[slot] += self._now() - self._queued_at[slot]
+                now = self._now()
+                self._state[slot], self._sent_at[slot] = _RUNNING, now
+                self._waited[slot] += now - self._queued_at[slot]
 
     def end(self, slot: int) -> None:
         """Take the invocation out of the table; its place is given to another."""
@@ -124,14 +131,15 @@ class LiveInvocations:
         with self._lock:
             rows = self._rows[self._rows["is_live"]]  # a copy
         queued = rows["state"] == _QUEUED
-        columns = {name: rows[name] for name in COLUMNS if name not in ("waited_s", "elapsed_s")}
+        columns = {name: rows[name] for name in COLUMNS if name not in _DURATIONS}
         columns["waited_s"] = rows["waited"] + np.where(queued, now - rows["queued_at"], 0.0)
+        columns["running_s"] = np.where(queued, 0.0, now - rows["sent_at"])
         columns["elapsed_s"] = now - rows["arrived_at"]
         names = {}
         for column, vocabulary in self._names.items():  # only the names in use: a process may have seen many tenants
             places, columns[column] = np.unique(rows[column], return_inverse=True)
             names[column] = tuple(vocabulary.names[place] for place in places.tolist())
-        return Snapshot(self.process, columns, names)
+        return Snapshot(self.process, columns, names, self.groups)
 
     def _find_rests(self) -> None:
         """Ask for the rests that are not known yet, without the lock: a plan over a large trie may take a while."""
@@ -148,6 +156,7 @@ class LiveInvocations:
         """Make this the table; the columns that single invocations change are kept at hand, which is ten times as fast."""
         self._rows = rows
         self._state, self._queued_at = rows["state"], rows["queued_at"]
+        self._sent_at = rows["sent_at"]
         self._waited, self._is_live = rows["waited"], rows["is_live"]
 
     def _grow(self) -> None:

@@ -101,7 +101,7 @@ class RedisLink:
         found = zip(processes, self._fields(processes, "rows"), strict=True)
         return {name: rows for name, (rows,) in found if rows is not None}
 
-    def run_script(self, text: str, keys: Sequence[str], arguments: Sequence[str | int | float]) -> Any:
+    def run_script(self, text: str, keys: Sequence[str], arguments: Sequence[str | int | float | bytes]) -> Any:
         """Run a Lua script on keys of the fleet (without the prefix) and return its answer."""
         if text not in self._scripts:
             self._scripts[text] = self._redis.register_script(text)
@@ -120,6 +120,11 @@ class RedisLink:
     def hash(self, key: str) -> Mapping[str, bytes]:
         """Return the fields of a hash of the fleet (without the prefix); empty if there is none."""
         return {name.decode(): value for name, value in self._answer(lambda: self._redis.hgetall(self.prefix + key)).items()}
+
+    def fields(self, key: str, *names: str) -> list[bytes | None]:
+        """Return these fields of a hash of the fleet (without the prefix); None for each that it does not have."""
+        found: list[bytes | None] = self._answer(lambda: self._redis.hmget(self.prefix + key, names))
+        return found
 
     def ping(self) -> None:
         """Raise :class:`FleetUnreachable` if Redis does not answer."""

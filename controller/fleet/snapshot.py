@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from vinelm.controller.fleet.columns import COLUMNS, VOCABULARIES
 from vinelm.errors import VineLMError
 
-_MAGIC = b"VINE-FLEET-1"
+_MAGIC = b"VINE-FLEET-2"
 _LENGTH = 4
 """Bytes of the header's length, which follows the magic."""
 
@@ -25,18 +25,21 @@ class Snapshot:
         process: the name of the process, unique in the fleet.
         columns: name to array, shape (n,), of the type in :data:`~vinelm.controller.fleet.columns.COLUMNS`.
         vocabularies: column to the names that its numbers are places in.
+        groups: each engine of the process's catalog to the replica group that it belongs to; its own name if to none.
     """
 
     process: str
     columns: Mapping[str, np.ndarray[Any, Any]]
     vocabularies: Mapping[str, tuple[str, ...]]
+    groups: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.columns["session"])
 
     def to_bytes(self) -> bytes:
-        """Return the snapshot as bytes; 39 of them for each invocation."""
-        about = {"process": self.process, "rows": len(self), "names": {k: list(v) for k, v in self.vocabularies.items()}}
+        """Return the snapshot as bytes; 43 of them for each invocation."""
+        names = {column: list(known) for column, known in self.vocabularies.items()}
+        about = {"process": self.process, "rows": len(self), "names": names, "groups": dict(self.groups)}
         header = json.dumps(about, separators=(",", ":")).encode()
         raw = [np.ascontiguousarray(self.columns[name], kind).tobytes() for name, kind in COLUMNS.items()]
         return b"".join([_MAGIC, len(header).to_bytes(_LENGTH, "little"), header, *raw])
@@ -71,4 +74,5 @@ class Snapshot:
         for column, known in vocabularies.items():
             if rows and int(columns[column].max()) >= len(known):
                 raise ValueError(f"some {column} has no name")
-        return cls(str(about["process"]), columns, vocabularies)
+        groups = {str(engine): str(group) for engine, group in about["groups"].items()}
+        return cls(str(about["process"]), columns, vocabularies, groups)

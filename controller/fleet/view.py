@@ -28,12 +28,15 @@ class FleetView:
         node: int32, the invocation's node in the trie of its process; -1 if nothing was planned for it.
         state: uint8, a :class:`LiveState`.
         waited_s: seconds at the gate of the rate limits: so far if queued, in total if running.
+        running_s: seconds since it was sent; 0 if queued.
         elapsed_s: seconds since the request arrived.
         deadline_s: the request's ``max_latency_s``, counted from its arrival; NaN if it has none.
         rest_s: seconds that the request was expected to take from the start of this invocation to its end, at zero load, by the
             trie.
         rest_usd: the same in dollars.
-        tenants, stages, engines, processes: the names. Requests without a tenant have the name "".
+        tenants, stages, engines, processes: the names. Requests without a tenant have the name "". A call that waits in the
+            line of a replica group is on the engine of the group's name, one that was sent on that of its replica.
+        groups: the replica group of each of ``engines``, in that order; the engine's own name if it belongs to none.
     """
 
     session: np.ndarray[Any, np.dtype[np.uint64]]
@@ -44,6 +47,7 @@ class FleetView:
     process: IntArray
     state: np.ndarray[Any, np.dtype[np.uint8]]
     waited_s: FloatArray
+    running_s: FloatArray
     elapsed_s: FloatArray
     deadline_s: FloatArray
     rest_s: FloatArray
@@ -52,6 +56,7 @@ class FleetView:
     stages: tuple[str, ...]
     engines: tuple[str, ...]
     processes: tuple[str, ...]
+    groups: tuple[str, ...]
 
     def __post_init__(self) -> None:
         for name in _ARRAYS:
@@ -66,8 +71,22 @@ class FleetView:
 
         An unknown rest counts as zero.
         """
-        left = self.deadline_s - self.elapsed_s - np.nan_to_num(self.rest_s)
+        left = self.deadline_s - self.elapsed_s - np.nan_to_num(self.left_s)
         return np.where(np.isnan(left), np.inf, left)
+
+    @property
+    def left_s(self) -> FloatArray:
+        """Seconds that the request is expected to need from now on, shape (n,); NaN if not known.
+
+        That is ``rest_s`` without what the invocation has run already, and at least 0.
+        """
+        return np.maximum(self.rest_s - self.running_s, 0.0)
+
+    @property
+    def group(self) -> IntArray:
+        """The replica group of each of ``engines``, shape (number of engines,): equal numbers are one group."""
+        places = {name: place for place, name in enumerate(dict.fromkeys(self.groups))}
+        return np.array([places[name] for name in self.groups], np.int32)
 
     def count_by_engine(self, state: LiveState | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Return the number of invocations on each of ``engines``, in that order; only those in ``state`` unless None."""
@@ -94,6 +113,7 @@ def merge(snapshots: Sequence[tuple[Snapshot, float]]) -> FleetView:
     """
     parts: dict[str, list[Any]] = {name: [] for name in _ARRAYS}
     names: dict[str, dict[str, int]] = {column: {} for column in VOCABULARIES}
+    groups = {engine: group for snapshot, _ in snapshots for engine, group in snapshot.groups.items()}
     for process, (snapshot, age_s) in enumerate(snapshots):
         columns = snapshot.columns
         for column, known in names.items():
@@ -103,14 +123,25 @@ def merge(snapshots: Sequence[tuple[Snapshot, float]]) -> FleetView:
             parts[column].append(columns[column])
         queued = columns["state"] == LiveState.QUEUED
         parts["waited_s"].append(columns["waited_s"] + age_s * queued)
+        parts["running_s"].append(columns["running_s"] + age_s * ~queued)
         parts["elapsed_s"].append(columns["elapsed_s"] + age_s)
         parts["process"].append(np.full(len(snapshot), process, np.int32))
+    for engine in groups:
+        names["engine"].setdefault(engine, len(names["engine"]))
     found: dict[str, Any] = {name: _joined(name, arrays) for name, arrays in parts.items()}
     found |= {VOCABULARIES[column]: tuple(known) for column, known in names.items()}
-    return FleetView(**found, processes=tuple(snapshot.process for snapshot, _ in snapshots))
+    return FleetView(
+        **found,
+        processes=tuple(snapshot.process for snapshot, _ in snapshots),
+        groups=tuple(groups.get(engine, engine) for engine in names["engine"]),
+    )
+
+
+def column_type(name: str) -> Any:
+    """Return the type of a column of the view; durations get float64, so that sums over a fleet are exact enough."""
+    return {"session": np.uint64, "state": np.uint8}.get(name, np.float64 if name.endswith(("_s", "_usd")) else np.int32)
 
 
 def _joined(name: str, arrays: Sequence[Any]) -> Any:
-    """One column of the view; durations get float64, so that sums over a fleet are exact enough."""
-    kind: Any = {"session": np.uint64, "state": np.uint8}.get(name, np.float64 if name.endswith(("_s", "_usd")) else np.int32)
+    kind = column_type(name)
     return np.concatenate(arrays).astype(kind, copy=False) if arrays else np.empty(0, kind)

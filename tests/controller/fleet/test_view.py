@@ -43,7 +43,9 @@ def test_what_began_is_seen_with_its_numbers():
     assert (view.session[0], view.node[0], view.state[0]) == (7, 3, LiveState.RUNNING)
     assert view.elapsed_s[0] == pytest.approx(2.75)  # 0.5 when it began, 2 s since, and the snapshot's own age
     assert (view.waited_s[0], view.deadline_s[0], view.rest_s[0], view.rest_usd[0]) == (0.0, 4.0, 1.5, 0.25)
-    assert view.slack_s[0] == pytest.approx(4.0 - 2.75 - 1.5)
+    assert view.running_s[0] == pytest.approx(2.25)
+    assert (view.left_s[0], view.slack_s[0]) == (0.0, pytest.approx(4.0 - 2.75))  # it has run for longer than its rest
+    assert view_of(table, age_s=-1.0).slack_s[0] == pytest.approx(4.0 - 1.5 - (1.5 - 1.0))
 
 
 def test_waiting_is_counted_while_it_lasts_and_kept_after():
@@ -54,8 +56,10 @@ def test_waiting_is_counted_while_it_lasts_and_kept_after():
     clock.now += 3.0
     assert view_of(table, age_s=1.0).waited_s[0] == pytest.approx(4.0)
     assert view_of(table).count_by_engine(LiveState.QUEUED).tolist() == [1]
+    assert view_of(table, age_s=1.0).running_s[0] == 0.0
     table.run(slot)
     clock.now += 5.0
+    assert view_of(table, age_s=1.0).running_s[0] == pytest.approx(6.0)
     assert view_of(table, age_s=1.0).waited_s[0] == pytest.approx(3.0)
     assert view_of(table).count_by_engine(LiveState.QUEUED).tolist() == [0]
 
@@ -89,6 +93,16 @@ def test_names_of_processes_are_joined():
     assert [view.processes[i] for i in view.process] == ["p1", "p2", "p2"]
     assert dict(zip(view.engines, view.count_by_engine().tolist(), strict=True)) == {"east": 2, "west": 1}
     assert [view.engines[i] for i in view.where(view.process == 1).engine] == ["west", "east"]
+
+
+def test_all_engines_of_the_catalogs_are_known_with_their_groups():
+    one, two = LiveInvocations("p1"), LiveInvocations("p2")
+    one.begin(start(engine="large"))
+    two.groups = {"large-1": "large", "large-2": "large", "small": "small"}
+    view = view_of(one, two)
+    assert dict(zip(view.engines, view.groups, strict=True)) == {"large": "large", **two.groups}
+    assert view.count_by_engine().tolist() == [1, 0, 0, 0]
+    assert view.group.tolist() == [0, 0, 0, 1]
 
 
 def test_only_names_in_use_are_published_and_too_many_share_the_empty_one(monkeypatch):

@@ -1,0 +1,1 @@
+"""The loop that runs a policy over the whole fleet, and how its orders come to the processes."""

@@ -1,0 +1,138 @@
+"""The loop over the whole fleet: it reads what is under way, asks a policy, and installs the orders."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Event
+
+from vinelm.controller.fleet.fleet_reader import FleetReader
+from vinelm.controller.fleet.loop.leadership import Leadership
+from vinelm.controller.fleet.loop.order_bytes import order_fields
+from vinelm.controller.fleet.loop.policy_runs import PolicyRun, PolicyRunner
+from vinelm.controller.fleet.policies.orders import FleetPolicy
+from vinelm.controller.fleet.redis_link import RedisLink
+from vinelm.controller.fleet.view import FleetView
+from vinelm.errors import ConfigError, FleetUnreachable
+
+PERIOD_S = 0.25
+"""Seconds from one round to the next: processes publish as often."""
+MOST_PERIOD_S = 10.0
+"""Orders that are confirmed less often would be forgotten between two rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRound:
+    """What one round did.
+
+    Attributes:
+        leads: whether this loop led; if not, it only waited.
+        leader: name of the loop that leads; empty if Redis did not answer.
+        version: of the orders that this loop installed last; 0 before.
+        rows: live invocations in the view.
+        processes: processes in the view.
+        view_s, policy_s, install_s: seconds that the parts of the round took; 0 for those that were not reached.
+        problem: one line on what went wrong; empty if nothing.
+    """
+
+    leads: bool
+    leader: str = ""
+    version: int = 0
+    rows: int = 0
+    processes: int = 0
+    view_s: float = 0.0
+    policy_s: float = 0.0
+    install_s: float = 0.0
+    problem: str = ""
+
+
+class GlobalLoop:
+    """Runs a policy over a fleet, while it leads; else it waits until the leader is gone. For one thread.
+
+    Args:
+        link: the connection to the fleet's Redis; for this loop alone.
+        policy: from a view to orders. It is trusted as far as its code goes, and not with its time or its results: what it may
+            do wrong is a line in :attr:`LoopRound.problem`, and the last good orders stay.
+        period_s: seconds from one round to the next, and the longest that the policy may take.
+        on_view: is given each view that the policy is asked about, to record it.
+
+    Raises:
+        ConfigError: ``period_s`` is out of range.
+    """
+
+    def __init__(
+        self,
+        link: RedisLink,
+        policy: FleetPolicy,
+        *,
+        period_s: float = PERIOD_S,
+        on_view: Callable[[FleetView], object] | None = None,
+    ) -> None:
+        if not 0.0 < period_s <= MOST_PERIOD_S:
+            raise ConfigError(f"period_s is {period_s:g}: give seconds above 0, up to {MOST_PERIOD_S:g}", code="fleet-period")
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self.period_s = period_s
+        self._link, self._on_view = link, on_view
+        self._reader, self._runner = FleetReader(link), PolicyRunner(policy, period_s)
+        self._leadership = Leadership(link, self.name)
+        self._stopped = Event()
+
+    def round(self) -> LoopRound:
+        """Stand for election; if this loop leads, read the view, ask the policy, and install its orders."""
+        try:
+            if not self._leadership.stand():
+                return LoopRound(False, self._leadership.leader)
+            return self._lead()
+        except FleetUnreachable as error:
+            return LoopRound(
+                False, problem=f"{error}: the processes keep their orders for a while, and go on without them then"
+            )
+
+    def _lead(self) -> LoopRound:
+        began_s = time.monotonic()
+        view = self._reader.view()
+        if self._on_view is not None:
+            self._on_view(view)
+        read_s = time.monotonic()
+        run = self._runner.run(view) if view.processes else PolicyRun(None, "", 0.0)  # else there is nobody to obey
+        asked_s = time.monotonic()
+        fields = {} if run.orders is None else order_fields(run.orders, view)
+        problem = run.problem
+        if not self._leadership.install(fields):
+            problem = "another loop leads by now: these orders were refused"
+        return LoopRound(
+            self._leadership.leads,
+            self._leadership.leader,
+            self._leadership.version,
+            len(view),
+            len(view.processes),
+            read_s - began_s,
+            asked_s - read_s,
+            time.monotonic() - asked_s,
+            problem,
+        )
+
+    def run(self, tell: Callable[[LoopRound], object]) -> None:
+        """Do round after round until :meth:`stop`; ``tell`` is given each. Then let another loop lead at once."""
+        while not self._stopped.is_set():
+            until = time.monotonic() + self.period_s
+            tell(self.round())
+            self._stopped.wait(max(until - time.monotonic(), 0.0))
+        self.close()
+
+    def stop(self) -> None:
+        """End :meth:`run` after its round. May be called from a signal handler or another thread."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """Resign, if this loop leads, and close the connection."""
+        try:
+            if self._leadership.leads:
+                self._leadership.resign()
+        except FleetUnreachable:
+            pass  # its lock expires
+        self._reader.close()

@@ -1,0 +1,117 @@
+"""Orders as bytes: a part for all processes, and for each process a part of its own, which does not grow with the fleet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from vinelm.controller.fleet.policies.orders import Orders
+from vinelm.controller.fleet.view import FleetView
+from vinelm.errors import VineLMError
+
+COMMON = "all"
+"""The field with the part for all processes."""
+_OWN = "process:"
+_LENGTH = 4
+
+
+def own_field(process: str) -> str:
+    """Return the name of the field with the part for a process."""
+    return _OWN + process
+
+
+@dataclass(frozen=True, slots=True)
+class LocalOrders:
+    """The orders as far as one process needs them; see :class:`~vinelm.controller.Orders`.
+
+    Attributes:
+        share: the part of common limits that this process may count on, in (0, 1]; None for an equal one.
+    """
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    tenants: Mapping[str, float] = field(default_factory=dict)
+    stages: Mapping[str, float] = field(default_factory=dict)
+    sessions: Mapping[int, float] = field(default_factory=dict)
+    pins: Mapping[int, str] = field(default_factory=dict)
+    share: float | None = None
+
+    def priority(self, session: int, tenant: str, stage: str) -> float:
+        """Return the steps of priority that a call is given beside its request's own."""
+        return self.sessions.get(session, 0.0) + self.tenants.get(tenant, 0.0) + self.stages.get(stage, 0.0)
+
+
+def order_fields(orders: Orders, view: FleetView) -> dict[str, bytes]:
+    """Return the fields to be installed: for each process of the view the conversations that it has under way."""
+    names = {"weights": orders.weights, "tenants": orders.tenants, "stages": orders.stages}
+    plain = {what: {name: float(value) for name, value in given.items()} for what, given in names.items()}
+    fields = {COMMON: json.dumps(plain, separators=(",", ":")).encode()}
+    priorities = orders.by_session
+    place = np.searchsorted(priorities.session, view.session)
+    known = priorities.session.take(place, mode="clip") == view.session if len(priorities) else np.zeros(len(view), bool)
+    rows = np.flatnonzero(known)
+    rows = rows[np.argsort(view.process[rows], kind="stable")]
+    ends = np.searchsorted(view.process[rows], np.arange(len(view.processes) + 1))
+    shares, pins = _fractions(orders.shares, view.processes), _pins(orders, view)
+    for number, process in enumerate(view.processes):
+        mine = rows[ends[number] : ends[number + 1]]
+        about = {"sessions": len(mine), "share": shares.get(process), "pins": pins.get(number, {})}
+        header = json.dumps(about, separators=(",", ":")).encode()
+        columns = (view.session[mine].astype("<u8"), priorities.priority[place[mine]].astype("<f4"))
+        fields[own_field(process)] = b"".join(
+            [len(header).to_bytes(_LENGTH, "little"), header, *(column.tobytes() for column in columns)]
+        )
+    return fields
+
+
+def local_orders(common: bytes, own: bytes | None) -> LocalOrders:
+    """Read the parts that concern one process; ``own`` is None if the policy did not know the process yet.
+
+    Raises:
+        VineLMError: these are no such bytes, or of another version of VineLM.
+    """
+    try:
+        found: dict[str, Any] = {what: _numbers(given) for what, given in json.loads(common).items()}
+        if own is not None:
+            found |= _own(own)
+        return LocalOrders(**found)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise VineLMError(f"not orders of this version of VineLM: {error}") from error
+
+
+def _own(raw: bytes) -> dict[str, Any]:
+    end = _LENGTH + int.from_bytes(raw[:_LENGTH], "little")
+    about = json.loads(raw[_LENGTH:end])
+    n = int(about["sessions"])
+    if n < 0 or len(raw) - end != 12 * n:
+        raise ValueError(f"{len(raw) - end} bytes cannot hold {n} conversations")
+    session, priority = np.frombuffer(raw, "<u8", n, end), np.frombuffer(raw, "<f4", n, end + 8 * n)
+    return {
+        "sessions": dict(zip(session.tolist(), priority.tolist(), strict=True)),
+        "pins": {int(number): str(engine) for number, engine in about["pins"].items()},
+        "share": None if about["share"] is None else float(about["share"]),
+    }
+
+
+def _numbers(given: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in given.items()}
+
+
+def _fractions(shares: Mapping[str, float], processes: tuple[str, ...]) -> dict[str, float]:
+    """Each process's part of the whole; empty without shares, or if they leave nothing to anybody."""
+    parts = {process: float(shares.get(process, 1.0)) for process in processes}
+    total = sum(parts.values())
+    return {process: part / total for process, part in parts.items()} if shares and total > 0 else {}
+
+
+def _pins(orders: Orders, view: FleetView) -> dict[int, dict[str, str]]:
+    """Process (its place) to conversation to engine."""
+    found: dict[int, dict[str, str]] = {}
+    if orders.pins:
+        rows = np.isin(view.session, np.array(list(orders.pins), np.uint64))
+        for session, process in zip(view.session[rows].tolist(), view.process[rows].tolist(), strict=True):
+            found.setdefault(process, {})[str(session)] = orders.pins[session]
+    return found

@@ -1,0 +1,109 @@
+"""The policies that are built in. Each is a function of the view, over columns: a fleet has a hundred thousand rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vinelm.controller.fleet.columns import LiveState
+from vinelm.controller.fleet.policies.orders import FleetPolicy, Orders
+from vinelm.controller.fleet.policies.session_priorities import SessionPriorities
+from vinelm.controller.fleet.view import FleetView
+from vinelm.trie import FloatArray
+
+STEP_S = 10.0
+"""Seconds of waiting that one step of priority is worth; see :func:`vinelm.backends.remote.rate_share.turn_key`."""
+MOST_SLACK_S = 60.0
+"""More slack than this is no reason to wait longer; that of a request without a deadline counts as this."""
+REST_WEIGHT = 3.0
+"""Seconds of waiting that a second of expected rest is worth to ``srtf`` and ``lpt``."""
+MOST_REST_S = 300.0
+"""A longer rest counts as this."""
+FEW_CALLS = 4.0
+"""A replica's speed counts half as soon as it serves so many calls."""
+BLOCKED_RATIO, BLOCKED_S = 4.0, 5.0
+"""A replica is blocked if its calls have run so many times as long as those of its group's others, and for so many seconds."""
+
+
+def balance(view: FleetView) -> Orders:
+    """Send fewer calls to slow replicas: by how long the calls on each have run, compared with all of its group."""
+    calls, seconds = _running(view)
+    group_calls, group_seconds = _of_group(view, calls), _of_group(view, seconds)
+    mean = np.divide(group_seconds, group_calls, out=np.zeros_like(seconds), where=group_calls > 0)
+    weights = np.divide((calls + FEW_CALLS) * mean, seconds + FEW_CALLS * mean, out=np.ones_like(mean), where=mean > 0)
+    return Orders(weights=_named(view, weights, _is_replica(view)))
+
+
+def hol(view: FleetView) -> Orders:
+    """Send nothing to a replica whose calls hang: what waits in its group's line goes to the others (head-of-line blocking)."""
+    calls, seconds = _running(view)
+    age_s = seconds / np.maximum(calls, 1.0)
+    others_s = (_of_group(view, seconds) - seconds) / np.maximum(_of_group(view, calls) - calls, 1.0)
+    blocked = (age_s > BLOCKED_S) & (age_s > BLOCKED_RATIO * others_s) & _is_replica(view)
+    return Orders(weights=_named(view, np.zeros_like(age_s), blocked))
+
+
+def srtf(view: FleetView) -> Orders:
+    """Shortest rest first, by the seconds that the trie expects: the mean time of requests is least."""
+    rest_s = np.minimum(_known(view.left_s), MOST_REST_S)
+    return Orders(sessions=SessionPriorities(view.session, -REST_WEIGHT / STEP_S * rest_s))
+
+
+def lpt(view: FleetView) -> Orders:
+    """Longest rest first: a batch is done soonest if its long requests do not begin last."""
+    rest_s = np.minimum(_known(view.left_s), MOST_REST_S)
+    return Orders(sessions=SessionPriorities(view.session, REST_WEIGHT / STEP_S * rest_s))
+
+
+def slack(view: FleetView) -> Orders:
+    """Least slack first: deadline - elapsed - expected rest - what calls wait for the engine now. Late requests come first."""
+    queued = view.state == LiveState.QUEUED
+    load_s = (_by_engine(view, view.waited_s) / np.maximum(view.count_by_engine(), 1))[view.engine]
+    # A waiting call grows older in its line anyway, so what counts is its slack as it came: it does not change.
+    spare_s = np.clip(view.slack_s + view.waited_s * queued - load_s, 0.0, MOST_SLACK_S)
+    return Orders(sessions=SessionPriorities(view.session, -spare_s / STEP_S))
+
+
+def shares(view: FleetView) -> Orders:
+    """Give each process a part of the common limits by what it has under way, and none less than one invocation's."""
+    live = np.bincount(view.process, minlength=len(view.processes)) + 1.0
+    return Orders(shares=dict(zip(view.processes, live.tolist(), strict=True)))
+
+
+FLEET_POLICIES: Mapping[str, FleetPolicy] = {
+    "balance": balance, "hol": hol, "srtf": srtf, "lpt": lpt, "slack": slack, "shares": shares,
+}  # fmt: skip
+"""The policies by name."""
+
+
+def _running(view: FleetView) -> tuple[FloatArray, FloatArray]:
+    """Calls that run on each engine, and for how many seconds they have run together; shape (number of engines,)."""
+    running = view.state == LiveState.RUNNING
+    return _by_engine(view, running.astype(float)), _by_engine(view, view.running_s * running)
+
+
+def _by_engine(view: FleetView, values: FloatArray) -> FloatArray:
+    """The sum of the values of the rows on each engine; shape (number of engines,)."""
+    return np.bincount(view.engine, values, len(view.engines)).astype(float)  # without rows it would be integers
+
+
+def _of_group(view: FleetView, by_engine: FloatArray) -> FloatArray:
+    """The sum over the group of each engine; shape (number of engines,)."""
+    return np.bincount(view.group, by_engine, len(view.engines)).astype(float)[view.group]
+
+
+def _is_replica(view: FleetView) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which engines are one of several replicas: they share a group of another name."""
+    return np.array([engine != group for engine, group in zip(view.engines, view.groups, strict=True)], bool)
+
+
+def _named(view: FleetView, values: FloatArray, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[str, float]:
+    return {view.engines[place]: float(values[place]) for place in np.flatnonzero(chosen).tolist()}
+
+
+def _known(seconds: FloatArray) -> FloatArray:
+    """Unknown ones as the mean of the others; 0 if none is known."""
+    unknown = np.isnan(seconds)
+    return np.where(unknown, seconds[~unknown].mean() if not unknown.all() else 0.0, seconds)
