@@ -28,38 +28,46 @@ class Admission:
 
     Attributes:
         waiting: the top-up requests that have no answer yet.
+        decided: those that have one, which :meth:`answer` gives them.
     """
 
     def __init__(self, state: RunState, paths: ActivePaths, workers: int) -> None:
         self.waiting: list[TopUpRequest] = []
+        self.decided: list[tuple[TopUpRequest, bool]] = []
         self._state, self._paths, self._workers = state, paths, workers
 
     def jobs(self) -> list[Job]:
         """Return the units to start, with their money reserved; none once the run has stopped."""
         if self._state.stopped_by is None:
             free = self._workers - len(self._state.running)
-            return _Scan(self._state, self._paths, self.waiting, free).jobs()
-        for request in self.waiting:
-            request.answer(self._state.top_up_cell(request.cell, request.upper_usd))
+            return _Scan(self._state, self._paths, self, free).jobs()
+        self.decided += [(one, self._state.top_up_cell(one.cell, one.upper_usd)) for one in self.waiting]
         self.waiting.clear()
         return []
 
+    def answer(self) -> None:
+        """Give the answers, once what they grant is durable: a call is made on it at once."""
+        for request, is_granted in self.decided:
+            request.answer(is_granted)
+        self.decided.clear()
+
     def refuse_all(self) -> None:
-        """Refuse every waiting top-up request: the run is abandoned."""
-        for request in self.waiting:
+        """Refuse every top-up request without an answer: the run is abandoned."""
+        for request in (*self.waiting, *(one for one, _ in self.decided)):
             request.answer(False)
         self.waiting.clear()
+        self.decided.clear()
 
 
 class _Scan:
     """One pass over the paths under way, in order."""
 
-    def __init__(self, state: RunState, paths: ActivePaths, waiting: list[TopUpRequest], free: int) -> None:
+    def __init__(self, state: RunState, paths: ActivePaths, requests: Admission, free: int) -> None:
         self._state, self._paths, self._cells = state, paths, state.cells
         self._rule = state.template.stop
         self._target = state.ledger.limits.coverage
-        self._unanswered = waiting
-        self._waiting = {request.cell: request for request in waiting}
+        self._requests = requests
+        self._waiting = {request.cell: request for request in requests.waiting}
         self._free = free
         self._earlier: set[Cell] = set()  # uncommitted cells that may come before the one considered
         self._earlier_usd = 0.0  # what they may cost beyond what is reserved
@@ -69,7 +77,7 @@ class _Scan:
         self._possibly_broken = state.cells.first_rows.ahead()
 
     def jobs(self) -> list[Job]:
-        """Reserve and return the units to start. Answers top-up requests where the answer is certain."""
+        """Reserve and return the units to start. Decides on top-up requests where the answer is certain."""
         jobs: list[Job] = []
         index = 0
         while (self._free > 0 or self._waiting) and (index < len(self._paths.active) or self._paths.take()):
@@ -127,13 +135,13 @@ class _Scan:
         return self._may_reach_target
 
     def _answer(self, cell: Cell) -> None:
-        """Answer a top-up request if the answer is certain; otherwise the units before it must be settled first."""
+        """Decide on a top-up request if the answer is certain; otherwise the units before it must be settled first."""
         request = self._waiting.pop(cell)
         extra_usd = max(request.upper_usd - self._state.running[cell].upper_usd, 0.0)
         if self._earlier and self._state.ledger.refusal(self._earlier_usd + extra_usd) is not None:
             return
-        self._unanswered.remove(request)
-        request.answer(self._state.top_up_cell(cell, request.upper_usd))
+        self._requests.waiting.remove(request)
+        self._requests.decided.append((request, self._state.top_up_cell(cell, request.upper_usd)))
 
     def _upper(self, path: ActivePath, length: int) -> tuple[float, int]:
         """The most that the unit may cost, whichever stage it turns out to be of."""

@@ -63,8 +63,10 @@ class Scheduler:
                     if interrupts.count and state.stopped_by is None:
                         state.stop("interrupted")
                         self._reporter.report()
-                    with interrupts.deferred(), state.records.together():
-                        jobs = self._write_and_admit(finished)
+                    with interrupts.deferred():
+                        with state.records.together():
+                            jobs = self._write_and_admit(finished)
+                        self._admission.answer()
                     self._reporter.report_rows()
                     finished = self._dispatch(jobs, interrupts) or self._collect(interrupts)
                     if not state.running and not finished and state.elsewhere:

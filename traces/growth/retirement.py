@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import Connection, RowMapping, bindparam, func, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, func, select, text, update
 
 from vinelm.template import Template
 from vinelm.traces.growth.plan import RequestDigest, RowJudge, StoredRow
@@ -19,19 +20,31 @@ _STATE = (
     "SELECT digest FROM checkpoints WHERE checkpoints.request_id = observations.request_id "
     "AND checkpoints.prefix = observations.prefix"
 )
-# Built from our own column names only.
+# Built from our own column names only. Many rows in one statement: in PostgreSQL each one updates the store's running totals.
 _RETIRE = (
-    f"INSERT INTO retired ({_COLUMNS}, request_digest, input_digest, scored_id, state, reason, retired_at) "  # noqa: S608
-    f"SELECT {_COLUMNS}, ?, ?, ?, ({_STATE}), ?, ? FROM observations WHERE row_id = ?"
+    "WITH gone (row_id, request_digest, input_digest, reason) AS (VALUES {values}) "  # noqa: S608
+    f"INSERT INTO retired ({_COLUMNS}, request_digest, input_digest, scored_id, state, reason, retired_at) "
+    f"SELECT {', '.join(f'observations.{name}' for name in _COLUMNS.split(', '))}, gone.request_digest, gone.input_digest, "
+    f":scored_id, ({_STATE}), gone.reason, :at FROM observations JOIN gone ON gone.row_id = observations.row_id "
+    "ORDER BY observations.row_id"
 )
-_FORGET_STATE = (
-    "DELETE FROM checkpoints WHERE (request_id, prefix) = (SELECT request_id, prefix FROM observations WHERE row_id = ?)"
+_RETIRE_TYPES = ("INTEGER", "VARCHAR", "VARCHAR", "VARCHAR")
+_GONE = "(WITH gone (row_id) AS (VALUES {values}) SELECT row_id FROM gone)"
+_GONE_CELLS = f"(SELECT request_id, prefix FROM observations WHERE row_id IN {_GONE})"  # noqa: S608
+_FORGET_STATE = f"DELETE FROM checkpoints WHERE (request_id, prefix) IN {_GONE_CELLS}"  # noqa: S608
+_FORGET = f"DELETE FROM observations WHERE row_id IN {_GONE}"  # noqa: S608
+_BACK = "WITH back (place, retired_id) AS (VALUES {values}) "
+_RESTORE = (
+    f"{_BACK}INSERT INTO observations ({_BUT_ID}) SELECT {_BUT_ID} FROM retired "  # noqa: S608
+    "JOIN back ON back.retired_id = retired.retired_id ORDER BY back.place"
 )
-_RESTORE = f"INSERT INTO observations ({_BUT_ID}) SELECT {_BUT_ID} FROM retired WHERE retired_id = ?"  # noqa: S608
 _RESTORE_STATE = (
-    "INSERT INTO checkpoints (request_id, prefix, digest) SELECT request_id, prefix, state FROM retired "
-    "WHERE retired_id = ? AND state IS NOT NULL"
+    f"{_BACK}INSERT INTO checkpoints (request_id, prefix, digest) SELECT request_id, prefix, state FROM retired "  # noqa: S608
+    "JOIN back ON back.retired_id = retired.retired_id WHERE state IS NOT NULL ORDER BY back.place"
 )
+_FORGET_RETIRED = f"{_BACK}DELETE FROM retired WHERE retired_id IN (SELECT retired_id FROM back)"  # noqa: S608
+_RESTORE_TYPES = ("INTEGER", "INTEGER")
+_ROWS_AT_ONCE = 1000
 
 
 def request_digests(connection: Connection) -> dict[str, RequestDigest]:
@@ -87,26 +100,44 @@ def retire(
         digests: the requests that they belong to, by id.
     """
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    run = connection.exec_driver_sql
-    of_row = {row.row_id: row.request_id for row in run("SELECT row_id, request_id FROM observations")}
+    table = schema.observations.c
+    of_row = {row.row_id: row.request_id for row in connection.execute(select(table.row_id, table.request_id))}
+    unknown = RequestDigest(None, None)
     values = []
     for row_id, reason in sorted(rows):
-        digest = digests.get(of_row[row_id], RequestDigest(None, None))
-        values.append((digest.full, digest.inputs, scored_id, reason, at, row_id))
-    if values:
-        ids = [(value[-1],) for value in values]
-        run(_RETIRE, values)
-        run(_FORGET_STATE, ids)
-        run("DELETE FROM observations WHERE row_id = ?", ids)
+        digest = digests.get(of_row[row_id], unknown)
+        values.append((row_id, digest.full, digest.inputs, reason))
+    for first in range(0, len(values), _ROWS_AT_ONCE):
+        some = values[first : first + _ROWS_AT_ONCE]
+        _run(connection, _RETIRE, some, _RETIRE_TYPES, {"scored_id": scored_id, "at": at})
+        for statement in (_FORGET_STATE, _FORGET):
+            _run(connection, statement, [value[:1] for value in some], _RETIRE_TYPES[:1])
 
 
 def restore(connection: Connection, retired_ids: Iterable[int]) -> int:
     """Make retired rows current again, with their states, and return how many."""
-    ids = [(retired_id,) for retired_id in retired_ids]
-    if ids:
-        for statement in (_RESTORE, _RESTORE_STATE, "DELETE FROM retired WHERE retired_id = ?"):
-            connection.exec_driver_sql(statement, ids)
+    ids = list(enumerate(retired_ids))
+    for first in range(0, len(ids), _ROWS_AT_ONCE):
+        some = ids[first : first + _ROWS_AT_ONCE]
+        for statement in (_RESTORE, _RESTORE_STATE, _FORGET_RETIRED):
+            _run(connection, statement, some, _RESTORE_TYPES)
     return len(ids)
+
+
+def _run(
+    connection: Connection,
+    statement: str,
+    rows: Sequence[tuple[Any, ...]],
+    types: Sequence[str],
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """Execute a statement with a list of rows in place of ``{values}``."""
+    names = [[f"v{place}_{column}" for column in range(len(types))] for place in range(len(rows))]
+    one = "({})".format(", ".join(f"CAST(:{{}} AS {kind})" for kind in types))
+    values = {name: value for some, row in zip(names, rows, strict=True) for name, value in zip(some, row, strict=True)}
+    connection.execute(
+        text(statement.format(values=", ".join(one.format(*some) for some in names))), {**values, **(more or {})}
+    )
 
 
 def reprice(connection: Connection, judge: RowJudge, rows: Iterable[StoredRow]) -> tuple[int, int]:

@@ -59,7 +59,7 @@ def billed(bill):
 
 
 def finish(url, bill, moments):
-    """A last run, which settles what the dead ones left; then the ledger holds all that was billed, and no more than the cap."""
+    """A last run, after those that died: the ledger then holds all that was billed, and no more than the cap."""
     last = Payer(url, bill)
     last.end(kill=False)
     assert last.process.returncode == 0

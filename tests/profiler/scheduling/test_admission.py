@@ -1,12 +1,15 @@
 """Which units start when: never more at a time than workers, also where units stop to ask for more money."""
 
+import sqlite3
 import threading
+from contextlib import closing
 
 import pytest
 from priced_toy import PricedBackend
 from profiling_toy import catalog_for, new_store, toy
 
 from vinelm.profiler import ExecutionConfig, profile
+from vinelm.traces.store.schema import encode_prefix
 
 
 class Counted(PricedBackend):
@@ -45,6 +48,27 @@ def test_a_unit_that_waits_for_money_keeps_its_place(tmp_path, workers, cap):
         )  # fmt: skip
     assert max(open_units) == workers
     assert backend.most <= workers
+
+
+@pytest.mark.parametrize("cap", [None, 0.05])
+def test_a_call_is_made_only_when_its_raised_reservation_is_durable(tmp_path, cap):
+    """Another process would read what a kill at this moment left."""
+    workflow, backend, reserved = toy(n_requests=10), Counted(), []
+
+    def read(request_id, prefix):
+        query = "SELECT reserved_usd FROM ledger WHERE request_id = ? AND prefix = ? AND settled_usd IS NULL"
+        with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
+            (usd,) = connection.execute(query, (request_id, encode_prefix(prefix))).fetchone()
+        reserved.append(usd)
+
+    backend.before = read
+    with new_store(tmp_path / "s.db", workflow) as store:
+        profile(
+            workflow, catalog_for(workflow), {"test": backend}, store, sampler="exhaustive", budget_usd=cap,
+            execution=ExecutionConfig(isolation="thread", workers=3),
+        )  # fmt: skip
+    assert len(reserved) > 3
+    assert min(reserved) >= backend.upper
 
 
 def open_entries(store):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import shared_toy
 from postgres_servers import connected
-from profiling_toy import ToyBackend, catalog_for, new_store, toy
+from profiling_toy import ToyBackend, catalog_for, new_store, only_right, toy
 
 from vinelm.errors import BudgetExhausted, StoreError
 from vinelm.profiler import ExecutionConfig, ProfileLimits, profile
@@ -195,3 +195,29 @@ def test_one_run_in_processes_on_postgres_is_as_one_on_a_file(postgres_url, tmp_
         )  # fmt: skip
         assert result.stopped_by == "coverage"
         assert by_cell(store) == undisturbed(tmp_path, 0.5)
+
+
+def test_a_store_grows_as_one_in_a_file_does(postgres_url, tmp_path):
+    """Rows that no longer hold are retired, come back with their states, and their calls and dollars count all the time."""
+    addresses, found = (tmp_path / "one.db", postgres_url), []
+    workflows = [toy(n_requests=6), toy(n_requests=6, score=only_right), toy(n_requests=4), toy(n_requests=6, score=only_right)]
+    for address in addresses:
+        calls, notes = [], []
+        for workflow in workflows:
+            backend = ToyBackend()
+            with new_store(address, workflow) if not calls else ObservationStore.open(address) as store:
+                profile(
+                    workflow, catalog_for(workflow), {"test": backend}, store, sampler="exhaustive", coverage=1.0,
+                    on_note=notes.append,
+                )  # fmt: skip
+                calls.append(sorted(backend.calls))
+                states = {cell: store.checkpoint(*cell) for cell in by_cell(store)}
+                found_last = by_cell(store), states, store.retired_calls(), round(store.committed_usd(), 9)
+        found.append((calls, [note.replace(str(address), "") for note in notes], found_last))
+    assert found[0] == found[1]
+    calls, _, (_, states, _, _) = found[1]
+    assert calls[1] == calls[2] == []  # scored again from their states
+    assert None not in states.values()
+    assert calls[3] == []
+    with ObservationStore.open(postgres_url) as store, shared_run(store) as shared:
+        assert shared.correct_totals() is None

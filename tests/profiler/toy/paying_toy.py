@@ -1,7 +1,7 @@
 """Reserves, pays and settles units on a store in PostgreSQL as fast as it can, until the cap is reached or it is killed.
 
-python paying_toy.py ADDRESS NAME BILL CAP_USD SEED: each call is a line in the file BILL, as a provider would count it, the moment
-it is made. Prints "started" before the first.
+python paying_toy.py ADDRESS NAME BILL CAP_USD SEED: each call is a line in the file BILL the moment it is made, as a provider
+would count it. Prints "started" before the first.
 """
 
 import os

@@ -102,8 +102,8 @@ class PostgresDatabase(Database):
         found = connection.execute(_WRITE_LOCK).one_or_none()
         if found is None or found.value != str(SCHEMA_VERSION):
             raise StoreError(
-                f"{self.path}: upgraded to store version {found and found.value} while this one, which writes {SCHEMA_VERSION}, "
-                "was at work: upgrade VineLM here and run the same line again",
+                f"{self.path}: upgraded to store version {found and found.value} while this one, which writes "
+                f"{SCHEMA_VERSION}, was at work: upgrade VineLM here and run the same line again",
                 code="store-upgraded",
             )
         self._unflushed_run = run_id

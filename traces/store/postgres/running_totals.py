@@ -1,7 +1,7 @@
 """Running totals of a store in PostgreSQL: what its ledger commits and how many calls it holds, without reading all of it.
 
-A run asks for both before each unit. Triggers of the server keep them, in the transaction that changes a row of the ledger or an
-observation, whoever does it; the sums over the rows stay the truth, and every run compares the two when it begins.
+A run asks for both before each unit. Triggers of the server keep them, in the transaction that changes the ledger or a row,
+whoever does it. The sums over the rows stay the truth, and every run compares the two when it begins.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Totals(NamedTuple):
     """What counts against the budgets of a store.
 
     Attributes:
-        usd: dollars settled, and reserved for units in flight. The database adds them as decimal numbers: in any order the same.
+        usd: dollars settled, and reserved for units in flight. Decimal numbers: the same in any order of adding.
         calls: model calls of all rows, retired ones included, and the bounds of those of units in flight.
     """
 
@@ -103,12 +103,12 @@ _TRIGGERS = tuple(
         ("DELETE", "OLD TABLE AS gone"),
     )
 )
-_SUM_USD = f"(SELECT {_USD} FROM ledger)"
+_SUM_USD = f"(SELECT {_USD} FROM ledger)"  # noqa: S608
 _SUM_CALLS = (
     "((SELECT coalesce(sum(calls), 0) FROM observations) + (SELECT coalesce(sum(calls), 0) FROM retired) "
-    f"+ (SELECT {_OPEN_CALLS} FROM ledger))::bigint"
+    f"+ (SELECT {_OPEN_CALLS} FROM ledger))::bigint"  # noqa: S608
 )
 _READ = text("SELECT usd, calls FROM totals")
 _SUMS = text(f"SELECT {_SUM_USD}, {_SUM_CALLS}")
-_SET = text(f"UPDATE totals SET usd = {_SUM_USD}, calls = {_SUM_CALLS}")
-_ARE_RIGHT = text(f"SELECT (usd, calls) = ({_SUM_USD}, {_SUM_CALLS}) FROM totals")
+_SET = text(f"UPDATE totals SET usd = {_SUM_USD}, calls = {_SUM_CALLS}")  # noqa: S608
+_ARE_RIGHT = text(f"SELECT (usd, calls) = ({_SUM_USD}, {_SUM_CALLS}) FROM totals")  # noqa: S608
