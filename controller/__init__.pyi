@@ -7,8 +7,12 @@ from .fleet.live_invocations import LiveInvocations as LiveInvocations
 from .fleet.live_invocations import session_number as session_number
 from .fleet.loop.global_loop import GlobalLoop as GlobalLoop
 from .fleet.loop.global_loop import LoopRound as LoopRound
+from .fleet.loop.policy_check import PolicyCheck as PolicyCheck
+from .fleet.loop.policy_check import check_policy as check_policy
 from .fleet.loop.recording import ViewRecorder as ViewRecorder
 from .fleet.loop.recording import recorded_views as recorded_views
+from .fleet.loop.status import FleetStatus as FleetStatus
+from .fleet.loop.status import fleet_status as fleet_status
 from .fleet.member import FleetMember as FleetMember
 from .fleet.policies.built_in import FLEET_POLICIES as FLEET_POLICIES
 from .fleet.policies.checking import check_orders as check_orders

@@ -36,7 +36,7 @@ class RedisLink:
             from redis.backoff import NoBackoff
             from redis.retry import Retry
         if not url.startswith(SCHEMES):
-            raise ConfigError("fleet= is no Redis URL: it begins with redis://, rediss:// or unix://")
+            raise ConfigError("fleet= is no Redis URL: it begins with redis://, rediss:// or unix://", code="fleet-url")
         if not name or any(mark in name for mark in "{}: \n"):
             raise ConfigError(f"the fleet's name is {name!r}: use letters, digits and dashes")
         self._failures: tuple[type[Exception], ...] = (redis.RedisError, OSError)
@@ -48,7 +48,7 @@ class RedisLink:
                 retry=Retry(NoBackoff(), 0),
             )
         except ValueError as error:
-            raise ConfigError("fleet= is no Redis URL: write redis://host:port/db") from error
+            raise ConfigError("fleet= is no Redis URL: write redis://host:port/db", code="fleet-url") from error
         self.prefix = f"vinelm:{{{name}}}:"  # the braces keep all keys of a fleet on one node of a cluster
         self.has_answered = False
         """Whether Redis has ever answered."""

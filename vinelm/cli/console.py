@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -47,10 +47,33 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
         rows: Cells of each row, formatted.
         caption: Line below the table.
     """
+    console = stdout()
+    console.print(_table(console, title, columns, rows, caption))
+
+
+def watch_table(make: Callable[[], tuple[str, Sequence[str], Sequence[Sequence[str]]]], every_s: float) -> None:
+    """Show a table on the terminal and replace it every ``every_s`` seconds, until Ctrl-C.
+
+    Args:
+        make: returns title, columns and rows, as :func:`show_table` takes them.
+        every_s: seconds, > 0.
+    """
+    import time
+
+    from rich.live import Live
+
+    console = stdout()
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, transient=False) as live:
+        while True:
+            live.update(_table(console, *make(), None), refresh=True)
+            time.sleep(every_s)
+
+
+def _table(console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str | None) -> Table:
+    """The table as :func:`show_table` prints it; makes the console wider if it does not fit."""
     from rich import box
     from rich.table import Table
 
-    console = stdout()
     title, caption = visible(title), None if caption is None else visible(caption)
     columns, rows = [visible(name) for name in columns], [[visible(cell) for cell in row] for row in rows]
     heads = [name.removeprefix("<") for name in columns]
@@ -73,7 +96,7 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
         table.add_column(head, justify="left" if justify else "right", overflow="fold", width=width)
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    return table
 
 
 def _wrapped(head: str, cells: Sequence[str]) -> str:

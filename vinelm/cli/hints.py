@@ -25,6 +25,8 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "estimate-uncertain": "`vinelm profile` with --max-error buys enough rows; here --max-error FRACTION accepts fewer",
         "file-exists": "--force replaces them, --out DIR writes elsewhere",
         "few-held-out-requests": "--requests N, or --dataset PATH",
+        "fleet-period": "--every",
+        "fleet-url": "--redis",
         "half-life": "--half-life N",
         "half-life-unused": "--half-life needs --update DB",
         "inline-one-worker": "use --isolation thread, or --workers 1",

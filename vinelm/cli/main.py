@@ -22,15 +22,16 @@ SECTIONS = {
     "Begin": ("demo", "init", "doctor", "check"),
     "Measure": ("profile", "store", "estimate", "trie"),
     "Decide": ("plan", "explain", "evaluate", "verify", "drift", "report"),
+    "Serve together": ("fleet",),
     "Engines of your own": ("engine", "calibrate"),
 }
 """The subcommands by what they are for, as the help shows them."""
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 """The subcommands in the order of use. Each is defined as ``vinelm.cli.commands.NAME.command``."""
-FOLDERS = {"drift": "serving"}
+FOLDERS = {"drift": "serving", "fleet": "serving"}
 """Those in a folder of their own kind: ``vinelm.cli.commands.FOLDER.NAME.command``."""
 
-GROUPS = ("store", "trie")
+GROUPS = ("store", "trie", "fleet")
 """The subcommands that have subcommands of their own."""
 _OPTION = re.compile(r"--?[a-z][a-z-]*")
 _WITHOUT_TRACEBACK = (click.Abort, KeyboardInterrupt, click.exceptions.NoArgsIsHelpError)

@@ -50,9 +50,14 @@ class PolicyRunner:
         self._policy, self.limit_s = policy, limit_s
         self._overrun: _Task | None = None
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a run that took too long still goes on."""
+        return self._overrun is not None and not self._overrun.done.is_set()
+
     def run(self, view: FleetView) -> PolicyRun:
         """Run the policy on a view. Never raises."""
-        if self._overrun is not None and not self._overrun.done.is_set():
+        if self.is_busy:
             return PolicyRun(None, "the policy has not returned yet: the last good orders stay", 0.0)
         task = self._overrun = _Task(view)
         began_s = time.monotonic()

@@ -1,0 +1,104 @@
+"""A fleet at one moment, in a few figures by engine: what `vinelm fleet top` shows."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from vinelm.controller.fleet.columns import LiveState
+from vinelm.controller.fleet.loop.leadership import LOCK, ORDERS
+from vinelm.controller.fleet.loop.order_bytes import COMMON
+from vinelm.controller.fleet.redis_link import RedisLink
+from vinelm.controller.fleet.view import FleetView
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """One engine.
+
+    Attributes:
+        engine: its name; the name of a replica group for calls that wait in the group's line.
+        group: its replica group; its own name if it belongs to none.
+        running, queued: live invocations.
+        longest_wait_s: of those that are queued; NaN if none is.
+        mean_run_s: seconds for which those that run have run; NaN if none does.
+        late: live invocations that are not expected to meet their deadline.
+        rest_usd: dollars that the requests on it are expected to cost yet; unknown ones count as 0.
+        weight: by the orders; 1 where they say nothing.
+    """
+
+    engine: str
+    group: str
+    running: int
+    queued: int
+    longest_wait_s: float
+    mean_run_s: float
+    late: int
+    rest_usd: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class FleetStatus:
+    """A fleet at one moment.
+
+    Attributes:
+        processes: that live and serve.
+        live: live invocations.
+        leader: name of the loop that leads; empty if none does.
+        version: of the orders; 0 if there are none.
+        engines: in alphabetical order, replicas beside each other.
+    """
+
+    processes: int
+    live: int
+    leader: str
+    version: int
+    engines: tuple[EngineStatus, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return asdict(self)
+
+
+def fleet_status(link: RedisLink, view: FleetView) -> FleetStatus:
+    """Return the figures of a view, and who leads.
+
+    Raises:
+        FleetUnreachable: Redis does not answer.
+    """
+    version, common = link.fields(ORDERS, "version", COMMON)
+    weights = json.loads(common)["weights"] if common is not None else {}
+    queued, running = (view.count_by_engine(state) for state in (LiveState.QUEUED, LiveState.RUNNING))
+    size = len(view.engines)
+    waits = np.where(view.state == LiveState.QUEUED, view.waited_s, -math.inf)
+    longest = np.full(size, -math.inf)
+    np.maximum.at(longest, view.engine, waits)
+    runs = np.bincount(view.engine, view.running_s * (view.state == LiveState.RUNNING), size)
+    late = np.bincount(view.engine[view.slack_s < 0], minlength=size)
+    dollars = np.bincount(view.engine, np.nan_to_num(view.rest_usd), size)
+    engines = [
+        EngineStatus(
+            engine=name,
+            group=view.groups[place],
+            running=int(running[place]),
+            queued=int(queued[place]),
+            longest_wait_s=float(longest[place]) if queued[place] else math.nan,
+            mean_run_s=float(runs[place] / running[place]) if running[place] else math.nan,
+            late=int(late[place]),
+            rest_usd=float(dollars[place]),
+            weight=float(weights.get(name, 1.0)),
+        )
+        for place, name in enumerate(view.engines)
+    ]
+    return FleetStatus(
+        processes=len(view.processes),
+        live=len(view),
+        leader=(link.get(LOCK) or b"").decode(),
+        version=int(version or 0),
+        engines=tuple(sorted(engines, key=lambda one: (one.group, one.engine != one.group, one.engine))),
+    )

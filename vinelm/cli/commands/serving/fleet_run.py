@@ -1,0 +1,99 @@
+"""``vinelm fleet run``: a policy over the whole fleet."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vinelm.cli.commands.serving.fleet_options import fleet_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vinelm.controller import GlobalLoop, LoopRound
+
+
+@click.command("run", short_help="Run a policy over all serving processes.")
+@fleet_options
+@click.option(
+    "--policy",
+    "text",
+    required=True,
+    metavar="POLICY",
+    help="Names joined by +, as in slack+balance+shares. balance: fewer calls to slow replicas; hol: none to hanging ones; "
+    "slack: the least time to spare first; srtf and lpt: the shortest or the longest rest first; shares: limits by what each "
+    "process has under way. Your own: FILE.py, or FILE.py:FUNCTION.",
+)
+@click.option(
+    "--every",
+    "period_s",
+    type=float,
+    default=0.25,
+    show_default=True,
+    metavar="S",
+    help="Seconds from one round to the next, and the longest that the policy may take.",
+)
+@click.option(
+    "--record", type=click.Path(path_type=Path), metavar="FILE",
+    help="Append a view a second to FILE, for `vinelm fleet check --replay`.",
+)  # fmt: skip
+def command(*, url: str, name: str, text: str, period_s: float, record: Path | None) -> None:
+    """Read what all processes have under way, ask the policy, and install its orders, until the command is ended.
+
+    Start it on two machines or more: one leads, the others wait and take over within seconds if it dies. Processes obey the
+    orders from memory; without a leader they go on without orders after 30 s. A policy that fails, takes too long or says what
+    cannot be meant changes nothing: a line says why, and its last good orders stay.
+
+    Example: vinelm fleet run --redis redis://localhost:6379 --policy slack+balance+shares
+    """
+    from vinelm.controller import GlobalLoop, RedisLink, ViewRecorder, fleet_policy
+
+    policy, link = fleet_policy(text), RedisLink(url, name)
+    with ExitStack() as stack:
+        recorder = None if record is None else ViewRecorder(record)
+        if recorder is not None:
+            stack.callback(recorder.close)
+        loop = GlobalLoop(link, policy, period_s=period_s, on_view=recorder)
+        stack.enter_context(_ended_by_signals(loop))
+        loop.run(_Teller(name, text))
+
+
+@contextmanager
+def _ended_by_signals(loop: GlobalLoop) -> Iterator[None]:
+    """Let SIGINT and SIGTERM end the loop after its round: it then resigns, and another leads at once."""
+    import signal
+
+    before = {number: signal.signal(number, lambda *_: loop.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Teller:
+    """Says on stderr what has changed since the round before."""
+
+    def __init__(self, name: str, policy: str) -> None:
+        self._name, self._policy = name, policy
+        self._state, self._problem = "", ""
+
+    def __call__(self, done: LoopRound) -> None:
+        from vinelm.cli.console import echo
+
+        if done.leads:
+            state = f"leads the fleet {self._name!r} with {self._policy}"
+        elif done.leader:
+            state = f"waits: {done.leader} leads the fleet {self._name!r}"
+        else:
+            state = self._state
+        if state != self._state:
+            echo(state, err=True)
+        if done.problem and done.problem != self._problem:
+            echo(f"warning: {done.problem}", err=True)
+        elif self._problem and not done.problem:
+            echo("all is well again", err=True)
+        self._state, self._problem = state, done.problem

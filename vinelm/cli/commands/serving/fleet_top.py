@@ -1,0 +1,95 @@
+"""``vinelm fleet top``: the fleet at the moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vinelm.cli.commands.serving.fleet_options import fleet_options
+from vinelm.cli.options import json_option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vinelm.controller import FleetStatus
+
+
+@click.command("top", short_help="Show what all serving processes have under way.")
+@fleet_options
+@click.option("--once", is_flag=True, help="Print one table and end; so it is if the output is no terminal, and with --json.")
+@click.option(
+    "--every",
+    "period_s",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds from one table to the next.",
+)
+@click.option(
+    "--record", type=click.Path(path_type=Path), metavar="FILE",
+    help="Append a view a second to FILE, for `vinelm fleet check --replay`.",
+)  # fmt: skip
+@json_option
+def command(*, url: str, name: str, once: bool, period_s: float, record: Path | None, as_json: bool) -> None:
+    """Show, for each engine, the live invocations of all processes: running, queued, late, and the weight that orders give it.
+
+    Ctrl-C ends it.
+
+    Example: vinelm fleet top --redis redis://localhost:6379 --once
+    """
+    from contextlib import ExitStack
+
+    from vinelm.cli.console import print_json, show_table, stdout, watch_table
+    from vinelm.controller import FleetReader, RedisLink, ViewRecorder, fleet_status
+
+    link = RedisLink(url, name)
+    with ExitStack() as stack:
+        recorder = None if record is None else ViewRecorder(record)
+        if recorder is not None:
+            stack.callback(recorder.close)
+        reader = FleetReader(link)
+        stack.callback(reader.close)
+
+        def status() -> FleetStatus:
+            view = reader.view()
+            if recorder is not None:
+                recorder(view)
+            return fleet_status(link, view)
+
+        if as_json:
+            print_json({"fleet": name, **status().to_dict()})
+        elif once or not stdout().is_terminal:
+            show_table(*_table(name, status()))
+        else:
+            watch_table(lambda: _table(name, status()), period_s)
+
+
+def _table(name: str, status: FleetStatus) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+    """Title, columns and rows."""
+    from vinelm.reports import seconds, usd
+
+    rows = [
+        (
+            one.engine,
+            f"{one.running:,}",
+            f"{one.queued:,}",
+            seconds(one.longest_wait_s) if one.queued else "",
+            seconds(one.mean_run_s) if one.running else "",
+            f"{one.late:,}",
+            usd(one.rest_usd),
+            f"{one.weight:.2f}",
+        )
+        for one in status.engines
+    ]
+    return _head(name, status), ("engine", "running", "queued", "longest wait", "mean run", "late", "rest", "weight"), rows
+
+
+def _head(name: str, status: FleetStatus) -> str:
+    processes = "1 process" if status.processes == 1 else f"{status.processes:,} processes"
+    orders = f"orders {status.version:,}" if status.version else "no orders"
+    return f"fleet {name}: {processes}, {status.live:,} live invocations; {orders}" + (
+        f"\n{status.leader} leads" if status.leader else ""
+    )
