@@ -14,10 +14,18 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from vinelm.protocols import RateLimiter
+from vinelm.protocols import RatePermit
 
 _LONGEST = 4096  # bytes of a message, which holds a model's name
+
+
+class AdmitsAttempts(Protocol):
+    """The part of a :class:`vinelm.protocols.RateLimiter` that threads use."""
+
+    def admit(self, tokens: int, sleep: Callable[[float], None], priority: float = 0.0) -> AbstractContextManager[RatePermit]:
+        """See :meth:`vinelm.protocols.RateLimiter.admit`."""
 
 
 class RateLimitProxy:
@@ -29,7 +37,7 @@ class RateLimitProxy:
     """
 
     def __init__(
-        self, rate_limiters: Mapping[str, RateLimiter], waiting: Callable[[int], AbstractContextManager[None]]
+        self, rate_limiters: Mapping[str, AdmitsAttempts], waiting: Callable[[int], AbstractContextManager[None]]
     ) -> None:
         self._rate_limiters, self._waiting = rate_limiters, waiting
         self._mine, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
