@@ -31,6 +31,12 @@ $(VENV)/.dev: $(VENV)/.demo requirements/dev.txt
 	@$(PIP) $(LOCKED) -r requirements/dev.txt
 	@touch $@
 
+# 400 MB, only for the tests of profiles on a Ray cluster, which are skipped without it.
+$(VENV)/.ray: $(VENV)/.dev requirements/ray.txt
+	@echo "installing Ray into $(VENV) ..."
+	@$(PIP) $(LOCKED) -r requirements/ray.txt
+	@touch $@
+
 setup: $(VENV)/.dev ## create .venv with everything that tests and checks need
 
 demo: $(VENV)/.demo ## profile, estimate, plan, serve, report: no keys, no network, about a minute
@@ -41,7 +47,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
 test: $(VENV)/.dev ## run the tests but the long ones, on every core
 	@$(PYTEST) -m "not long"
 
-test-all: test docs ## the tests, then the long ones (PostgreSQL: apt install postgresql): the site, brute force, kills and resumes
+test-all: test docs $(VENV)/.ray ## the tests, then the long ones (installs Ray; PostgreSQL: apt install postgresql): the site, brute force, kills and resumes
 	@$(PYTEST) -m long
 	@$(DOCS)/bin/python scripts/notebooks.py --check
 	@$(BIN)/python scripts/check_planner.py
@@ -83,6 +89,7 @@ lock: ## rewrite requirements/ from pyproject.toml (needs uv); newer versions: U
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: install it, or set UV=..."; exit 1; }
 	@$(LOCK) --extra dev pyproject.toml -o requirements/dev.txt
 	@$(LOCK) -c requirements/dev.txt pyproject.toml -o requirements/runtime.txt
+	@$(LOCK) -c requirements/dev.txt --extra ray pyproject.toml -o requirements/ray.txt
 	@$(LOCK) -c requirements/dev.txt --extra demo pyproject.toml -o requirements/demo.txt
 	@$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | $(LOCK) -c requirements/dev.txt - -o requirements/build.txt
 	@$(LOCK) --group audit -o requirements/audit.txt

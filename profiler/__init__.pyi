@@ -1,3 +1,4 @@
+from .cluster.ray_cluster import RayCluster as RayCluster
 from .config import ExecutionConfig as ExecutionConfig
 from .config import ProfileLimits as ProfileLimits
 from .coverage.of_rows import coverage_of as coverage_of

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from vinelm.errors import ConfigError
+from vinelm.profiler.cluster.ray_cluster import RayCluster
 from vinelm.profiler.isolation.workflow_source import WorkflowSource
 
 Isolation = Literal["process", "thread", "inline"]
@@ -53,6 +54,8 @@ class ExecutionConfig:
         source: how a fresh process builds the workflow again; needed for ``"process"``.
         timeout_s: the seconds after which a unit is ended; processes only, default 600.
         memory_mb: the MiB that a unit may use beyond its imports; processes only, default 2048, 0 for no limit.
+        cluster: the Ray cluster whose nodes execute the units, in fresh processes there; None for this machine. ``workers`` is
+            then the number of units at a time on all nodes together.
 
     Raises:
         ConfigError: a setting is out of range or has no effect.
@@ -63,6 +66,7 @@ class ExecutionConfig:
     source: WorkflowSource | None = None
     timeout_s: float | None = None
     memory_mb: int | None = None
+    cluster: RayCluster | None = None
 
     def __post_init__(self) -> None:
         if self.isolation not in get_args(Isolation):
@@ -76,6 +80,11 @@ class ExecutionConfig:
                 "a workflow built in code cannot run in fresh processes: give a source that builds it by name, or use "
                 'isolation="thread"',
                 code="process-needs-source",
+            )
+        if self.cluster is not None and self.isolation != "process":
+            raise ConfigError(
+                f'units on a cluster run in fresh processes: use isolation="process" instead of {self.isolation!r}',
+                code="cluster-needs-process",
             )
         for name, value in (("timeout_s", self.timeout_s), ("memory_mb", self.memory_mb)):
             if value is not None and self.isolation != "process":

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from collections.abc import Callable, Mapping
+from typing import Any
 
+from vinelm.extras import require_extra
 from vinelm.io import can_fork
+from vinelm.profiler.cluster.ray_cluster import RayCluster
 from vinelm.profiler.config import ExecutionConfig
 from vinelm.profiler.execution.job import Worker
 from vinelm.profiler.execution.unit import LocalWorker
 from vinelm.profiler.execution.units import Units
+from vinelm.protocols import RateLimiter
+from vinelm.version import __version__
 
 DEFAULT_TIMEOUT_S = 600.0
 DEFAULT_MEMORY_MB = 2048
@@ -28,35 +35,69 @@ def make_worker(
     fingerprint: Mapping[str, str],
     on_note: Callable[[str], None] | None = None,
 ) -> Worker:
-    """Return the worker that runs the units. With ``isolation="process"`` this starts a process; :meth:`Worker.close` ends it.
+    """Return the worker that runs the units. With ``isolation="process"`` this starts a process, with ``cluster`` hosts on its
+    nodes; :meth:`Worker.close` ends them.
 
     Args:
         execution: where the units run.
         units: the runner of this process.
         fingerprint: the workflow's parts; a fresh process that builds another workflow is refused.
         on_note: called with :data:`NO_FORK` where processes are asked for and cannot be forked; without it, that is a warning.
+            Also with one line when a node of the cluster is lost.
     """
     if execution.isolation != "process":
         return LocalWorker(units)
+    if execution.cluster is not None:
+        return _cluster_worker(execution.cluster, execution, units, fingerprint, on_note)
     if not can_fork():
         (on_note or _warn)(NO_FORK)
         return LocalWorker(units)
-    from vinelm.backends import rate_limiters_of
     from vinelm.profiler.isolation.process_worker import ProcessWorker
-
-    judge = None if units.judging is None else units.judging.models
-    judges = {} if judge is None else rate_limiters_of(judge.catalog, judge.backends)
 
     assert execution.source is not None
     return ProcessWorker(
-        execution.source,
-        units.template,
-        timeout_s=DEFAULT_TIMEOUT_S if execution.timeout_s is None else execution.timeout_s,
-        memory_mb=DEFAULT_MEMORY_MB if execution.memory_mb is None else execution.memory_mb,
-        fingerprint=fingerprint,
-        is_virtual_time=units.is_virtual_time,
-        rate_limiters=rate_limiters_of(units.catalog, units.backends) | judges,
-    )
+        execution.source, units.template, fingerprint=fingerprint, is_virtual_time=units.is_virtual_time,
+        rate_limiters=_rate_limiters(units), **_limits(execution),
+    )  # fmt: skip
+
+
+def _cluster_worker(
+    cluster: RayCluster,
+    execution: ExecutionConfig,
+    units: Units,
+    fingerprint: Mapping[str, str],
+    on_note: Callable[[str], None] | None,
+) -> Worker:
+    require_extra("ray", "a profile on a Ray cluster", "ray")
+    from vinelm.profiler.cluster.bridge import RayLink
+    from vinelm.profiler.cluster.messages import HostSetup
+    from vinelm.profiler.cluster.worker import ClusterWorker
+
+    assert execution.source is not None
+    limiters = _rate_limiters(units)
+    setup = HostSetup(
+        version=__version__, source=execution.source, template=units.template, fingerprint=dict(fingerprint),
+        is_virtual_time=units.is_virtual_time, limited=tuple(sorted(limiters)), folder=os.getcwd(),
+        path=tuple(entry or os.getcwd() for entry in sys.path), **_limits(execution),
+    )  # fmt: skip
+    return ClusterWorker(RayLink(cluster, setup), limiters, on_note)
+
+
+def _limits(execution: ExecutionConfig) -> dict[str, Any]:
+    """What a unit may use, as arguments."""
+    return {
+        "timeout_s": DEFAULT_TIMEOUT_S if execution.timeout_s is None else execution.timeout_s,
+        "memory_mb": DEFAULT_MEMORY_MB if execution.memory_mb is None else execution.memory_mb,
+    }
+
+
+def _rate_limiters(units: Units) -> dict[str, RateLimiter]:
+    """The rate limits by model, the judge's included."""
+    from vinelm.backends import rate_limiters_of
+
+    judge = None if units.judging is None else units.judging.models
+    judges = {} if judge is None else rate_limiters_of(judge.catalog, judge.backends)
+    return {**rate_limiters_of(units.catalog, units.backends), **judges}
 
 
 def _warn(text: str) -> None:

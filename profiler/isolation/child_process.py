@@ -113,7 +113,7 @@ class Child:
             elif "under_way_usd" in message:
                 self.under_way_usd = message["under_way_usd"]
             elif "error" in message:
-                raise _error_of(message)
+                raise error_of(message)
             elif message["row"] is None:
                 return UnitOutcome(None, paid_usd=self.cost_usd)
             else:
@@ -147,8 +147,8 @@ class Child:
         return max(left_s, _POLL_S) if self._waits else left_s
 
 
-def _error_of(message: Mapping[str, Any]) -> Exception:
-    """The exception that a child reported."""
+def error_of(message: Mapping[str, Any]) -> Exception:
+    """Return the exception that another process reported by its class (``error``), ``text`` and ``code``."""
     kind = getattr(errors, message["error"], None)
     if isinstance(kind, type) and issubclass(kind, InputError):
         return kind(message["text"], code=message["code"])

@@ -27,9 +27,8 @@ from vinelm.observation import Observation
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
 from vinelm.profiler.isolation.child_process import Child, describe_exit, last_lines
 from vinelm.profiler.isolation.framing import receive, send
-from vinelm.profiler.isolation.rate_limit_proxy import RateLimitProxy
+from vinelm.profiler.isolation.rate_limit_proxy import AdmitsAttempts, RateLimitProxy
 from vinelm.profiler.isolation.workflow_source import WorkflowSource
-from vinelm.protocols import RateLimiter
 from vinelm.template import Template
 
 _GRACE_S = 2.0
@@ -71,7 +70,7 @@ class ProcessWorker:
         memory_mb: int,
         fingerprint: Mapping[str, str],
         is_virtual_time: bool,
-        rate_limiters: Mapping[str, RateLimiter],
+        rate_limiters: Mapping[str, AdmitsAttempts],
     ) -> None:
         self._template = template
         self._limited = sorted(rate_limiters)

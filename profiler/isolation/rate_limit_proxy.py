@@ -14,11 +14,20 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import SupportsFloat
+from typing import Protocol, SupportsFloat
 
-from vinelm.protocols import RateLimiter
+from vinelm.protocols import RatePermit
 
 _LONGEST = 4096  # bytes of a message, which holds a model's name
+
+
+class AdmitsAttempts(Protocol):
+    """The part of a :class:`vinelm.protocols.RateLimiter` that threads use."""
+
+    def admit(
+        self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0
+    ) -> AbstractContextManager[RatePermit]:
+        """See :meth:`vinelm.protocols.RateLimiter.admit`."""
 
 
 class RateLimitProxy:
@@ -30,7 +39,7 @@ class RateLimitProxy:
     """
 
     def __init__(
-        self, rate_limiters: Mapping[str, RateLimiter], waiting: Callable[[int], AbstractContextManager[None]]
+        self, rate_limiters: Mapping[str, AdmitsAttempts], waiting: Callable[[int], AbstractContextManager[None]]
     ) -> None:
         self._rate_limiters, self._waiting = rate_limiters, waiting
         self._mine, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -32,7 +32,7 @@ def test_every_mapped_folder_is_a_package():
 
 
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
-LOCKED = ("audit", "build", "demo", "dev", "docs", "runtime")
+LOCKED = ("audit", "build", "demo", "dev", "docs", "ray", "runtime")
 
 
 def pins_of(text):
@@ -91,12 +91,13 @@ def test_the_locked_files_pin_every_dependency():
     extras = PROJECT["project"]["optional-dependencies"]
     assert not any("sglang" in requirement for requirement in extras["dev"])  # its pins would be everybody's, CUDA included
     assert "sglang" not in names(locked("dev"))
-    extras_of_dev = (extras[name] for name in extras if name != "sglang")
+    extras_of_dev = (extras[name] for name in extras if name not in ("ray", "sglang"))
     extras_of_demo = (extras[name] for name in ("profile", "report", "demo"))
     wanted = {
         "runtime": PROJECT["project"]["dependencies"],
         "demo": [*PROJECT["project"]["dependencies"], *itertools.chain(*extras_of_demo)],
         "dev": [*PROJECT["project"]["dependencies"], *itertools.chain(*extras_of_dev)],
+        "ray": [*PROJECT["project"]["dependencies"], *extras["profile"], *extras["ray"]],
         "build": PROJECT["build-system"]["requires"],
         **{name: PROJECT["dependency-groups"][name] for name in ("audit", "docs")},
     }
@@ -108,11 +109,13 @@ def test_the_locked_files_pin_every_dependency():
 def test_users_tests_and_the_build_have_the_same_versions():
     """The files are installed one after the other into one environment: a second one must change nothing of the first."""
     versions = {}
-    for name in ("dev", "demo", "runtime", "build"):
+    for name in ("dev", "demo", "ray", "runtime", "build"):
         for requirement, hashes in locked(name).items():
             pin = requirement.partition(" ;")[0]
             assert versions.setdefault(pin, hashes) == hashes
-            assert name == "dev" or pin in {other.partition(" ;")[0] for other in locked("dev")}, f"run `make lock`: {pin}"
+            assert name in ("dev", "ray") or pin in {other.partition(" ;")[0] for other in locked("dev")}, (
+                f"run `make lock`: {pin}"
+            )
 
 
 def test_setup_installs_nothing_without_a_hash():

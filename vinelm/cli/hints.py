@@ -13,6 +13,7 @@ from vinelm.errors import VineLMError
 HINTS: Mapping[str, str] = MappingProxyType(
     {
         "budget-required": "use --budget-usd",
+        "cluster-needs-process": "leave --isolation out with --engine ray",
         "columns-unused": "--input-key, --label-key and --id-key",
         "columns-without-dataset": "--input-key, --label-key and --id-key need --dataset",
         "dataset-collision": "--label-key KEY=COLUMN",
@@ -49,10 +50,13 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "models-required": "--models openai, or --models simulated to try it at no cost",
         "no-held-out-requests": "--dataset PATH",
         "optimism-decides": "--accept-optimism plans all the same",
+        "node-folder": "--ship copies this folder to the nodes",
         "oracle-trie": "estimate with --stop workflow",
         "output-not-writable": "with --output-dir",
         "process-needs-source": "name the workflow as MODULE:ATTRIBUTE, or use --isolation thread",
         "profile-store-mismatch": "give another --store, or start over with --force-rerun",
+        "ray-address": "--address HOST:PORT, or --address local",
+        "ray-client": "--address",
         "serve-objective": "as in --maximize accuracy --max-cost-usd 0.01",
         "serve-unused": "--serve N serves N of them",
         "stage-broken": "--keep-going does not stop",

@@ -16,7 +16,7 @@ from vinelm.cli.options import output_options, stop_option, workflow_inputs
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
     from vinelm.observation import Observation
-    from vinelm.profiler import ExecutionConfig, Forecast, Needs, ProfileLimits, ProfileResult
+    from vinelm.profiler import ExecutionConfig, Forecast, Needs, ProfileLimits, ProfileResult, RayCluster
     from vinelm.protocols import Sampler
     from vinelm.traces import ObservationStore, StoreIdentity
 
@@ -64,6 +64,15 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "input_keys", 
 @click.option(
     "--workers", type=int, metavar="N", help="Units at a time; never changes which rows are made [default: 4, inline 1]."
 )
+@click.option(
+    "--engine", default="this-machine", show_default=True, metavar="WHERE",
+    help="Which machines run the units: this-machine, or ray (the nodes of a Ray cluster).",
+)  # fmt: skip
+@click.option(
+    "--address", metavar="HOST:PORT",
+    help="The Ray cluster; auto: this machine's; local: start one for this run [default: auto].",
+)  # fmt: skip
+@click.option("--ship", is_flag=True, help="Copy the current folder, without .env, to the Ray nodes.")
 @click.option("--unit-timeout-s", type=float, metavar="S", help="End a unit after this long, processes only [default: 600].")
 @click.option(
     "--memory-mb", type=int, metavar="MIB", help="Memory of a unit on top of its imports, processes only [default: 2048]."
@@ -127,12 +136,28 @@ def _execution(workflow: str, settings: dict[str, Any]) -> ExecutionConfig:
     arguments = {name: str(value) if isinstance(value := settings[name], Path) else value for name in INPUTS}
     isolation = settings["isolation"]
     return ExecutionConfig(
+        cluster=_cluster(settings),
         isolation=isolation,
         workers=settings["workers"] if settings["workers"] is not None else 1 if isolation == "inline" else DEFAULT_WORKERS,
         source=WorkflowSource(function="vinelm.cli.inputs:load_inputs", arguments={"spec": workflow, **arguments}),
         timeout_s=settings["unit_timeout_s"],
         memory_mb=settings["memory_mb"],
     )
+
+
+def _cluster(settings: dict[str, Any]) -> RayCluster | None:
+    """The Ray cluster that executes the units; None for this machine."""
+    from vinelm.errors import ConfigError
+    from vinelm.profiler import RayCluster
+
+    engine, address, ship = settings["engine"], settings["address"], settings["ship"]
+    if engine == "ray":
+        return RayCluster(address=address or "auto", ships_folder=ship)
+    if engine != "this-machine":
+        raise ConfigError(f"unknown engine {engine!r}: use this-machine or ray")
+    if address is not None or ship:
+        raise ConfigError("--address and --ship have no effect without --engine ray: give it, or leave them out")
+    return None
 
 
 def _require_limits(inputs: Inputs, settings: dict[str, Any]) -> None:

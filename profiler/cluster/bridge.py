@@ -1,0 +1,112 @@
+"""The process that speaks to Ray for a run, so that nothing of Ray is in the process that writes the store.
+
+:class:`RayLink` starts it as ``python -c ... FD`` and speaks to it over a socket. It ends with the run, however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import IO
+
+from vinelm.catalog import redacted
+from vinelm.errors import InputError
+from vinelm.profiler.cluster.messages import Disconnected, HostEvent, HostRefused, HostSetup, NodeProblem, ToHost
+from vinelm.profiler.cluster.ray_cluster import RayCluster
+
+_CHARS = 300
+_CLOSE_S = 15.0
+_START = "from vinelm.profiler.cluster.bridge import main; main({})"
+"""Not ``-m``: Ray gives the folder of a driver's script to its workers, and ours would hide modules of theirs."""
+
+
+class RayLink:
+    """A :class:`~vinelm.profiler.cluster.messages.HostLink` to the hosts of a Ray cluster.
+
+    Args:
+        cluster: where it is.
+        setup: of the hosts.
+    """
+
+    def __init__(self, cluster: RayCluster, setup: HostSetup) -> None:
+        self._lock = threading.Lock()
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # read when the process has ended
+        mine, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-P", "-c", _START.format(theirs.fileno())]
+            self._process = subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], env=cluster.environment(), stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=self._log, start_new_session=True,
+            )  # fmt: skip
+        self._connection: Connection = Connection(mine.detach())
+        with suppress(OSError):  # it may have died at once: the reader says so
+            self._connection.send((list(sys.path), cluster, setup))
+
+    def receive(self) -> HostEvent:
+        """See :meth:`vinelm.profiler.cluster.messages.HostLink.receive`."""
+        try:
+            event: HostEvent = self._connection.recv()
+        except (EOFError, OSError):
+            return Disconnected(self._last_line())
+        return event
+
+    def send(self, host: int, message: ToHost) -> None:
+        """See :meth:`vinelm.profiler.cluster.messages.HostLink.send`."""
+        self._send((host, message))
+
+    def drop(self, host: int) -> None:
+        """See :meth:`vinelm.profiler.cluster.messages.HostLink.drop`."""
+        self._send((host, None))
+
+    def _send(self, order: tuple[int, ToHost | None]) -> None:
+        with self._lock, suppress(OSError):
+            self._connection.send(order)
+
+    def close(self) -> None:
+        """See :meth:`vinelm.profiler.cluster.messages.HostLink.close`."""
+        with self._lock, suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as channel:
+            channel.shutdown(socket.SHUT_RDWR)
+        try:
+            self._process.wait(_CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _last_line(self) -> str:
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(size - 4096, 0))
+        lines = self._log.read().decode("utf-8", "replace").splitlines()
+        return redacted(next((line.strip() for line in reversed(lines) if line.strip()), ""))[:_CHARS]
+
+
+def main(descriptor: int) -> None:
+    """Connect to Ray, start hosts and pass messages on until the run closes its end."""
+    connection: Connection = Connection(descriptor)
+    lock = threading.Lock()
+
+    def tell(event: HostEvent) -> None:
+        with lock, suppress(OSError):
+            connection.send(event)
+
+    sys.path[:], cluster, setup = connection.recv()
+    from vinelm.profiler.cluster.ray_hosts import RayHosts
+
+    try:
+        hosts = RayHosts(cluster, setup, tell)
+    except InputError as error:
+        tell(HostRefused(None, NodeProblem.of(error)))
+        with suppress(EOFError, OSError):
+            connection.recv()  # until the run has read it
+        return
+    try:
+        while True:
+            host, message = connection.recv()
+            hosts.end(host) if message is None else hosts.send(host, message)
+    except (EOFError, OSError):
+        hosts.close()

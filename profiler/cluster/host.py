@@ -1,0 +1,197 @@
+"""A node's side: executes units in forked processes of its own, and asks the run for money and for the rate limits."""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+
+from vinelm.errors import ConfigError
+from vinelm.io import can_fork
+from vinelm.profiler.cluster.messages import (
+    Admitted,
+    Asked,
+    Ended,
+    FromHost,
+    Granted,
+    HostSetup,
+    Left,
+    NodeProblem,
+    RunUnit,
+    ToHost,
+    Waiting,
+)
+from vinelm.profiler.execution.job import Job, Worker
+from vinelm.profiler.isolation.process_worker import ProcessWorker
+from vinelm.version import __version__
+
+_LOOK_S = 0.25  # how often an attempt that waits looks whether its unit is still there
+_GLANCE_S = 0.001
+
+WorkerMaker = Callable[[HostSetup, Mapping[str, "AskingRateLimiter"]], Worker]
+
+
+class UnitHost:
+    """Executes units for a run that is elsewhere. Messages come in by :meth:`send` and go out by :meth:`poll`.
+
+    Args:
+        setup: of the run.
+        make_worker: makes what executes the units; by default forked processes.
+
+    Raises:
+        ConfigError: this node has another version of VineLM, lacks the run's folder, or cannot fork processes.
+        WorkflowError: the workflow does not load here, or is another one.
+    """
+
+    def __init__(self, setup: HostSetup, make_worker: WorkerMaker | None = None) -> None:
+        require_version(setup.version)
+        self._out: queue.SimpleQueue[FromHost] = queue.SimpleQueue()
+        self._answers: dict[int, queue.SimpleQueue[bool]] = {}
+        self._attempts: dict[int, AskedPermit] = {}
+        self._numbers = count()
+        limiters = {model: AskingRateLimiter(self, model) for model in setup.limited}
+        self._worker = _lasting(lambda: (make_worker or forked_worker)(setup, limiters))
+
+    def send(self, message: ToHost) -> None:
+        """Take a message of the run."""
+        match message:
+            case RunUnit(unit, job):
+                self._answers[unit] = queue.SimpleQueue()
+                threading.Thread(target=self._run, args=(unit, job), daemon=True, name=f"vinelm unit {unit}").start()
+            case Granted(unit, is_granted):
+                answers = self._answers.get(unit)
+                if answers is not None:  # else its time was over while it waited
+                    answers.put(is_granted)
+            case Admitted(attempt, replica):
+                permit = self._attempts.get(attempt)
+                if permit is not None:
+                    permit.replica = replica
+                    permit.admitted.set()
+
+    def poll(self, wait_s: float) -> tuple[FromHost, ...]:
+        """Return what there is to tell the run, in order; waits that many seconds for the first message."""
+        messages: list[FromHost] = []
+        with suppress(queue.Empty):
+            messages.append(self._out.get(timeout=wait_s))
+            while True:
+                messages.append(self._out.get_nowait())
+        return tuple(messages)
+
+    def close(self) -> None:
+        """Kill the units."""
+        self._worker.close()
+
+    def _run(self, unit: int, job: Job) -> None:
+        answers = self._answers[unit]
+
+        def top_up(upper_usd: float) -> bool:
+            self._out.put(Asked(unit, upper_usd))
+            return answers.get()
+
+        try:
+            ended = Ended(unit, self._worker.run(job, top_up))
+        except BaseException as error:
+            ended = Ended(unit, None, NodeProblem.of(error))
+        del self._answers[unit]
+        self._out.put(ended)
+
+    def ask(self, model: str, tokens: int) -> AskedPermit:
+        """Ask the run to admit an attempt."""
+        permit = AskedPermit(next(self._numbers))
+        self._attempts[permit.attempt] = permit
+        self._out.put(Waiting(permit.attempt, model, tokens))
+        return permit
+
+    def leave(self, permit: AskedPermit) -> None:
+        """Tell the run that an attempt is over."""
+        del self._attempts[permit.attempt]
+        self._out.put(Left(permit.attempt, permit.used))
+
+
+@dataclass(slots=True, eq=False)
+class AskedPermit:
+    """One attempt at a call, admitted by the run; see :class:`~vinelm.protocols.RatePermit`."""
+
+    attempt: int
+    replica: int = 0
+    used: int | None = None
+    admitted: threading.Event = field(default_factory=threading.Event)
+
+    def settle(self, tokens: int) -> None:
+        """Note the tokens that the attempt used."""
+        self.used = tokens
+
+
+@dataclass(frozen=True, slots=True)
+class AskingRateLimiter:
+    """The rate limits of one model, which the run keeps."""
+
+    host: UnitHost
+    model: str
+
+    @contextmanager
+    def admit(self, tokens: int, sleep: Callable[[float], None], priority: float = 0.0) -> Iterator[AskedPermit]:
+        """See :class:`~vinelm.protocols.RateLimiter`. ``sleep`` raises where the unit that waits is gone."""
+        permit = self.host.ask(self.model, tokens)
+        try:
+            while not permit.admitted.wait(_LOOK_S):
+                sleep(_GLANCE_S)
+            yield permit
+        finally:
+            self.host.leave(permit)
+
+
+def require_version(version: str) -> None:
+    """Refuse a run of another version of VineLM.
+
+    Raises:
+        ConfigError: with the code ``node-version``.
+    """
+    if version != __version__:
+        raise ConfigError(
+            f"VineLM {__version__} is installed there, and {version} here: install the same version", code="node-version"
+        )
+
+
+def forked_worker(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimiter]) -> Worker:
+    """Return a worker that executes units in forks of a process with the run's folder and module path.
+
+    Raises:
+        ConfigError: the folder is missing (``node-folder``), or this system cannot fork processes.
+        WorkflowError: the workflow does not load, or is another one.
+    """
+    if not can_fork():
+        raise ConfigError("that system cannot fork processes, which units on a cluster need: use nodes with Linux")
+    if setup.folder is not None:
+        if not os.path.isdir(setup.folder):
+            raise ConfigError(f"there is no folder {setup.folder}, from which the run was started", code="node-folder")
+        os.chdir(setup.folder)
+        sys.path.extend(place for place in setup.path if place not in sys.path and os.path.exists(place))
+    return ProcessWorker(
+        setup.source, setup.template, timeout_s=setup.timeout_s, memory_mb=setup.memory_mb, fingerprint=setup.fingerprint,
+        is_virtual_time=setup.is_virtual_time, rate_limiters=rate_limiters,
+    )  # fmt: skip
+
+
+def _lasting(make: Callable[[], Worker]) -> Worker:
+    """Make a worker on a thread that never ends: the kernel ends a process's child with the *thread* that started it."""
+    made: queue.SimpleQueue[Worker | BaseException] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            made.put(make())
+        except BaseException as error:
+            made.put(error)
+        else:
+            threading.Event().wait()
+
+    threading.Thread(target=run, daemon=True, name="vinelm host").start()
+    found = made.get()
+    if isinstance(found, BaseException):
+        raise found
+    return found

@@ -1,0 +1,203 @@
+"""What the run and the hosts of its units tell each other. Everything is pickled; nothing holds a key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from vinelm.profiler.execution.job import Job, UnitOutcome
+from vinelm.profiler.isolation.child_process import error_of
+from vinelm.profiler.isolation.workflow_source import WorkflowSource
+from vinelm.template import Template
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSetup:
+    """What a host needs to execute units.
+
+    Attributes:
+        version: VineLM's version in the run's process; a host with another one refuses.
+        source: how a fresh process builds the workflow.
+        template: the bound template.
+        fingerprint: the workflow's parts in the run's process.
+        timeout_s: seconds that one unit may run.
+        memory_mb: MiB that one unit may use beyond its imports; 0 for no limit.
+        is_virtual_time: latencies do not pass on the wall.
+        limited: the models whose calls wait for the run's rate limits.
+        folder: the working directory of the run; None where Ray sets the host's.
+        path: ``sys.path`` of the run, for modules that the host does not find otherwise.
+    """
+
+    version: str
+    source: WorkflowSource
+    template: Template
+    fingerprint: Mapping[str, str]
+    timeout_s: float
+    memory_mb: int
+    is_virtual_time: bool
+    limited: tuple[str, ...]
+    folder: str | None
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProblem:
+    """An exception on its way to another process."""
+
+    kind: str
+    text: str
+    code: str | None = None
+
+    @classmethod
+    def of(cls, error: BaseException) -> Self:
+        """Return the problem that stands for an exception."""
+        return cls(type(error).__name__, str(error), getattr(error, "code", None))
+
+    def error(self, where: str = "") -> Exception:
+        """Return the exception: an :class:`~vinelm.errors.InputError` as it was, any other as a ``RuntimeError``.
+
+        Args:
+            where: put before its text.
+        """
+        text = f"{where}{self.text}"
+        return (
+            RuntimeError(text)
+            if self.kind == "RuntimeError"
+            else error_of({"error": self.kind, "text": text, "code": self.code})
+        )
+
+
+# -- from the run to a host --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RunUnit:
+    """Execute a unit; its number is unique in the run."""
+
+    unit: int
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The answer to :class:`Asked`."""
+
+    unit: int
+    is_granted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The rate limits let an attempt pass; ``replica`` is the place of the replica that serves it, 0 without a group."""
+
+    attempt: int
+    replica: int
+
+
+# -- from a host to the run --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A unit asks for a reservation of so many dollars in all, and waits."""
+
+    unit: int
+    upper_usd: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An attempt at a call of a model waits for its rate limit; ``tokens`` is the most it may use."""
+
+    attempt: int
+    model: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """An attempt is over, or has given up waiting; ``used`` tokens, None if that is not known."""
+
+    attempt: int
+    used: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A unit is over: with an outcome, or a problem in its place."""
+
+    unit: int
+    outcome: UnitOutcome | None
+    problem: NodeProblem | None = None
+
+
+FromHost = Asked | Waiting | Left | Ended
+ToHost = RunUnit | Granted | Admitted
+
+
+# -- about hosts -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HostStarted:
+    """A node has given a host its CPU, and the host is loading the workflow."""
+
+    host: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostReady:
+    """A host waits for units."""
+
+    host: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostRefused:
+    """A node cannot execute units of this run; it is not asked again. Without a node: the cluster cannot be used."""
+
+    node: str | None
+    problem: NodeProblem
+
+
+@dataclass(frozen=True, slots=True)
+class HostLost:
+    """A host died, or its node did; whatever it had not sent is lost."""
+
+    host: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostSaid:
+    """Messages of a host, in their order."""
+
+    host: int
+    messages: tuple[FromHost, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """There is no connection to the cluster any more; the last event."""
+
+    detail: str
+
+
+HostEvent = HostStarted | HostReady | HostRefused | HostLost | HostSaid | Disconnected
+
+
+class HostLink(Protocol):
+    """The run's connection to all hosts. One thread receives; any may send."""
+
+    def receive(self) -> HostEvent:
+        """Wait for the next event; after :meth:`close` that is :class:`Disconnected`."""
+
+    def send(self, host: int, message: ToHost) -> None:
+        """Send a message to a host; it is dropped where the host is gone."""
+
+    def drop(self, host: int) -> None:
+        """End a host, which no longer works; :class:`HostLost` follows."""
+
+    def close(self) -> None:
+        """End all hosts. Idempotent."""

@@ -1,0 +1,213 @@
+"""The hosts on Ray's nodes, seen from the process that is Ray's driver. The only file that imports Ray."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayError, RaySystemError, RayTaskError, RuntimeEnvSetupError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from vinelm.errors import ConfigError, InputError
+from vinelm.profiler.cluster.host import UnitHost, require_version
+from vinelm.profiler.cluster.messages import (
+    FromHost,
+    HostEvent,
+    HostLost,
+    HostReady,
+    HostRefused,
+    HostSaid,
+    HostSetup,
+    HostStarted,
+    NodeProblem,
+    ToHost,
+)
+from vinelm.profiler.cluster.ray_cluster import LOCAL, RayCluster
+
+_LOOK_S = 1.0
+_AGAIN_S = 5.0
+_POLL_S = 10.0
+_STORE_BYTES = 100 * 2**20
+NOT_SHIPPED = (".env", ".env.*", ".git", ".venv", "venv", "build", "dist", "runs", "__pycache__")
+"""What stays where it is of a folder that is copied to the nodes, besides what ``.gitignore`` and ``.rayignore`` say."""
+
+
+class NodeHost:
+    """The actor of a node. Every method returns at once but :meth:`poll`."""
+
+    def __init__(self) -> None:
+        self._host: UnitHost | None = None
+
+    def start(self, version: str) -> NodeProblem | None:
+        """Return what is wrong with this node's VineLM, before anything else is sent there."""
+        try:
+            require_version(version)
+        except InputError as error:
+            return NodeProblem.of(error)
+        return None
+
+    def load(self, setup: HostSetup) -> NodeProblem | None:
+        """Load the workflow; returns what is wrong."""
+        try:
+            self._host = UnitHost(setup)
+        except Exception as error:
+            return NodeProblem.of(error)
+        return None
+
+    def send(self, message: ToHost) -> None:
+        """See :meth:`UnitHost.send`."""
+        assert self._host is not None
+        self._host.send(message)
+
+    def poll(self) -> tuple[FromHost, ...]:
+        """See :meth:`UnitHost.poll`."""
+        assert self._host is not None
+        return self._host.poll(_POLL_S)
+
+
+class RayHosts:
+    """Starts one host on each node that has a CPU to give, also on those that join later, and tells what becomes of them.
+
+    Args:
+        cluster: the Ray cluster.
+        setup: of the hosts.
+        tell: called with each event, from any thread.
+
+    Raises:
+        ConfigError: there is no such cluster, or its Ray or Python has another version.
+    """
+
+    def __init__(self, cluster: RayCluster, setup: HostSetup, tell: Callable[[HostEvent], None]) -> None:
+        self._tell = tell
+        self._actors: dict[int, Any] = {}
+        self._numbers = count()
+        self._busy: dict[str, float] = {}  # node to the time at which it may be asked again
+        self._is_closed = threading.Event()
+        connect(cluster)
+        has_folder = bool(ray.get_runtime_context().runtime_env.get("working_dir"))  # shipped by us, or by `ray job submit`
+        self._setup = replace(setup, folder=None) if has_folder else setup
+        threading.Thread(target=self._look, daemon=True, name="vinelm nodes").start()
+
+    def send(self, host: int, message: ToHost) -> None:
+        """Pass a message on; one to a host that is gone is dropped."""
+        actor = self._actors.get(host)
+        if actor is not None:
+            actor.send.remote(message)
+
+    def end(self, host: int) -> None:
+        """Kill a host."""
+        actor = self._actors.get(host)
+        if actor is not None:
+            with suppress(RayError, ValueError):
+                ray.kill(actor)
+
+    def close(self) -> None:
+        """Kill all hosts and leave Ray; a cluster that was started for the run ends."""
+        self._is_closed.set()
+        for host in list(self._actors):
+            self.end(host)
+        ray.shutdown()
+
+    def _look(self) -> None:
+        """Start a host on each node that has none."""
+        while not self._is_closed.is_set():
+            with suppress(RayError, RuntimeError, OSError):
+                for node in ray.nodes():
+                    place = node["NodeID"]
+                    if node["Alive"] and node["Resources"].get("CPU", 0) >= 1 and self._busy.get(place, 0) <= time.monotonic():
+                        self._busy[place] = float("inf")
+                        arguments = (place, str(node.get("NodeName") or node["NodeManagerAddress"]))
+                        threading.Thread(target=self._serve, args=arguments, daemon=True).start()
+            self._is_closed.wait(_LOOK_S)
+
+    def _serve(self, place: str, name: str) -> None:
+        """Start a host on a node, and tell what it says until it is lost."""
+        host, is_started = next(self._numbers), False
+        try:
+            strategy = NodeAffinitySchedulingStrategy(place, soft=False)
+            actor = ray.remote(num_cpus=1, max_concurrency=4, max_restarts=0, scheduling_strategy=strategy)(NodeHost).remote()
+            self._actors[host] = actor
+            problem = ray.get(actor.start.remote(self._setup.version))
+            if problem is None:
+                is_started = True
+                self._tell(HostStarted(host, name))
+                problem = ray.get(actor.load.remote(self._setup))
+            if problem is not None:
+                self._tell(HostRefused(name, problem))
+                self.end(host)
+                return  # not asked again
+            self._tell(HostReady(host))
+            while not self._is_closed.is_set():
+                messages = ray.get(actor.poll.remote())
+                if messages:
+                    self._tell(HostSaid(host, messages))
+        except (RayError, OSError) as error:
+            refused = None if self._is_closed.is_set() else refusal_of(error, self._setup.version)
+            if refused is not None:
+                self._tell(HostRefused(name, refused))
+                return
+            self._busy[place] = time.monotonic() + _AGAIN_S
+        finally:
+            self.end(host)  # one that only seems to be gone may not go on
+            self._actors.pop(host, None)
+            if is_started:
+                self._tell(HostLost(host))
+
+
+def connect(cluster: RayCluster) -> None:
+    """Become a driver of the cluster, or start it.
+
+    Raises:
+        ConfigError: there is no such cluster (``ray-address``), or its Ray or Python has another version (``ray-version``).
+    """
+    arguments: dict[str, Any] = {"address": cluster.address, "log_to_driver": False, "logging_level": logging.ERROR}
+    if cluster.is_local:
+        arguments |= {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
+    if cluster.ships_folder:
+        arguments["runtime_env"] = {"working_dir": os.getcwd(), "excludes": list(NOT_SHIPPED)}
+    try:
+        ray.init(**arguments)
+    except RuntimeError as error:
+        if "ersion mismatch" not in str(error):
+            raise _no_cluster(cluster, error) from error
+        raise ConfigError(f"the Ray cluster has other versions: {_line(error)}", code="ray-version") from error
+    except (ConnectionError, ValueError, OSError) as error:
+        raise _no_cluster(cluster, error) from error
+
+
+def _no_cluster(cluster: RayCluster, error: Exception) -> ConfigError:
+    if cluster.address == "auto":
+        return ConfigError(
+            "this machine belongs to no Ray cluster: start one (ray start --head), or give its address, or local",
+            code="ray-address",
+        )
+    what = "Ray does not start here" if cluster.address == LOCAL else f"{cluster.address}: no Ray cluster to join"
+    return ConfigError(f"{what}: {_line(error)}", code="ray-address")
+
+
+def refusal_of(error: BaseException, version: str) -> NodeProblem | None:
+    """Return why a node cannot be used at all; None for an actor or a node that died."""
+    text = str(error)
+    if "No module named 'vinelm" in text:
+        return NodeProblem.of(ConfigError(f"VineLM {version} is not installed there: install it", code="node-version"))
+    if isinstance(error, RuntimeEnvSetupError):
+        return NodeProblem.of(ConfigError(f"the folder cannot be copied there: {_line(error)}", code="node-folder"))
+    if isinstance(error, RayActorError) and "creation task" not in text:
+        return None
+    if isinstance(error, RayTaskError | RaySystemError | RayActorError):
+        return NodeProblem.of(ConfigError(f"it cannot run VineLM {version}: {_line(error)}", code="node-fails"))
+    return None
+
+
+def _line(error: BaseException) -> str:
+    """The last line of Ray's message, which may be a remote traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__)[:300]

@@ -1,0 +1,279 @@
+"""The run's side: gives units to hosts, answers what they ask, and executes a unit again whose host was lost."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from vinelm.catalog import redacted
+from vinelm.errors import ConfigError, InputError, WorkerDied
+from vinelm.profiler.cluster.admissions import Admissions
+from vinelm.profiler.cluster.messages import (
+    Asked,
+    Disconnected,
+    Ended,
+    FromHost,
+    Granted,
+    HostEvent,
+    HostLink,
+    HostLost,
+    HostReady,
+    HostRefused,
+    HostSaid,
+    HostStarted,
+    Left,
+    RunUnit,
+    Waiting,
+)
+from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
+from vinelm.profiler.isolation.rate_limit_proxy import AdmitsAttempts
+
+LOSSES = 4
+"""A unit that is lost so many times ends the run: it may be what ends its hosts."""
+FIRST_S = 60.0
+"""How long the run waits for a node to give a host its CPU; also when all are lost."""
+OTHERS_S = 30.0
+"""How long the run waits for the other hosts once one is ready."""
+
+
+@dataclass(slots=True, eq=False)
+class PlacedUnit:
+    """A unit on a host. ``inbox`` gets what the host says of it; None once the host is lost."""
+
+    number: int
+    upper_usd: float
+    host: int = -1
+    inbox: queue.SimpleQueue[Asked | Ended | None] = field(default_factory=queue.SimpleQueue)
+
+
+@dataclass(slots=True, eq=False)
+class KnownHost:
+    """A host that has not been lost."""
+
+    node: str
+    is_ready: bool = False
+    units: dict[int, PlacedUnit] = field(default_factory=dict)
+
+
+class ClusterWorker:
+    """A :class:`~vinelm.profiler.execution.job.Worker` whose units are executed on the nodes of a cluster.
+
+    Waits until a host is ready, and for the others for a while; :meth:`close` ends them all.
+
+    Args:
+        link: the connection to the hosts; closed with the worker.
+        rate_limiters: the rate limits by model; the calls of all hosts wait here.
+        on_note: called with one line when a host is lost, or a node is refused that joined later; from any thread.
+
+    Raises:
+        InputError: a node cannot execute the units: the message names it.
+        ConfigError: no node has a free CPU (``no-node``).
+        WorkerDied: the connection to the cluster was lost.
+    """
+
+    def __init__(
+        self, link: HostLink, rate_limiters: Mapping[str, AdmitsAttempts], on_note: Callable[[str], None] | None = None
+    ) -> None:
+        self._link, self._on_note = link, on_note or (lambda _: None)
+        self._admissions = Admissions(link, rate_limiters)
+        self._changed = threading.Condition()
+        self._hosts: dict[int, KnownHost] = {}
+        self._numbers = count()
+        self._refused: InputError | None = None
+        self._has_begun = self._is_closed = False
+        self._ended: str | None = None  # why there is no connection any more
+        threading.Thread(target=self._listen, daemon=True, name="vinelm hosts").start()
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        with self._changed:
+            self._await_host("no Ray node has a free CPU")
+            self._changed.wait_for(lambda: self._refused or self._ended or self._are_all_ready(), OTHERS_S)
+            if self._refused is not None:
+                raise self._refused
+            self._has_begun = True
+
+    def _await_host(self, lack: str) -> None:
+        """Wait for a host that is ready. Call with the lock held.
+
+        Raises:
+            InputError: a node refused before the run began.
+            ConfigError: before the run began, no node gave a host its CPU in time; with ``lack`` as the reason.
+            WorkerDied: the same later; or there is no connection any more.
+        """
+        until = time.monotonic() + FIRST_S
+        while True:
+            if self._refused is not None and not self._has_begun:
+                raise self._refused
+            if self._ended is not None:
+                raise WorkerDied(f"{self._ended}: run the profile again to continue", code="cluster-lost")
+            if any(host.is_ready for host in self._hosts.values()):
+                return
+            if self._hosts:  # one loads the workflow, which may take long
+                until = time.monotonic() + FIRST_S
+            elif time.monotonic() > until:
+                if self._has_begun:
+                    raise WorkerDied(f"{lack}: run the profile again to continue", code="cluster-lost")
+                raise ConfigError(f"{lack}, after {FIRST_S:g} s: add a node, or wait for other jobs", code="no-node")
+            self._changed.wait(0.2)
+
+    def _are_all_ready(self) -> bool:
+        return all(host.is_ready for host in self._hosts.values())
+
+    # -- units ---------------------------------------------------------------------------------------------------------
+
+    def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
+        """See :meth:`vinelm.profiler.execution.job.Worker.run`.
+
+        What a unit's calls cost that was lost with its host is not known: it counts at what was reserved for it. Then it is
+        reserved again, and executed on another host.
+
+        Raises:
+            WorkerDied: there is no host any more, or the unit was lost too often.
+        """
+        lost_usd = 0.0
+        for _ in range(LOSSES):
+            unit = self._placed(job)
+            outcome = self._served(unit, lost_usd, top_up)
+            if outcome is not None:
+                return replace(outcome, paid_usd=lost_usd + outcome.settled_usd) if lost_usd else outcome
+            lost_usd += unit.upper_usd
+            if self._is_closed or not top_up(lost_usd + job.upper_usd):
+                return UnitOutcome(None, paid_usd=lost_usd)
+        request_id, prefix = job.cell
+        raise WorkerDied(
+            f"request {request_id}, models {' > '.join(prefix)}: its node was lost {LOSSES} times while it ran: see "
+            "Ray's logs, and run the profile again to continue",
+            code="unit-lost",
+        )
+
+    def _placed(self, job: Job) -> PlacedUnit:
+        """Give the unit to the host with the fewest."""
+        with self._changed:
+            self._await_host("no Ray node is left")
+            number, host = min(
+                ((number, host) for number, host in self._hosts.items() if host.is_ready), key=lambda one: len(one[1].units)
+            )
+            unit = PlacedUnit(next(self._numbers), job.upper_usd, number)
+            host.units[unit.number] = unit
+        self._link.send(number, RunUnit(unit.number, _without_objects(job)))
+        return unit
+
+    def _served(self, unit: PlacedUnit, lost_usd: float, top_up: TopUp) -> UnitOutcome | None:
+        """Answer the unit until it is over; None if its host was lost."""
+        while (message := unit.inbox.get()) is not None:
+            if isinstance(message, Asked):
+                is_granted = top_up(lost_usd + message.upper_usd)
+                if is_granted:
+                    unit.upper_usd = max(unit.upper_usd, message.upper_usd)
+                self._link.send(unit.host, Granted(unit.number, is_granted))
+            elif message.problem is not None and message.problem.kind == WorkerDied.__name__:
+                self._link.drop(unit.host)  # the process that forks its units died: so do they
+            elif message.problem is not None:
+                raise message.problem.error(self._where(unit.host))
+            else:
+                return message.outcome
+        return None
+
+    def _where(self, host: int) -> str:
+        known = self._hosts.get(host)
+        return "" if known is None else f"Ray node {known.node}: "
+
+    # -- hosts ---------------------------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        """Read the link until it has ended."""
+        while not isinstance(event := self._link.receive(), Disconnected):
+            note = self._take(event)
+            if note is not None and not self._is_closed:
+                self._on_note(note)
+        with self._changed:
+            self._ended = f"the connection to Ray was lost{': ' if event.detail else ''}{redacted(event.detail)}"
+            for host in list(self._hosts):
+                self._lose(host)
+            self._changed.notify_all()
+
+    def _take(self, event: HostEvent) -> str | None:
+        """Take an event; returns what there is to say about it."""
+        if isinstance(event, HostSaid):
+            for message in event.messages:
+                self._deliver(event.host, message)
+            return None
+        with self._changed:
+            note = None
+            match event:
+                case HostStarted(host, node):
+                    self._hosts[host] = KnownHost(node)
+                case HostReady(host) if host in self._hosts:
+                    self._hosts[host].is_ready = True
+                case HostRefused(node, problem):
+                    note = self._refuse(node, problem.error("" if node is None else f"Ray node {node}: "))
+                case HostLost(host):
+                    note = self._lose(host)
+            self._changed.notify_all()
+            return note
+
+    def _refuse(self, node: str | None, error: Exception) -> str | None:
+        """Note why a node cannot be used: an error when the run begins, a line later."""
+        if self._has_begun:
+            return f"{error}: this node executes no unit"
+        found = error if isinstance(error, InputError) else ConfigError(str(error), code="node-fails")
+        self._refused = self._refused or found
+        return None
+
+    def _lose(self, number: int) -> str | None:
+        host = self._hosts.pop(number, None)
+        if host is None:
+            return None
+        self._admissions.lose(number)
+        for unit in host.units.values():
+            unit.inbox.put(None)
+        if not host.is_ready:
+            return None
+        units = len(host.units)
+        what = (
+            "" if not units else f", and {units} unit{'s' if units > 1 else ''} with it: counted at their bound, executed again"
+        )
+        return f"Ray node {host.node} was lost{what}"
+
+    def _deliver(self, number: int, message: FromHost) -> None:
+        match message:
+            case Waiting():
+                self._admissions.begin(number, message)
+            case Left():
+                self._admissions.end(number, message)
+            case _:
+                with self._changed:
+                    host = self._hosts.get(number)
+                    unit = None if host is None else host.units.get(message.unit)
+                    if host is not None and isinstance(message, Ended) and not _is_broken(message):
+                        host.units.pop(message.unit, None)
+                if unit is not None:
+                    unit.inbox.put(message)
+
+    def close(self) -> None:
+        """End every host and what it runs."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with suppress(OSError):
+            self._link.close()
+
+
+def _is_broken(message: Ended) -> bool:
+    return message.problem is not None and message.problem.kind == WorkerDied.__name__
+
+
+def _without_objects(job: Job) -> Job:
+    """The job without what may not be picklable: of its request a host needs the id, and texts to leave out of messages."""
+    texts = {key: value for key, value in job.request.data.items() if isinstance(value, str)}
+    return replace(job, request=replace(job.request, data=texts), judged=None if job.judged is None else dict(job.judged))

@@ -1,0 +1,74 @@
+"""Hosts of a cluster on threads of this process: the same code as on Ray's nodes, and nodes that can be dropped."""
+
+import queue
+import threading
+from itertools import count
+
+from vinelm.errors import InputError
+from vinelm.profiler.cluster.host import UnitHost
+from vinelm.profiler.cluster.messages import (
+    Disconnected,
+    HostLost,
+    HostReady,
+    HostRefused,
+    HostSaid,
+    HostStarted,
+    NodeProblem,
+    RunUnit,
+)
+
+
+class FakeCluster:
+    """A :class:`vinelm.profiler.cluster.messages.HostLink`. A dropped host goes on for itself, and is not heard any more."""
+
+    def __init__(self, setup, make_worker, nodes=("one", "two")):
+        self.setup, self.make_worker = setup, make_worker
+        self.events = queue.SimpleQueue()
+        self.hosts, self.sent = {}, []
+        self._numbers = count()
+        for node in nodes:
+            self.join(node)
+
+    def join(self, node):
+        """Start a host on a node."""
+        number = next(self._numbers)
+        self.events.put(HostStarted(number, node))
+        try:
+            host = UnitHost(self.setup, self.make_worker)
+        except InputError as error:
+            self.events.put(HostRefused(node, NodeProblem.of(error)))
+            self.events.put(HostLost(number))
+            return None
+        self.hosts[number] = host
+        self.events.put(HostReady(number))
+        threading.Thread(target=self._pump, args=(number, host), daemon=True).start()
+        return number
+
+    def _pump(self, number, host):
+        while number in self.hosts:
+            said = host.poll(0.05)
+            if said and number in self.hosts:
+                self.events.put(HostSaid(number, said))
+
+    def receive(self):
+        return self.events.get()
+
+    def send(self, host, message):
+        self.sent.append((host, message))
+        if host in self.hosts:
+            self.hosts[host].send(message)
+
+    def host_of(self, cell):
+        """The host that was given this cell last."""
+        return [host for host, message in self.sent if isinstance(message, RunUnit) and message.job.cell == cell][-1]
+
+    def drop(self, host):
+        if self.hosts.pop(host, None) is not None:
+            self.events.put(HostLost(host))
+
+    def disconnect(self, detail):
+        self.hosts.clear()
+        self.events.put(Disconnected(detail))
+
+    def close(self):
+        self.disconnect("closed")
