@@ -18,7 +18,8 @@ class Worker:
     def __init__(self, world, name):
         self.world, self.name = world, name
         self.share = RateShare(world.limits, MINUTE, world.clock, (), lambda: None)
-        self.lease = RateLease("east", self.share, name)
+        self.part = None  # of the limits, by the orders of a policy
+        self.lease = RateLease("east", self.share, name, part=lambda: self.part)
         self.line = deque()
         self.link = RedisLink(world.url, world.name)
 

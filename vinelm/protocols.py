@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsFloat, TypeAlias, runtime_checkable
 
 from vinelm.clock import Clock
 from vinelm.errors import FailureKind
@@ -53,17 +53,20 @@ class RatePermit(Protocol):
 class RateLimiter(Protocol):
     """The rate limits of an engine. An attempt waits for admission and occupies its place while the block runs."""
 
-    def admit(self, tokens: int, sleep: Callable[[float], None], priority: float = 0.0) -> AbstractContextManager[RatePermit]:
+    def admit(
+        self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0
+    ) -> AbstractContextManager[RatePermit]:
         """Wait for admission.
 
         Args:
             tokens: the most that the attempt may use; it counts until the attempt settles.
             sleep: waits so many seconds.
-            priority: attempts of a higher one go first, but never before one that has waited long enough.
+            priority: attempts of a higher one go first, but never before one that has waited long enough. One whose
+                ``float()`` changes while the attempt waits is asked again by ``reorder()``, where the limiter has it.
         """
 
     def aadmit(
-        self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: float = 0.0
+        self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AbstractAsyncContextManager[RatePermit]:
         """Wait for admission in a coroutine; see :meth:`admit`."""
 
@@ -82,9 +85,11 @@ class CallContext:
         rate_limiter: the rate limits that each attempt waits for; None for the backend's own.
         on_exchange: receives the messages of each call and the answer as far as there is one; None unless an observer
             captures content.
-        on_gate: called with True as an attempt begins to wait for rate limits, with False as it leaves them and is sent; None
-            if nobody asks. Backends without rate limits do not call it.
-        priority: of the request among those that wait for rate limits; finite, higher goes first.
+        on_gate: called with True as an attempt begins to wait for rate limits, with False as it leaves them and is sent, and
+            then with the engine of the replica that serves it, if a replica group does; None if nobody asks. Backends without
+            rate limits do not call it.
+        priority: of the call among those that wait for rate limits; finite, higher goes first. Its ``float()`` may change while
+            the call waits. Its attribute ``engine``, if it has one, names the replica that is preferred; None for no matter.
     """
 
     stage: str
@@ -95,8 +100,8 @@ class CallContext:
     guard: CallGuard | None = None
     rate_limiter: RateLimiter | None = None
     on_exchange: Callable[[Sequence[BaseMessage], AIMessage | None], None] | None = None
-    on_gate: Callable[[bool], None] | None = None
-    priority: float = 0.0
+    on_gate: Callable[..., None] | None = None
+    priority: SupportsFloat = 0.0
 
 
 @runtime_checkable

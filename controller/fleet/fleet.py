@@ -9,14 +9,16 @@ import threading
 import warnings
 import weakref
 from collections.abc import Iterable, Mapping
+from functools import partial
 
-from vinelm.backends import EngineRateLimiter
+from vinelm.backends import EngineRateLimiter, ReplicaGate
 from vinelm.controller.fleet.config import FleetConfig
 from vinelm.controller.fleet.fleet_reader import FleetReader
 from vinelm.controller.fleet.leases.dollar_lease import DollarLease
 from vinelm.controller.fleet.leases.journal import SpendJournal
 from vinelm.controller.fleet.leases.rate_lease import RateLease
 from vinelm.controller.fleet.live_invocations import LiveInvocations, session_number
+from vinelm.controller.fleet.loop.standing_orders import StandingOrders
 from vinelm.controller.fleet.member import FleetMember
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.controller.fleet.session_rows import SessionRows
@@ -25,6 +27,9 @@ from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.spend_control import SpendControl
 from vinelm.errors import ConfigError
 from vinelm.policies import SpendGuard
+
+LEAST_PART = 0.001
+"""Orders give a process no smaller part of a cap than this when dollars are sliced."""
 
 
 class Fleet:
@@ -42,6 +47,8 @@ class Fleet:
     def __init__(self, config: FleetConfig) -> None:
         self.config = config
         self._limiters: dict[str, EngineRateLimiter] = {}
+        self._gates: list[ReplicaGate] = []
+        self._groups: dict[str, str] = {}
         self._corrections = SharedCorrections()
         self._lock = threading.Lock()
         self._join()
@@ -71,6 +78,11 @@ class Fleet:
         """The number of processes that live, this one included."""
         return self._member.processes
 
+    @property
+    def orders_version(self) -> int:
+        """The version of the orders that hold for this process; 0 without any."""
+        return self._orders.version
+
     def others(self) -> Mapping[str, int]:
         """Return the live invocations of the other processes by engine, as of the last round."""
         return self._member.others
@@ -96,6 +108,7 @@ class Fleet:
             tenant=tenant,
             deadline_s=deadline_s,
             note=self._note,
+            orders=self._orders,
         )
 
     def account(self, tenant: str) -> SpendGuard | None:
@@ -114,6 +127,18 @@ class Fleet:
             self._limiters.update(new)
             self._lease(new.items())
         self._member.wake()
+
+    def steer(self, gates: Iterable[ReplicaGate], groups: Mapping[str, str]) -> None:
+        """Let orders choose among replicas from now on, and count the calls of other processes.
+
+        Args:
+            gates: where calls of replica groups wait.
+            groups: every engine of the catalog to its replica group, or to its own name. Shown to the fleet.
+        """
+        with self._lock:
+            self._groups.update(groups)
+            self._gates.extend(gates)
+            self._steer()
 
     def share_correction(self, control: SpendControl) -> None:
         """Correct a budget together with the other processes that serve the same objective."""
@@ -134,21 +159,23 @@ class Fleet:
         config = self.config
         self._live = LiveInvocations(f"{socket.gethostname()}:{self._pid}:{secrets.token_hex(4)}")
         self._member = FleetMember(RedisLink(config.url, config.name), self._live)
+        self._orders = StandingOrders(self._live.process, partial(_reorder, self._gates, self._limiters))
         self._dollars: DollarLease | None = None
         if config.journal is not None:
-            member = self._member
+            member, orders = self._member, self._orders
             self._dollars = DollarLease(
                 SpendJournal(config.journal),
                 self._live.process,
                 config.daily_usd,
-                processes=lambda: member.processes,
+                processes=lambda: member.processes if (part := orders.share()) is None else 1.0 / max(part, LEAST_PART),
                 is_alone=lambda: member.is_alone,
                 wake=member.wake,
             )
             self._member.chores.append(self._dollars)
-        self._member.chores.append(self._corrections)
+        self._member.chores += [self._corrections, self._orders]
         self._member.round()  # the first one at once, so that a wrong address is known
         self._lease(self._limiters.items())
+        self._steer()
         self._member.start()
         self._at_end = weakref.finalize(self, self._member.stop)
 
@@ -157,10 +184,26 @@ class Fleet:
             share = limiter.share(self._member.wake)
             if share is not None:
                 share.renew(self._member.wake)
-                self._member.chores.append(RateLease(engine, share, self._live.process))
+                self._member.chores.append(RateLease(engine, share, self._live.process, part=self._orders.share))
+
+    def _steer(self) -> None:
+        """Let the gates ask this membership: after a fork it is another one."""
+        self._live.groups = dict(self._groups)
+        member = self._member  # and not this object: the fleet's thread would keep it alive
+        for gate in self._gates:
+            gate.weights, gate.others = self._orders.weights, lambda: member.others
+            gate.first = int(self._live.process.rpartition(":")[2], 16)  # processes differ in which of equals they take
 
     def _rejoin_after_fork(self) -> None:
         if self._pid != os.getpid():
             with self._lock:
                 if self._pid != os.getpid():
                     self._join()
+
+
+def _reorder(gates: Iterable[ReplicaGate], limiters: Mapping[str, EngineRateLimiter]) -> None:
+    """Orders have changed: calls that wait may have another place, or another replica."""
+    for gate in gates:
+        gate.reorder()
+    for limiter in list(limiters.values()):
+        limiter.reorder()

@@ -102,15 +102,19 @@ class LiveInvocations:
                 self._unknown[slot] = rest
         return slot
 
-    def queue(self, slot: int) -> None:
-        """Note that the invocation waits for rate limits from now on."""
+    def queue(self, slot: int, engine: str | None = None) -> None:
+        """Note that the invocation waits for rate limits from now on: those of ``engine``, or as before if None."""
         with self._lock:
             if self._state[slot] != _QUEUED:
                 self._state[slot], self._queued_at[slot] = _QUEUED, self._now()
+                if engine is not None:
+                    self._engine[slot] = self._names["engine"].place(engine)
 
-    def run(self, slot: int) -> None:
-        """Note that the invocation was sent."""
+    def run(self, slot: int, engine: str | None = None) -> None:
+        """Note that the invocation was sent: to ``engine``, or to the one that it has waited for if None."""
         with self._lock:
+            if engine is not None:
+                self._engine[slot] = self._names["engine"].place(engine)
             if self._state[slot] == _QUEUED:
                 now = self._now()
                 self._state[slot], self._sent_at[slot] = _RUNNING, now
@@ -156,7 +160,7 @@ class LiveInvocations:
         """Make this the table; the columns that single invocations change are kept at hand, which is ten times as fast."""
         self._rows = rows
         self._state, self._queued_at = rows["state"], rows["queued_at"]
-        self._sent_at = rows["sent_at"]
+        self._sent_at, self._engine = rows["sent_at"], rows["engine"]
         self._waited, self._is_live = rows["waited"], rows["is_live"]
 
     def _grow(self) -> None:

@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import SupportsFloat
 
 from vinelm.controller.fleet.live_invocations import InvocationStart, LiveInvocations
+from vinelm.controller.fleet.loop.standing_orders import CallStanding, StandingOrders
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.metric import Metric
@@ -24,9 +26,10 @@ class SessionRows:
         tenant: whose request it is; "" if nobody's.
         deadline_s: the request's bound on seconds from its arrival; None without one.
         note: returns what the request's trace has to say of the fleet; empty if nothing.
+        orders: what the policy of the fleet says; None if nobody asks.
     """
 
-    __slots__ = ("_deadline_s", "_engine_of", "_live", "_node", "_session", "_slots", "_tenant", "note")
+    __slots__ = ("_deadline_s", "_engine_of", "_live", "_node", "_orders", "_session", "_slots", "_tenant", "note")
 
     def __init__(
         self,
@@ -37,11 +40,13 @@ class SessionRows:
         tenant: str = "",
         deadline_s: float | None = None,
         note: Callable[[], str] = str,
+        orders: StandingOrders | None = None,
     ) -> None:
+        self._orders = orders
         self._live, self._session, self._tenant, self.note = live, session, tenant, note
         self._engine_of, self._node = planner.engine_of, planner.metrics.child
         self._deadline_s = math.nan if deadline_s is None else deadline_s
-        self._slots: list[tuple[tuple[str, ...], int]] = []  # append and remove are atomic
+        self._slots: list[tuple[tuple[str, ...], int, str]] = []  # path, place, engine; append and remove are atomic
 
     def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
         """Enter the invocation at the end of ``path``, ``elapsed_s`` seconds after the request's arrival.
@@ -58,15 +63,24 @@ class SessionRows:
                     node = self._node(decision.node, path[-1], stage)
             start = InvocationStart(self._session, self._tenant, stage, node, engine, elapsed_s, self._deadline_s)
             rest = None if decision is None else partial(expected_rest, decision)
-            self._slots.append((path, self._live.begin(start, rest)))
+            self._slots.append((path, self._live.begin(start, rest), engine))
 
-    def gate(self, path: tuple[str, ...], waits: bool) -> None:
-        """Note that the invocation begins to wait for its engine's rate limits, or was sent."""
+    def gate(self, path: tuple[str, ...], waits: bool, sent_to: str | None = None) -> None:
+        """Note that the invocation begins to wait for its engine's rate limits, or was sent: to this replica, if to one."""
         with suppress(Exception):
-            for known, slot in self._slots:
+            for known, slot, engine in self._slots:
                 if known == path:
-                    (self._live.queue if waits else self._live.run)(slot)
+                    if waits:
+                        self._live.queue(slot, engine)
+                    else:
+                        self._live.run(slot, sent_to)
                     return
+
+    def standing(self, stage: str, priority: float) -> SupportsFloat:
+        """Return the priority of a call whose request has ``priority``: with what the fleet's orders say, as they change."""
+        if self._orders is None:
+            return priority
+        return CallStanding(self._orders, self._session, self._tenant, stage, priority)
 
     def ended(self, path: tuple[str, ...]) -> None:
         """Take the invocation out; one that was not entered is ignored."""
@@ -80,7 +94,7 @@ class SessionRows:
     def __del__(self) -> None:
         """A request that was dropped in the middle has nothing under way any more."""
         with suppress(Exception):
-            for _, slot in self._slots:
+            for _, slot, _ in self._slots:
                 self._live.end(slot)
 
 

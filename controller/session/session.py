@@ -71,6 +71,8 @@ class Session(StopRulePolicy):
         evidence: makes rows of the request, as a profile would have; None if nobody keeps them.
 
     Attributes:
+        standing: called as ``standing(stage, priority)``, returns the priority of a call with what a fleet's orders say; None
+            without a fleet.
         on_gate: called as ``on_gate(path, waits)`` when the invocation at the end of ``path`` begins to wait for rate limits,
             or is sent; None if nobody asks.
     """
@@ -121,6 +123,7 @@ class Session(StopRulePolicy):
         self._on_spent = on_spent
         self._rows, self.evidence = rows, evidence
         self.on_gate = None if rows is None else rows.gate
+        self.standing = None if rows is None else rows.standing
         self._chosen: dict[tuple[str, ...], tuple[str, str]] = {}  # stage and model
         self._accounted: set[tuple[str, ...]] = {()}  # prefixes whose last invocation counts as spent, with all before it
         self._inherited_usd = 0.0

@@ -14,6 +14,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import SupportsFloat
 
 from vinelm.protocols import RateLimiter
 
@@ -113,7 +114,7 @@ class ProxiedRateLimiter:
         self._attempt = {"unit": unit, "model": model}
 
     @contextmanager
-    def admit(self, tokens: int, sleep: Callable[[float], None], priority: float = 0.0) -> Iterator[_ProxiedPermit]:
+    def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[_ProxiedPermit]:
         """See :class:`vinelm.protocols.RateLimiter`; only ``tokens`` is used: the parent waits, and units are all equal."""
         permit = self._request(tokens)
         try:
@@ -124,7 +125,7 @@ class ProxiedRateLimiter:
 
     @asynccontextmanager
     async def aadmit(
-        self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: float = 0.0
+        self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[_ProxiedPermit]:
         """As :meth:`admit`, for a coroutine."""
         permit = self._request(tokens)

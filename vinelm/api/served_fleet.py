@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from vinelm.adapters.langgraph import RunContext
-from vinelm.backends import ModelResolver, engine_limiters_of
+from vinelm.backends import ModelResolver, engine_limiters_of, replica_gates_of
+from vinelm.catalog import ReplicaGroup
 from vinelm.controller import Fleet, Planner, SessionRows
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
@@ -34,9 +35,21 @@ class ServedFleet:
             if not (callable(label) or (isinstance(label, str) and label)):
                 raise ConfigError(f"{name} is {label!r}: give a key of LangGraph's configurable, or a function of it")
         self.fleet = fleet
-        self.others = fleet.others
+        self._summed: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
         self._has_shared = False
         self._models, self._conversation_id, self._tenant = models, conversation_id, tenant
+
+    def others(self) -> Mapping[str, int]:
+        """Return the live invocations of the other processes by engine; those of a replica group with all its replicas."""
+        found = self.fleet.others()
+        seen, summed = self._summed
+        if seen is not found:  # it is replaced four times a second
+            total = dict(found)
+            for group in self._models.catalog.models:
+                if isinstance(group, ReplicaGroup):
+                    total[group.engine] = sum(found.get(engine, 0) for engine in (group.engine, *_engines(group)))
+            self._summed, summed = (found, total), total
+        return summed
 
     def rows(self, planner: Planner, objective: Objective, configurable: Mapping[str, Any] | None) -> SessionRows:
         """Return where a request tells the fleet what it has under way."""
@@ -59,8 +72,14 @@ class ServedFleet:
         if self._has_shared:
             return
         with suppress(VineLMError):  # a backend that cannot be made is for the first call to report
-            self.fleet.share_limits(engine_limiters_of(self._models.catalog, self._models.backends))
+            catalog, backends = self._models.catalog, self._models.backends
+            self.fleet.steer(replica_gates_of(backends), {e.engine: e.group or e.engine for e in catalog.entries})
+            self.fleet.share_limits(engine_limiters_of(catalog, backends))
             self._has_shared = True
+
+
+def _engines(group: ReplicaGroup) -> Iterator[str]:
+    return (replica.engine for replica in group.replicas)
 
 
 def _label(label: RunLabel, configurable: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from .registry import PROVIDERS as PROVIDERS
 from .registry import create_backends as create_backends
 from .registry import engine_limiters_of as engine_limiters_of
 from .registry import rate_limiters_of as rate_limiters_of
+from .registry import replica_gates_of as replica_gates_of
 from .remote.rate_limits import WINDOW_S as WINDOW_S
 from .remote.rate_limits import EngineRateLimiter as EngineRateLimiter
 from .remote.rate_limits import RateLimits as RateLimits

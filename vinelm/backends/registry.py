@@ -85,6 +85,11 @@ def rate_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[
     return found
 
 
+def replica_gates_of(backends: Mapping[str, Backend]) -> list[ReplicaGate]:
+    """Return where the calls of replica groups wait, of all backends."""
+    return [gate for one in backends.values() if isinstance(one, LimitsGroups) for gate in one.replica_gates.values()]
+
+
 def engine_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, EngineRateLimiter]:
     """Return the rate limiter of each engine that has limits, by ``PROVIDER:ENGINE``; of a group, each replica's."""
     found: dict[str, EngineRateLimiter] = {}

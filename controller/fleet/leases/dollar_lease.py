@@ -32,7 +32,7 @@ class DollarLease:
         journal: the durable record.
         process: the name of this process.
         daily_usd: tenant to dollars a day; ``"*"`` for each of the others.
-        processes: returns the number of processes that live.
+        processes: returns the number of processes that live; or 1 / p, where orders give this one the part p of the cap.
         is_alone: returns whether Redis does not answer.
         wake: asks for the next round now.
         day: the day to lease for; None for the server's own. For tests.
@@ -44,7 +44,7 @@ class DollarLease:
         process: str,
         daily_usd: Mapping[str, float],
         *,
-        processes: Callable[[], int],
+        processes: Callable[[], float],
         is_alone: Callable[[], bool],
         wake: Callable[[], None],
         day: int | None = None,
@@ -91,7 +91,7 @@ class DollarLease:
         """Lease a slice of at least ``wanted``, or ``least`` where the cap allows no more; 0 for any that it allows."""
         cap = round(account.daily_usd * NANO)
         for _ in range(4):
-            members = max(self._processes(), 1)
+            members = max(self._processes(), 1.0)
             arguments: list[str | int | float] = [self._generation, account.tenant, cap, wanted, members, self._day_asked]
             status, nano_usd, _, day = link.run_script(GRANT, [MONEY], arguments)
             if status == -1:  # this Redis does not know what is spent

@@ -7,7 +7,8 @@ local is_current = known[1] == run and known[2] == ARGV[1]
 """
 
 GRANT = f"""
--- KEYS: the fleet's money. ARGV: generation, tenant, cap, wanted, processes that share, day ('' for the server's).
+-- KEYS: the fleet's money. ARGV: generation, tenant, cap, wanted, processes that share (or
+-- 1 / p, if this one may count on the part p), day ('' for the server's).
 -- Amounts in billionths of a dollar. Returns: 1 if granted, 0 if the cap does not allow it, -1 if this Redis does not know what
 -- is spent; the slice; the rest of the cap; the day.
 {_IS_CURRENT}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 
 from vinelm.backends import RateAmounts, RateDemand, RateShare
 from vinelm.controller.fleet.leases.rate_script import EXCHANGE
@@ -26,12 +27,21 @@ class RateLease:
         engine: the engine's name.
         share: that of its rate limiter.
         process: the name of this process.
+        part: returns the part of the limits that this process may count on, in (0, 1]; None for an equal one.
         wall_ms: the time that the script goes by; None for the server's own. For tests.
     """
 
-    def __init__(self, engine: str, share: RateShare, process: str, *, wall_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        engine: str,
+        share: RateShare,
+        process: str,
+        *,
+        part: Callable[[], float | None] = lambda: None,
+        wall_ms: int | None = None,
+    ) -> None:
         self.engine, self._share, self._process = engine, share, process
-        self.wall_ms = wall_ms
+        self._part, self.wall_ms = part, wall_ms
         self.epoch = ""
         """The last epoch in which Redis has answered; empty if it never has."""
         self._sequence, self._began_s = 0, share.clock.now()
@@ -58,6 +68,7 @@ class RateLease:
                 "" if self.wall_ms is None else self.wall_ms,
                 int(demand.waited_s * 1000) if any(demand.lacks) else -1,
                 *(n for kind in zip(self._share.limits, held, wanted, demand.call, strict=True) for n in kind),
+                part if (part := self._part()) is not None else "",
             ],
         )
         self.epoch = epoch.decode()

@@ -13,7 +13,7 @@ EXCHANGE = f"""
 -- KEYS: the clock of the fleet; the holdings of the engine.
 -- ARGV: process, sequence number, epoch remembered ('' if none), epoch proposed, time in ms ('' for the server's),
 --       ms that a call has waited (-1: none waits), then for requests and for tokens: limit (0 for none), held, wanted, and
---       what that one call needs.
+--       what that one call needs; last the part of the limits that orders give to the process ('' for an equal one).
 -- Returns: epoch, held and most to keep of requests and of tokens, processes, milliseconds that nothing is granted for.
 -- Most to keep: -1 for all, -2 for what is in use.
 local process, sequence, remembered, proposed = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
@@ -44,7 +44,8 @@ if remembered ~= '' and remembered ~= epoch then
 end
 redis.call('HSET', KEYS[1], 'now', now, 'wall', wall, 'suspect', suspect)
 
--- What all hold: process -> epoch, sequence, heard at, held, held, waits since (-1: no), wanted, wanted, call, call, is rich.
+-- What all hold: process -> epoch, sequence, heard at, held, held, waits since (-1: no), wanted, wanted, call, call, is rich,
+-- and whether the call is larger than the part of its process, in requests and in tokens.
 local members, others, total = 1, {{}}, {{0, 0}}
 local entries = redis.call('HGETALL', KEYS[2])
 local waits_since = tonumber(ARGV[6]) >= 0 and math.max(now - tonumber(ARGV[6]), 0) or -1
@@ -70,7 +71,7 @@ local rest, part, rich = {{}}, {{}}, 0
 for k = 1, 2 do
     held[k] = math.max(math.min(held[k], limit[k] - total[k]), 0)
     rest[k] = limit[k] - total[k] - held[k]
-    part[k] = math.floor(limit[k] / members)
+    part[k] = math.floor(tonumber(ARGV[15]) and limit[k] * tonumber(ARGV[15]) or limit[k] / members)
     if wanted[k] > 0 and held[k] + wanted[k] > part[k] and call[k] <= part[k] then
         rich = 1
     end
@@ -82,7 +83,7 @@ local function is_before(one, rich, since)
 end
 local first, large_waits = nil, false
 for _, one in ipairs(others) do
-    large_waits = large_waits or (one[6] >= 0 and (one[9] > part[1] or one[10] > part[2]))
+    large_waits = large_waits or (one[6] >= 0 and (one[12] == 1 or one[13] == 1))
     if is_before(one, rich, waits_since) and (not first or is_before(one, first[11], first[6])) then
         first = one
     end
@@ -116,11 +117,14 @@ local keep = {{-1, -1}}
 if first then
     for k = 1, 2 do
         if limit[k] > 0 and first[6 + k] > rest[k] then
-            keep[k] = first[8 + k] > part[k] and 0 or (first[11] == 1 and -2 or part[k])
+            keep[k] = first[11 + k] == 1 and 0 or (first[11] == 1 and -2 or part[k])
         end
     end
 end
 local mine = {{epoch, sequence, now, held[1], held[2], waits_since, wanted[1], wanted[2], call[1], call[2], rich}}
+for k = 1, 2 do
+    mine[11 + k] = call[k] > part[k] and 1 or 0
+end
 redis.call('HSET', KEYS[2], process, cjson.encode(mine))
 redis.call('PEXPIRE', KEYS[2], 86400000)
 return {{epoch, held[1], held[2], keep[1], keep[2], members, closed_ms}}

@@ -26,8 +26,8 @@ return {{ARGV[1], epoch, fence}}
 """
 
 INSTALL = f"""
--- KEYS: the lock; the fence; the orders. ARGV: epoch, fencing number, the version that the loop installed last, milliseconds that
--- the orders hold, then pairs of a field and its value; without pairs the orders that are there hold for longer.
+-- KEYS: the lock; the fence; the orders. ARGV: epoch, fencing number, the version that the loop installed last, milliseconds
+-- that the orders hold, then pairs of a field and its value; without pairs the orders that are there hold for longer.
 -- Returns: 1 and the version; 0 if another loop leads by now, or this Redis does not know this one.
 {_KNOWN}
 if known[1] ~= run or epoch ~= ARGV[1] or fence ~= tonumber(ARGV[2]) then

@@ -8,10 +8,36 @@ from collections.abc import Callable, Mapping
 
 from vinelm.controller.fleet.loop.leadership import ORDERS, ORDERS_FOR_S
 from vinelm.controller.fleet.loop.order_bytes import COMMON, LocalOrders, local_orders, own_field
+from vinelm.controller.fleet.policies.orders import MOST_PRIORITY
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.errors import VineLMError
 
 NOTHING = LocalOrders()
+
+
+class CallStanding:
+    """The priority of one call as the orders have it at the moment, and the replica that it is pinned to.
+
+    Args:
+        orders: those of the process.
+        session, tenant, stage: of the call.
+        priority: the request's own; what the orders say is added.
+    """
+
+    __slots__ = ("_orders", "_priority", "_session", "_stage", "_tenant")
+
+    def __init__(self, orders: StandingOrders, session: int, tenant: str, stage: str, priority: float) -> None:
+        self._orders, self._priority = orders, priority
+        self._session, self._tenant, self._stage = session, tenant, stage
+
+    def __float__(self) -> float:
+        total = self._priority + self._orders.priority(self._session, self._tenant, self._stage)
+        return min(max(total, -MOST_PRIORITY), MOST_PRIORITY)
+
+    @property
+    def engine(self) -> str | None:
+        """The replica that the conversation's calls go to while it has room; None for no matter."""
+        return self._orders.engine(self._session)
 
 
 class StandingOrders:

@@ -100,7 +100,7 @@ class InvocationScope:
         self._tokens: list[Any] = []
         self._started_s = run.clock.now()
         hears = False
-        on_gate = getattr(run.policy, "on_gate", None)
+        on_gate, standing = getattr(run.policy, "on_gate", None), getattr(run.policy, "standing", None)
         if observers is not None:
             with suppress(Exception):
                 hears = observers.hears
@@ -113,7 +113,7 @@ class InvocationScope:
             guard=run.guard,
             on_exchange=self._exchanged if hears else None,
             on_gate=None if on_gate is None else partial(on_gate, path),
-            priority=run.context.priority,
+            priority=run.context.priority if standing is None else standing(self.stage, run.context.priority),
         )
         try:
             self.answering: BaseChatModel = self._models.chat_model(path[-1], call, self._limits)

@@ -181,8 +181,8 @@ class RemoteChatModel(BaseChatModel):
     ) -> tuple[TransportRequest, MeteredCall]:
         bound: CallBinding = self.binding
         options = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
-        if bound.priority_sign and bound.call.priority:
-            options.setdefault("priority", bound.priority_sign * round(bound.call.priority))
+        if bound.priority_sign and (priority := float(bound.call.priority)):
+            options.setdefault("priority", bound.priority_sign * round(priority))
         request = bound.transport.request(bound.model, messages, options, is_streamed=is_streamed)
         metered = MeteredCall(
             model=bound.model,
@@ -225,7 +225,7 @@ class _Account:
         """Run one attempt: keeps its failure for :meth:`raise_attempt` and settles its tokens with the rate limits."""
         self._last = None
         if self._bound.call.on_gate is not None:
-            self._bound.call.on_gate(False)
+            self._bound.call.on_gate(False, *([ticket.engine] if isinstance(ticket, ReplicaPermit) else []))
         self._metered.begin()
         try:
             yield

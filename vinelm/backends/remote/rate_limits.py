@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, SupportsFloat, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -37,6 +37,16 @@ class RateLimits(BaseModel):
     concurrency: int | None = Field(default=None, ge=1)
 
 
+class _Waiting(NamedTuple):
+    """A call that waits for a slot. Numbers differ, so that key and number alone decide which of two is first."""
+
+    key: float
+    number: int
+    slot: Future[None]
+    arrived_s: float
+    priority: SupportsFloat
+
+
 class EngineRateLimiter:
     """Enforces the limits of one engine in every half-open window of one minute.
 
@@ -50,7 +60,7 @@ class EngineRateLimiter:
         self._clock = clock or WallClock()
         self._lock = threading.Lock()
         self._log: deque[WindowPermit] = deque()
-        self._queue: list[tuple[float, int, Future[None]]] = []  # a heap
+        self._queue: list[_Waiting] = []  # a heap
         self._numbers = itertools.count()
         self._free = limits.concurrency or 0
         self._share: RateShare | None = None
@@ -86,6 +96,15 @@ class EngineRateLimiter:
                 self._share.grow(amounts)
             return self._share
 
+    def reorder(self) -> None:
+        """Put the calls that wait in order again: priorities have changed. Those that were given a time keep it."""
+        with self._lock:
+            self._queue = [one._replace(key=turn_key(one.arrived_s, one.priority)) for one in self._queue]
+            heapq.heapify(self._queue)
+            share = self._share
+        if share is not None:
+            share.reorder()
+
     def reserve(self, tokens: int) -> tuple[WindowPermit, float]:
         """Reserve a place in the windows; returns the permit and the seconds to wait for it."""
         with self._lock:
@@ -93,7 +112,7 @@ class EngineRateLimiter:
             start_s = self._first_start(tokens, now_s)
             return self._permit(start_s, tokens), start_s - now_s
 
-    def line_up(self, tokens: int, priority: float = 0.0) -> EngineTurn:
+    def line_up(self, tokens: int, priority: SupportsFloat = 0.0) -> EngineTurn:
         """Return what asks for a start on this engine, without waiting; ``tokens`` is the most that the call may use."""
         return EngineTurn(self, None if self._share is None else self._share.line_up(tokens, priority), tokens)
 
@@ -130,7 +149,7 @@ class EngineRateLimiter:
         return start_s
 
     @contextmanager
-    def admit(self, tokens: int, sleep: Callable[[float], None], priority: float = 0.0) -> Iterator[WindowPermit]:
+    def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[WindowPermit]:
         """Wait for a slot and a place in the windows; hold the slot during the block."""
         slot = self._take(priority)
         try:
@@ -146,7 +165,7 @@ class EngineRateLimiter:
 
     @asynccontextmanager
     async def aadmit(
-        self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: float = 0.0
+        self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[WindowPermit]:
         """Like :meth:`admit`, for a coroutine."""
         slot = self._take(priority)
@@ -161,12 +180,12 @@ class EngineRateLimiter:
         finally:
             self._give(slot)
 
-    def _start(self, tokens: int, priority: float) -> RateTurn | _Appointment:
+    def _start(self, tokens: int, priority: SupportsFloat) -> RateTurn | _Appointment:
         """How a call waits for its start: in a line, or until a time that is known at once, if no call may overtake it."""
         share = self._line() if self._share is None and priority else self._share
         return _Appointment(*self.reserve(tokens)) if share is None else share.line_up(tokens, priority)
 
-    def _take(self, priority: float) -> Future[None] | None:
+    def _take(self, priority: SupportsFloat) -> Future[None] | None:
         """Request a slot; returns a future that is done when it is granted, or None without a concurrency limit."""
         if self._limits.concurrency is None:
             return None
@@ -176,7 +195,8 @@ class EngineRateLimiter:
                 self._free -= 1
                 slot.set_result(None)
             else:
-                heapq.heappush(self._queue, (turn_key(self._clock.now(), priority), next(self._numbers), slot))
+                now_s = self._clock.now()
+                heapq.heappush(self._queue, _Waiting(turn_key(now_s, priority), next(self._numbers), slot, now_s, priority))
         return slot
 
     def _take_now(self) -> bool:
@@ -203,7 +223,7 @@ class EngineRateLimiter:
                 if not self._queue:
                     self._free += 1
                     return
-                heir = heapq.heappop(self._queue)[2]
+                heir = heapq.heappop(self._queue).slot
             if heir.set_running_or_notify_cancel():
                 heir.set_result(None)
                 return

@@ -11,7 +11,7 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, SupportsFloat
 
 from vinelm.clock import Clock
 
@@ -24,9 +24,11 @@ STEP_S = 10.0
 """Seconds of waiting that one step of priority is worth: a call passes calls of one step less for that long."""
 
 
-def turn_key(arrived_s: float, priority: float) -> float:
-    """Return what orders a line, least first. As all who wait grow older alike, it never changes, and nobody starves."""
-    return arrived_s - STEP_S * priority
+def turn_key(arrived_s: float, priority: SupportsFloat) -> float:
+    """Return what orders a line, least first. As all who wait grow older alike, it changes with the priority only, and nobody
+    starves.
+    """
+    return arrived_s - STEP_S * float(priority)
 
 
 class RateAmounts(NamedTuple):
@@ -105,16 +107,22 @@ class RateShare:
             self._on_short, self._held, self._ceiling = on_short, RateAmounts(0, 0), self.limits
             self._log.clear()
 
-    def line_up(self, tokens: int, priority: float = 0.0) -> RateTurn:
+    def line_up(self, tokens: int, priority: SupportsFloat = 0.0) -> RateTurn:
         """Return the place of a call in the line: behind those of its priority; ``tokens`` is the most that it may use."""
         with self._lock:
-            turn = RateTurn(self, next(self._numbers), tokens)
             now_s = self.clock.now()
+            turn = RateTurn(self, next(self._numbers), tokens, now_s, priority)
             if not self._line:
                 self._first_at = now_s
             self._line[turn.number] = turn
             heapq.heappush(self._order, (turn_key(now_s, priority), turn.number))
         return turn
+
+    def reorder(self) -> None:
+        """Put the line in order again: priorities of calls that wait have changed."""
+        with self._lock:
+            self._order = [(turn_key(turn.arrived_s, turn.priority), turn.number) for turn in self._line.values()]
+            heapq.heapify(self._order)
 
     def _first(self) -> RateTurn:
         """The first call of the line, which is not empty."""
@@ -197,10 +205,11 @@ class RateTurn:
         permit: the admission; None before.
     """
 
-    __slots__ = ("_share", "number", "permit", "tokens")
+    __slots__ = ("_share", "arrived_s", "number", "permit", "priority", "tokens")
 
-    def __init__(self, share: RateShare, number: int, tokens: int) -> None:
+    def __init__(self, share: RateShare, number: int, tokens: int, arrived_s: float, priority: SupportsFloat) -> None:
         self._share, self.number, self.tokens = share, number, tokens
+        self.arrived_s, self.priority = arrived_s, priority
         self.permit: WindowPermit | None = None
 
     def pause_s(self) -> float:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, SupportsFloat, runtime_checkable
 
 from vinelm.backends.remote.rate_limits import EngineRateLimiter, EngineTurn, RateLimits
 from vinelm.backends.remote.rate_share import WindowPermit, turn_key
@@ -48,12 +48,13 @@ class ReplicaPermit:
 
     Attributes:
         replica: its place in the group.
+        engine: its engine.
     """
 
-    __slots__ = ("_gate", "_permit", "_turn", "replica")
+    __slots__ = ("_gate", "_permit", "_turn", "engine", "replica")
 
     def __init__(self, gate: ReplicaGate, replica: int, turn: EngineTurn, permit: WindowPermit) -> None:
-        self.replica = replica
+        self.replica, self.engine = replica, gate._replicas[replica].engine
         self._gate, self._turn, self._permit = gate, turn, permit
 
     def settle(self, tokens: int) -> None:
@@ -76,7 +77,8 @@ class _Waiting:
     key: float
     number: int
     tokens: int = field(compare=False)
-    priority: float = field(compare=False)
+    arrived_s: float = field(compare=False)
+    priority: SupportsFloat = field(compare=False)
     turns: list[EngineTurn] = field(compare=False, default_factory=list)
     has_left: bool = field(compare=False, default=False)
     admitted: Future[ReplicaPermit] = field(compare=False, default_factory=Future)
@@ -91,9 +93,10 @@ class _Waiting:
 class ReplicaGate:
     """The rate limits of a replica group; a :class:`~vinelm.protocols.RateLimiter`. Thread-safe, and safe across event loops.
 
-    Calls leave in the order of their line. The first one takes the replica with the fewest calls in flight, divided by its
-    weight, among those with room; so it may go elsewhere until it is sent, and never after. A replica that failed
-    lately is taken if no other has room. Waiting is in real time.
+    Calls leave in the order of their line. The first one takes the replica that it prefers (the attribute ``engine`` of its
+    priority), or else the one with the fewest calls in flight, divided by its weight, among those with room; so it may go
+    elsewhere until it is sent, and never after. A replica that failed lately is taken if no other has room. Waiting is in
+    real time.
 
     Args:
         limiters: the limits by engine, in the order of the group's replicas.
@@ -102,10 +105,14 @@ class ReplicaGate:
     Attributes:
         weights: returns weights by engine, >= 0; 1 where it says nothing. A replica of weight 0 is not used, unless all are 0.
             Must not block.
+        others: returns what other processes have in flight by engine, which counts like this process's own. Must not block.
+        first: the place of the replica that is taken among equals; another one in each process.
     """
 
     def __init__(self, limiters: Mapping[str, EngineRateLimiter], clock: Clock | None = None) -> None:
         self.weights: Callable[[], Mapping[str, float]] = dict
+        self.others: Callable[[], Mapping[str, int]] = dict
+        self.first = 0
         self._replicas = [Replica(engine, limiter) for engine, limiter in limiters.items()]
         self._clock: Clock = clock or WallClock()
         self._line: list[_Waiting] = []
@@ -128,8 +135,16 @@ class ReplicaGate:
         with self._lock:
             return {replica.engine: replica.in_flight for replica in self._replicas}
 
+    def reorder(self) -> None:
+        """Put the calls that wait in order again: priorities have changed."""
+        with self._lock:
+            for waiting in self._line:
+                waiting.key = turn_key(waiting.arrived_s, waiting.priority)
+            heapq.heapify(self._line)
+        self._advance()
+
     @contextmanager
-    def admit(self, tokens: int, sleep: Callable[[float], None], priority: float = 0.0) -> Iterator[ReplicaPermit]:
+    def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[ReplicaPermit]:
         """Wait for a replica with room, and occupy the place during the block. ``sleep`` is not used."""
         waiting = self._enter(tokens, priority)
         try:
@@ -143,7 +158,7 @@ class ReplicaGate:
 
     @asynccontextmanager
     async def aadmit(
-        self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: float = 0.0
+        self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[ReplicaPermit]:
         """Like :meth:`admit`, for a coroutine."""
         waiting = self._enter(tokens, priority)
@@ -161,9 +176,10 @@ class ReplicaGate:
         found = [getattr(replica.limiter.limits, key) for replica in self._replicas]
         return None if None in found else sum(found)
 
-    def _enter(self, tokens: int, priority: float) -> _Waiting:
+    def _enter(self, tokens: int, priority: SupportsFloat) -> _Waiting:
         with self._lock:
-            waiting = _Waiting(turn_key(self._clock.now(), priority), next(self._numbers), tokens, priority)
+            now_s = self._clock.now()
+            waiting = _Waiting(turn_key(now_s, priority), next(self._numbers), tokens, now_s, priority)
             heapq.heappush(self._line, waiting)
         self._advance()
         return waiting
@@ -199,7 +215,7 @@ class ReplicaGate:
                 self._asking.withdraw()
             self._asking = waiting
             waiting.turns = [replica.limiter.line_up(waiting.tokens, waiting.priority) for replica in self._replicas]
-        for place in self._preferred():
+        for place in self._preferred(waiting):
             permit = waiting.turns[place].start()
             if permit is not None:
                 self._replicas[place].in_flight += 1
@@ -208,15 +224,18 @@ class ReplicaGate:
                 return True
         return False
 
-    def _preferred(self) -> Sequence[int]:
+    def _preferred(self, waiting: _Waiting) -> Sequence[int]:
         """The replicas that may be used, best first."""
-        now_s, given = self._clock.now(), self.weights()
+        now_s, given, others = self._clock.now(), self.weights(), self.others()
+        engine = getattr(waiting.priority, "engine", None)
         weights = [max(float(given.get(replica.engine, 1.0)), 0.0) for replica in self._replicas]
         usable = [place for place, weight in enumerate(weights) if weight > 0] or range(len(weights))
 
-        def cost(place: int) -> tuple[bool, float, int]:
+        def cost(place: int) -> tuple[bool, bool, float, int]:
             replica = self._replicas[place]
-            return replica.rests_until_s > now_s, (replica.in_flight + 1) / (weights[place] or 1.0), place
+            calls = replica.in_flight + others.get(replica.engine, 0) + 1
+            is_other = engine is not None and replica.engine != engine
+            return replica.rests_until_s > now_s, is_other, calls / (weights[place] or 1.0), (place - self.first) % len(weights)
 
         return sorted(usable, key=cost)
 

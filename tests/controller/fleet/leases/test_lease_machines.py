@@ -174,6 +174,10 @@ class Rates(RuleBasedStateMachine):
         self.world.run(seconds, step=0.5)
         self.world.is_up = True
 
+    @rule(which=which, part=st.sampled_from([None, 0.001, 0.2, 0.7, 1.0]))
+    def order(self, which, part):
+        self.worker(which).part = part
+
     @rule(step_s=st.sampled_from([-4000, -30, 30, 4000]))
     def step_the_clock(self, step_s):
         self.world.wall_offset_ms += step_s * 1000

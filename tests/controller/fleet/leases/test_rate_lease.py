@@ -158,3 +158,31 @@ def test_a_slice_is_a_half_of_the_rest_by_process(redis_url, fleet_name):
     second.call()
     world.run(0.5)
     assert second.share.demand().held.requests == 750 // 4
+
+
+def test_orders_say_what_part_of_a_limit_a_process_may_count_on(world):
+    workers = [world.worker() for _ in range(2)]
+    workers[0].part, workers[1].part = 0.75, 0.25
+    for worker in workers:
+        for _ in range(60):
+            worker.call()
+    world.run(250)
+    assert world.most_in_a_minute()[0] == 12
+    large, small = (60 - waiting(worker) for worker in workers)
+    assert large + small >= 12 * 4
+    assert large > 2 * small > 0
+
+
+@pytest.mark.parametrize("parts", [(0.9, 0.1), (1.0, 0.001)])
+def test_a_call_larger_than_the_part_of_its_process_is_served_too(redis_url, fleet_name, parts):
+    world = World(redis_url, fleet_name, tokens=1000)
+    busy, other = world.worker(), world.worker()
+    busy.part, other.part = parts
+    for _ in range(200):
+        busy.call(50)
+    world.run(GRACE_S + 5)
+    other.call(600)
+    world.run(180)
+    assert world.most_in_a_minute()[1] <= 1000
+    assert waiting(other) == 0
+    assert waiting(busy) < 200 - 20

@@ -1,5 +1,6 @@
 """The loop from the snapshots to what each process keeps in memory; and policies that do what they must not."""
 
+import sys
 import threading
 import time
 
@@ -153,13 +154,17 @@ def test_orders_that_cannot_be_read_change_nothing(fleet):
         (lambda view: Orders(sessions={77: 1.0}), "orders refused: sessions: 1 session is not in the view, 77 for one"),
         (lambda view: Orders(stages={"write": np.nan}), "orders refused: stages of 'write' is nan"),
         (lambda view: Orders(weights={"large-1": -1}), "orders refused: weights of 'large-1' is -1"),
-        (lambda view: exit(3), "the policy raised SystemExit: 3"),
+        (lambda view: sys.exit(3), "the policy raised SystemExit: 3"),
         (lambda view: view.session.fill(0), "the policy raised ValueError: assignment destination is read-only"),
     ],
 )
 def test_after_a_bad_round_the_last_good_orders_stay(fleet, policy, problem):
     rounds = iter([lambda view: Orders(weights={"large-1": 0.5}), policy])
-    made = fleet(lambda view: next(rounds)(view))
+
+    def one_after_the_other(view):
+        return next(rounds)(view)
+
+    made = fleet(one_after_the_other)
     made.loop.round()
     done = made.loop.round()
     assert problem in done.problem

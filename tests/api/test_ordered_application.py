@@ -1,0 +1,125 @@
+"""What the orders of a fleet do to the calls of an application: priorities, replicas, and parts of common limits."""
+
+import time
+from contextlib import ExitStack
+from typing import TypedDict
+
+import pytest
+from backends.remote_kit import entry
+from conftest import random_table
+from langgraph.graph import END, START, StateGraph
+
+from vinelm import VineLM
+from vinelm.adapters.langgraph import RunContext
+from vinelm.api.served_fleet import ServedFleet
+from vinelm.backends import ModelResolver, replica_gates_of
+from vinelm.catalog import Catalog
+from vinelm.controller import Fleet, FleetConfig, GlobalLoop, InvocationStart, Orders, RedisLink
+from vinelm.objective import Objective
+from vinelm.observation import Usage
+
+TRIE = random_table(3, n_requests=60, n_models=3, depth=3).annotate()
+OBJECTIVE = Objective(maximize="accuracy", max_latency_s=100.0)
+
+
+class State(TypedDict, total=False):
+    turns: int
+
+
+class Heard:
+    """Models that note the priority of each call, which may change later."""
+
+    is_simulated, is_virtual_time = True, False
+
+    def __init__(self):
+        self.calls = []
+
+    def chat_model(self, model, call):
+        self.calls.append(call)
+        call.on_usage(Usage(model=model.name, cost_usd=0.0, latency_s=0.0))
+        return object()
+
+
+@pytest.fixture
+def fleet(redis_url, fleet_name):
+    return FleetConfig(url=redis_url, name=fleet_name)
+
+
+def until(holds):
+    give_up = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < give_up
+        time.sleep(0.005)
+
+
+def test_orders_reach_the_calls_of_a_conversation_while_they_wait(fleet):
+    heard = Heard()
+    vine = VineLM(TRIE.catalog, {"test": heard}, trie=TRIE, fallback=False, fleet=fleet)
+    seen = []
+
+    def policy(view):
+        return Orders(sessions={int(view.session[0]): 7.0}, stages={"generate": 0.5})
+
+    loop = GlobalLoop(RedisLink(fleet.url, fleet.name), policy)
+
+    def generate(state: State, model):
+        call = heard.calls[-1]
+        seen.append(float(call.priority))
+        until(lambda: loop.round().rows == 1)
+        until(lambda: vine.fleet.fleet.orders_version)
+        seen.append(float(call.priority))
+        return {"turns": 1}
+
+    graph = StateGraph(State)
+    graph.add_node("generate", vine.stage("generate", generate))
+    graph.add_edge(START, "generate")
+    graph.add_conditional_edges("generate", vine.route(lambda state: True, again="generate", end=END))
+    app = graph.compile()
+    app.invoke({}, {"configurable": {"thread_id": "chat-7"}}, context=vine.context(OBJECTIVE, priority=2))
+    assert seen == [2.0, 9.5]
+    assert heard.calls[0].priority.engine is None
+    loop.close()
+    vine.close()
+
+
+def test_a_part_of_the_limits_is_what_the_orders_say(fleet):
+    one, two = Fleet(fleet), Fleet(fleet)
+    until(lambda: one.processes == two.processes == 2)
+    loop = GlobalLoop(RedisLink(fleet.url, fleet.name), lambda view: Orders(shares={one.process: 4.0}))
+    until(lambda: loop.round().processes == 2)
+    until(lambda: one.orders_version and two.orders_version)
+    assert (one._orders.share(), two._orders.share()) == (0.8, 0.2)
+    for made in (one, two):
+        made.stop()
+    loop.close()
+
+
+GROUP = Catalog([entry(f"http://localhost:{n}/v1", name=f"r{n}", engine=f"e{n}", group="m") for n in (1, 2)], {"openai": {}})
+
+
+def test_replicas_are_chosen_by_orders_and_by_what_all_processes_have_in_flight(fleet):
+    one, two = (ServedFleet(Fleet.of(fleet), ModelResolver(GROUP), "thread_id", "tenant") for _ in range(2))
+    for made in (one, two):
+        made.account_of(RunContext())  # the first request
+    (gate,) = replica_gates_of(two._models.backends)
+    live = one.fleet._live
+    slot = live.begin(InvocationStart(7, "", "write", 0, "m", 0.0))
+    live.queue(slot, "m")
+    live.run(slot, "e1")
+    until(lambda: two.fleet.others() == {"e1": 1})
+    assert two.others() == {"e1": 1, "m": 1}  # the load of the choice that plans know
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(gate.admit(1, time.sleep))
+        assert gate.in_flight() == {"e1": 1, "e2": 2}
+    loop = GlobalLoop(RedisLink(fleet.url, fleet.name), lambda view: Orders(weights={"e2": 0.0}))
+    until(lambda: loop.round().processes == 2 and not loop.round().problem)
+    until(lambda: two.fleet.orders_version)
+    with gate.admit(1, time.sleep) as permit:
+        assert permit.engine == "e1"
+    view = two.fleet.reader().view()
+    assert dict(zip(view.engines, view.groups, strict=True)) == {"e1": "m", "e2": "m"}
+    assert dict(zip(view.engines, view.count_by_engine().tolist(), strict=True)) == {"e1": 1, "e2": 0}
+    for made in (one, two):
+        made.fleet.stop()
+    loop.close()
