@@ -119,7 +119,7 @@ class _FleetSimulation:
         """Without a delay, what a process is about to do is done with all that is known at this moment."""
         if self.leader is not None and self.setting.every_s == 0:
             for member in self.processes:
-                member.publish()
+                member.member.round()
             self.leader.round()
             process.round(self.leader)
 

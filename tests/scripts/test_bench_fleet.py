@@ -44,9 +44,9 @@ def same(one, other):
 
 def test_a_run_is_repeated_exactly_and_another_seed_differs(serve):
     served, _ = serve
-    first = served(0.05, knowledge="fleet", seed=1)
-    assert same(first, served(0.05, knowledge="fleet", seed=1))
-    assert not same(first, served(0.05, knowledge="fleet", seed=2))
+    first = served(0.05, knowledge="fleet", processes=4, seed=1)
+    assert same(first, served(0.05, knowledge="fleet", processes=4, seed=1))
+    assert not same(first, served(0.05, knowledge="fleet", processes=4, seed=2))
 
 
 def test_one_process_that_hears_everything_at_once_is_the_omniscient_one(serve):
@@ -56,7 +56,7 @@ def test_one_process_that_hears_everything_at_once_is_the_omniscient_one(serve):
 
 def test_without_load_all_serve_alike_at_the_recorded_seconds(serve, parts):
     served, table = serve
-    found = {known: served(1000.0, knowledge=known, processes=3, every_s=50.0) for known in parts["simulation"].KNOWLEDGE}
+    found = {known: served(1000.0, knowledge=known, processes=3, every_s=2000.0) for known in parts["simulation"].KNOWLEDGE}
     first = found["own"]
     paths = table.trie.accumulate(table.latency_s)
     assert all(np.isclose(paths[row], seconds).any() for row, seconds in enumerate(first.latency_s))
@@ -102,7 +102,7 @@ def test_processes_know_what_they_are_said_to_know(parts):
     one.member.round()
     assert extra_s(one) == curve.at(1)
     other.suppose_others(16)
-    with other.call("large"):
+    with other.call("large", 1, "answer"):
         assert extra_s(other) == curve.at(16)
     assert extra_s(other) == curve.at(1)
 
