@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
+from fleet_parts.loop_rounds import loop_rounds
 from fleet_parts.publishers import ENGINES, EVERY_S, publishers
 from planner_tries import synthetic
 from redis_for_bench import redis_at

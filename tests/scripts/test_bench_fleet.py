@@ -1,4 +1,4 @@
-"""The simulated fleet of `bench_fleet.py`: deterministic, exact where that is known, and its processes know what they should."""
+"""The simulated fleet of `bench_fleet.py`: it is deterministic, exact where that is known, and its processes know their part."""
 
 import gzip
 import sys
@@ -37,9 +37,7 @@ def serve(parts):
 
 
 def same(one, other):
-    return all(
-        np.array_equal(getattr(one, name), getattr(other, name)) for name in ("latency_s", "is_right", "cost_usd")
-    )
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("latency_s", "is_right", "cost_usd"))
 
 
 def test_a_run_is_repeated_exactly_and_another_seed_differs(serve):
