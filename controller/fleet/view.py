@@ -111,24 +111,29 @@ def merge(snapshots: Sequence[tuple[Snapshot, float]]) -> FleetView:
     Args:
         snapshots: each with its age in seconds, by which its invocations have waited and run longer since.
     """
-    parts: dict[str, list[Any]] = {name: [] for name in _ARRAYS}
+    rows = sum(len(snapshot) for snapshot, _ in snapshots)
+    found: dict[str, Any] = {name: np.empty(rows, column_type(name)) for name in _ARRAYS}
     names: dict[str, dict[str, int]] = {column: {} for column in VOCABULARIES}
     groups = {engine: group for snapshot, _ in snapshots for engine, group in snapshot.groups.items()}
+    start = 0
     for process, (snapshot, age_s) in enumerate(snapshots):
+        part = slice(start, start + len(snapshot))
+        start = part.stop
         columns = snapshot.columns
         for column, known in names.items():
             local = [known.setdefault(name, len(known)) for name in snapshot.vocabularies[column]]
-            parts[column].append(np.array(local, np.int32)[columns[column]])
-        for column in ("session", "node", "state", "deadline_s", "rest_s", "rest_usd"):
-            parts[column].append(columns[column])
+            if local:  # a process without invocations may have no names
+                # places were checked when the snapshot was read; "clip" writes without a copy between
+                np.take(np.array(local, np.int32), columns[column], out=found[column][part], mode="clip")
+        for column in _COPIED:  # each row is written once, in the type of the view: this is most of the time of a large view
+            found[column][part] = columns[column]
         queued = columns["state"] == LiveState.QUEUED
-        parts["waited_s"].append(columns["waited_s"] + age_s * queued)
-        parts["running_s"].append(columns["running_s"] + age_s * ~queued)
-        parts["elapsed_s"].append(columns["elapsed_s"] + age_s)
-        parts["process"].append(np.full(len(snapshot), process, np.int32))
+        found["process"][part] = process
+        found["elapsed_s"][part] += age_s
+        found["waited_s"][part] += age_s * queued
+        found["running_s"][part] += age_s * ~queued
     for engine in groups:
         names["engine"].setdefault(engine, len(names["engine"]))
-    found: dict[str, Any] = {name: _joined(name, arrays) for name, arrays in parts.items()}
     found |= {VOCABULARIES[column]: tuple(known) for column, known in names.items()}
     return FleetView(
         **found,
@@ -137,11 +142,9 @@ def merge(snapshots: Sequence[tuple[Snapshot, float]]) -> FleetView:
     )
 
 
+_COPIED = tuple(name for name in COLUMNS if name not in VOCABULARIES)
+
+
 def column_type(name: str) -> Any:
     """Return the type of a column of the view; durations get float64, so that sums over a fleet are exact enough."""
     return {"session": np.uint64, "state": np.uint8}.get(name, np.float64 if name.endswith(("_s", "_usd")) else np.int32)
-
-
-def _joined(name: str, arrays: Sequence[Any]) -> Any:
-    kind = column_type(name)
-    return np.concatenate(arrays).astype(kind, copy=False) if arrays else np.empty(0, kind)

@@ -63,7 +63,9 @@ def slack(view: FleetView) -> Orders:
     load_s = (_by_engine(view, view.waited_s) / np.maximum(view.count_by_engine(), 1))[view.engine]
     # A waiting call grows older in its line anyway, so what counts is its slack as it came: it does not change.
     spare_s = np.clip(view.slack_s + view.waited_s * queued - load_s, 0.0, MOST_SLACK_S)
-    return Orders(sessions=SessionPriorities(view.session, -spare_s / STEP_S))
+    # Who is not in the view has just arrived. Priority 0 is what the average request had to spare when it did.
+    new_s = np.clip(view.slack_s + view.elapsed_s, 0.0, MOST_SLACK_S).mean() if len(view) else 0.0
+    return Orders(sessions=SessionPriorities(view.session, (new_s - spare_s) / STEP_S))
 
 
 def shares(view: FleetView) -> Orders:

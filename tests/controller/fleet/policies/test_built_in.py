@@ -63,9 +63,16 @@ def test_slack_puts_the_most_urgent_first_and_stays_the_same_while_it_waits():
             {"session": 4, "state": QUEUED, "deadline_s": 2.0, "elapsed_s": 5.0 + later_s, "waited_s": later_s},
         )
 
-    assert dict(slack(rows(0.0)).sessions) == pytest.approx({1: -2.0, 2: -0.2, 3: -6.0, 4: 0.0})
+    new = (25.0 + 7.0 + 60.0 + 2.0) / 4 / 10  # what they had to spare when they came, on average, in steps of 10 s
+    assert dict(slack(rows(0.0)).sessions) == pytest.approx({1: new - 2.0, 2: new - 0.2, 3: new - 6.0, 4: new})
     waits = dict(slack(rows(1.0)).sessions)  # all wait for one engine: its load is the same for all
-    assert waits == pytest.approx({1: -1.9, 2: -0.1, 3: -6.0, 4: 0.0})
+    assert waits == pytest.approx({1: new - 1.9, 2: new - 0.1, 3: new - 6.0, 4: new})
+
+
+def test_who_has_just_arrived_is_not_more_urgent_than_those_before():
+    """It is in no view yet, so that its priority is 0: that of the others must be above."""
+    rows = [{"session": i, "deadline_s": 12.0, "rest_s": 4.0, "elapsed_s": 2.0 + i, "running_s": 1.0} for i in range(5)]
+    assert min(slack(view_of(*rows)).sessions.values()) > 0.0
 
 
 def test_shares_follow_what_is_under_way():

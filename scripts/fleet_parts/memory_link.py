@@ -1,0 +1,24 @@
+"""What a fleet's Redis holds, in memory: the part of the link that snapshots go through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class MemoryLink:
+    """Keeps what each process has published, without delay and without losing anything. One object for the whole fleet."""
+
+    def __init__(self) -> None:
+        self._published: dict[str, tuple[int, bytes, bytes]] = {}
+
+    def publish(self, process: str, version: int, load: bytes, rows: bytes, ttl_s: float) -> None:
+        """See :class:`vinelm.controller.RedisLink`; nothing expires, as no process of the simulation dies."""
+        self._published[process] = version, load, rows
+
+    def loads(self) -> dict[str, tuple[int, bytes]]:
+        """Return version and summary of each process."""
+        return {name: (version, load) for name, (version, load, _) in self._published.items()}
+
+    def rows(self, processes: Sequence[str]) -> dict[str, bytes]:
+        """Return the snapshots of these processes."""
+        return {name: self._published[name][2] for name in processes if name in self._published}
