@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
+from typing import SupportsFloat
 
 from vinelm.errors import ConfigError
 from vinelm.io import can_fork
@@ -135,7 +136,7 @@ class AskingRateLimiter:
     model: str
 
     @contextmanager
-    def admit(self, tokens: int, sleep: Callable[[float], None], priority: float = 0.0) -> Iterator[AskedPermit]:
+    def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[AskedPermit]:
         """See :class:`~vinelm.protocols.RateLimiter`. ``sleep`` raises where the unit that waits is gone."""
         permit = self.host.ask(self.model, tokens)
         try:

@@ -1,4 +1,4 @@
-"""The simulated fleet of `bench_fleet.py`: it is deterministic, exact where that is known, and its processes know their part."""
+"""The simulated fleet of `bench_fleet.py`: deterministic, exact where that is known, and its processes know their part."""
 
 import gzip
 import sys

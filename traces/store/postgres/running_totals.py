@@ -105,8 +105,8 @@ _TRIGGERS = tuple(
 )
 _SUM_USD = f"(SELECT {_USD} FROM ledger)"  # noqa: S608
 _SUM_CALLS = (
-    "((SELECT coalesce(sum(calls), 0) FROM observations) + (SELECT coalesce(sum(calls), 0) FROM retired) "
-    f"+ (SELECT {_OPEN_CALLS} FROM ledger))::bigint"  # noqa: S608
+    "((SELECT coalesce(sum(calls), 0) FROM observations) + (SELECT coalesce(sum(calls), 0) FROM retired) "  # noqa: S608
+    f"+ (SELECT {_OPEN_CALLS} FROM ledger))::bigint"
 )
 _READ = text("SELECT usd, calls FROM totals")
 _SUMS = text(f"SELECT {_SUM_USD}, {_SUM_CALLS}")
