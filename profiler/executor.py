@@ -6,16 +6,20 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
+from vinelm.errors import StoreError
 from vinelm.extras import require_extra
 from vinelm.io import can_fork
+from vinelm.profiler.budget.unit_budget import TopUp
 from vinelm.profiler.cluster.ray_cluster import RayCluster
 from vinelm.profiler.config import ExecutionConfig
-from vinelm.profiler.execution.job import Worker
+from vinelm.profiler.execution.job import Job, UnitOutcome, Worker
 from vinelm.profiler.execution.unit import LocalWorker
 from vinelm.profiler.execution.units import Units
 from vinelm.protocols import RateLimiter
+from vinelm.traces import CheckpointPlace, ObservationStore
 from vinelm.version import __version__
 
 DEFAULT_TIMEOUT_S = 600.0
@@ -98,6 +102,37 @@ def _rate_limiters(units: Units) -> dict[str, RateLimiter]:
     judge = None if units.judging is None else units.judging.models
     judges = {} if judge is None else rate_limiters_of(judge.catalog, judge.backends)
     return {**rate_limiters_of(units.catalog, units.backends), **judges}
+
+
+class KeepingWorker:
+    """A worker that writes the checkpoint of a unit to its place as soon as the unit is over, on the unit's own thread.
+
+    Else the run would write them one after another, while it holds up the other runs on the store.
+
+    Args:
+        worker: runs the units.
+        place: where the contents of checkpoints are kept.
+    """
+
+    def __init__(self, worker: Worker, place: CheckpointPlace) -> None:
+        self._worker, self._place = worker, place
+
+    def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
+        """As :meth:`Worker.run`; a place that cannot be written leaves the problem to the row, which is written next."""
+        outcome = self._worker.run(job, top_up)
+        if outcome.checkpoint is not None:
+            with suppress(StoreError):
+                self._place.write(outcome.checkpoint)
+        return outcome
+
+    def close(self) -> None:
+        """As :meth:`Worker.close`."""
+        self._worker.close()
+
+
+def keeping(worker: Worker, store: ObservationStore) -> Worker:
+    """Return a worker that also writes checkpoints, where the store keeps their contents elsewhere; else the worker itself."""
+    return worker if store.checkpoint_place is None else KeepingWorker(worker, store.checkpoint_place)
 
 
 def _warn(text: str) -> None:

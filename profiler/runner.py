@@ -19,7 +19,7 @@ from vinelm.profiler.execution.job import Worker
 from vinelm.profiler.execution.replay import UncheckpointedRun
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.profiler.execution.units import Units, make_units
-from vinelm.profiler.executor import make_worker
+from vinelm.profiler.executor import keeping, make_worker
 from vinelm.profiler.fingerprint import SETTING, store_identity
 from vinelm.profiler.growth import request_digests, scoring_part, with_settings_of
 from vinelm.profiler.judging.pending import PendingRows
@@ -112,7 +112,7 @@ def profile(
     units = make_units(workflow, catalog, backends)
     broken_after = None if keep_going or not checkpoints else BROKEN_AFTER
     with interrupts.raised(), _held(store, checkpoints=checkpoints) as shared:
-        worker = make_worker(execution, units, parts, on_note)
+        worker = keeping(make_worker(execution, units, parts, on_note), store)
         try:
             with alone(shared, identity, settings_of(sampler, chosen)):
                 bring_up_to_date(

@@ -1,3 +1,4 @@
+from .checkpoints.place import CheckpointPlace as CheckpointPlace
 from .growth.broken_stage import retire_broken as retire_broken
 from .growth.grow import Growth as Growth
 from .growth.grow import grow as grow

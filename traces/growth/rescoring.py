@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, select, update
 
+from vinelm.errors import StoreError
+from vinelm.traces.checkpoints.place import unpacked
 from vinelm.traces.growth import retirement
 from vinelm.traces.growth.plan import (
     ENDS_EARLIER,
@@ -18,6 +19,7 @@ from vinelm.traces.growth.plan import (
 )
 from vinelm.traces.store import schema
 from vinelm.traces.store.identity import StoreIdentity
+from vinelm.traces.store.row_validation import cell_name
 from vinelm.traces.store.schema import RESCORING, decode_prefix
 from vinelm.traces.store.store import ObservationStore
 
@@ -101,11 +103,14 @@ class RowsToScore:
 
     def _to_score(self, connection: Connection, retired_id: int) -> RowToScore:
         table, blobs = schema.retired.c, schema.blobs.c
-        query = select(table.request_id, table.prefix, table.is_continued, blobs.content).where(
+        query = select(table.request_id, table.prefix, table.is_continued, blobs.digest, blobs.content).where(
             table.retired_id == retired_id, blobs.digest == table.state
         )
         row = connection.execute(query).one()
-        prefix, state = decode_prefix(row.prefix), zlib.decompress(row.content)
+        prefix, state = decode_prefix(row.prefix), unpacked(row.digest, row.content, self._store.checkpoint_place)
+        if state is None:
+            cell = cell_name(row.request_id, prefix)
+            raise StoreError(f"{self._store.path}: {cell}: the checkpoint is damaged", code="store-damaged")
         return RowToScore(retired_id, row.request_id, prefix, state, bool(row.is_continued))
 
     def _restoration(self, connection: Connection) -> Restoration:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from typing import Any
 from vinelm.errors import StoreError, VineLMError
 from vinelm.observation import Observation
 from vinelm.template import Template
+from vinelm.traces.checkpoints.place import CheckpointPlace, unpacked
 from vinelm.traces.store import schema
 from vinelm.traces.store.database import SQLITE_ERRORS, connect_read_only, readable
 from vinelm.traces.store.lock import holder
@@ -155,15 +154,19 @@ def _bad_checkpoints(connection: sqlite3.Connection, _template: Template) -> Ite
         "ON blobs.digest = checkpoints.digest UNION ALL SELECT request_id, prefix, state, content FROM retired "
         "LEFT JOIN blobs ON blobs.digest = state WHERE state IS NOT NULL"
     )
+    url = connection.execute("SELECT value FROM meta WHERE key = ?", (schema.CHECKPOINTS,)).fetchone()
+    place = None if url is None else CheckpointPlace(url[0])
     for request, prefix, digest, content in connection.execute(query):
-        if not _is_intact(digest, content):
+        if not _is_intact(digest, content, place):
             yield f"request {request!r}, prefix {prefix}"
 
 
-def _is_intact(digest: str, content: bytes | None) -> bool:
+def _is_intact(digest: str, content: bytes | None, place: CheckpointPlace | None) -> bool:
     try:
-        return content is not None and hashlib.sha256(zlib.decompress(content)).hexdigest() == digest
-    except zlib.error:
+        return content is not None and unpacked(digest, content, place) is not None
+    except StoreError as error:
+        if error.code != "store-damaged":  # all of them cannot be read
+            raise
         return False
 
 

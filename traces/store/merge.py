@@ -14,6 +14,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
+from vinelm.traces.checkpoints.place import ELSEWHERE
 from vinelm.traces.judged.judgements import copy_judgements
 from vinelm.traces.shown.merge import common_record, unite_shown
 from vinelm.traces.store import schema
@@ -99,7 +100,7 @@ def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -
                 numbers = _copy_identities(connection, target)
                 _copy_rows(connection, target, new, numbers)
                 copy_judgements(connection, target, {(row.request_id, row.prefix) for row in new})
-                _copy_checkpoints(connection, target)
+                _copy_checkpoints(store, connection, target)
                 _copy_retired(connection, target, numbers)
                 ledger, ids = _ledger(connection), {id(row) for row in new}
                 shared = {(row.request_id, schema.encode_prefix(row.prefix)) for row in rows if id(row) not in ids}
@@ -188,11 +189,14 @@ def _retired_key(values: dict[str, Any]) -> Entry:
     return tuple(value for name, value in values.items() if name not in ("retired_id", "row_id", "retired_at", "reason"))
 
 
-def _copy_checkpoints(source: Connection, target: Connection) -> None:
+def _copy_checkpoints(store: ObservationStore, source: Connection, target: Connection) -> None:
+    """Copy them into the merged store, contents that are kept elsewhere too."""
     held = set(target.execute(select(schema.blobs.c.digest)).scalars())
     for blob in source.execute(select(schema.blobs)):
         if blob.digest not in held:
-            target.execute(insert(schema.blobs), dict(blob._mapping))
+            place = store.checkpoint_place
+            content = place.read(blob.digest) if place is not None and blob.content == ELSEWHERE else blob.content
+            target.execute(insert(schema.blobs), {"digest": blob.digest, "content": content})
     cells = {tuple(row) for row in target.execute(select(schema.checkpoints.c.request_id, schema.checkpoints.c.prefix))}
     new = [dict(r._mapping) for r in source.execute(select(schema.checkpoints)) if (r.request_id, r.prefix) not in cells]
     if new:

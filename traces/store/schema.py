@@ -43,6 +43,10 @@ SIGNALS = "signals"
 """Key of ``meta``: what signals and answer classes were made with, as :class:`~vinelm.traces.SignalRecord`."""
 
 
+CHECKPOINTS = "checkpoints"
+"""Key of ``meta``: where the contents of checkpoints are kept if not in the store, as fsspec takes it."""
+
+
 class Score(UserDefinedType[Any]):
     """A flag, or a number between 0 and 1: SQLAlchemy's own Boolean takes flags only. In SQLite the type of both is BOOLEAN."""
 
@@ -77,7 +81,8 @@ meta = Table(
         String,
         primary_key=True,
         comment="schema_version, identity; last_run: settings of the last run; open_run, unfinished_run: of a run that has not "
-        "completed; rescoring: retired rows wait to be scored again; signals: what signals and classes were made with",
+        "completed; rescoring: retired rows wait to be scored again; signals: what signals and classes were made with; "
+        "checkpoints: where their contents are, if not in the store",
     ),
     Column("value", String, nullable=False, comment="the value, JSON text"),
     comment="The store's current identity (workflow, template, catalog, dataset, fingerprint) and the state of runs.",
@@ -206,7 +211,7 @@ blobs = Table(
     "blobs",
     metadata,
     Column("digest", String, primary_key=True, comment="sha256 of the uncompressed content"),
-    Column("content", LargeBinary, nullable=False, comment="zlib-compressed serialized workflow state"),
+    Column("content", LargeBinary, nullable=False, comment="zlib-compressed serialized workflow state; empty: kept elsewhere"),
     comment="Contents of checkpoints; equal contents are stored once.",
 )
 

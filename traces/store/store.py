@@ -33,6 +33,7 @@ from sqlalchemy.dialects.postgresql import insert
 from vinelm.errors import StoreError
 from vinelm.io import data_frame
 from vinelm.observation import Observation
+from vinelm.traces.checkpoints.place import ELSEWHERE, CheckpointPlace, unpacked
 from vinelm.traces.store import schema
 from vinelm.traces.store.database import Database, is_writable, read_meta, readable
 from vinelm.traces.store.identity import StoreIdentity
@@ -71,6 +72,7 @@ _SET_INPUTS = (
     .where(schema.requests.c.request_id == bindparam("request"), schema.requests.c.input_digest.is_(None))
     .values(input_digest=bindparam("inputs"))
 )
+_META = select(schema.meta.c.value).where(schema.meta.c.key == bindparam("name"))
 _RESERVE = insert(schema.ledger)
 _SETTLE = update(schema.ledger).where(schema.ledger.c.entry_id == bindparam("entry")).values(settled_usd=bindparam("paid"))
 
@@ -97,6 +99,7 @@ class ObservationStore:
         self.identity = identity
         self.identity_id = identity_id
         """Its number in the table ``identities``; new rows carry it."""
+        self._place: CheckpointPlace | Literal["unread"] | None = "unread"
 
     # -- opening -----------------------------------------------------------------------------------------------
 
@@ -324,8 +327,10 @@ class ObservationStore:
                 cell = cell_name(observation.request_id, observation.prefix)
                 raise StoreError(f"{self.path}: {cell}: this cell has a row already: check whether another run is writing")
             if checkpoint is not None:
-                digest = hashlib.sha256(checkpoint).hexdigest()
-                connection.execute(_ADD_BLOB, {"digest": digest, "content": zlib.compress(checkpoint)})
+                place = self.checkpoint_place
+                digest = hashlib.sha256(checkpoint).hexdigest() if place is None else place.write(checkpoint)
+                content = zlib.compress(checkpoint) if place is None else ELSEWHERE
+                connection.execute(_ADD_BLOB, {"digest": digest, "content": content})
                 connection.execute(_ADD_CHECKPOINT, {"request_id": observation.request_id, "prefix": prefix, "digest": digest})
             if reservation is not None:
                 paid = observation.cost_usd + observation.tool_cost_usd
@@ -388,19 +393,42 @@ class ObservationStore:
             return int(connection.execute(select(func.count()).select_from(schema.observations)).scalar_one())
 
     def checkpoint(self, request_id: str, prefix: Sequence[str]) -> bytes | None:
-        """Return the serialized state after ``prefix``, None if there is none; :class:`StoreError` if it is damaged."""
+        """Return the serialized state after ``prefix``; None if there is none.
+
+        Raises:
+            StoreError: it is damaged, or is kept elsewhere and cannot be read.
+        """
         cell = {"request": request_id, "prefix": encode_prefix(prefix)}
         with self._database.transaction() as connection:
             row = connection.execute(_CHECKPOINT, cell).first()
         if row is None:
             return None
-        try:
-            content = zlib.decompress(row.content)
-        except zlib.error:
-            content = b""
-        if hashlib.sha256(content).hexdigest() != row.digest:
+        content = unpacked(row.digest, row.content, self.checkpoint_place)
+        if content is None:
             raise StoreError(f"{self.path}: {cell_name(request_id, prefix)}: the checkpoint is damaged", code="store-damaged")
         return content
+
+    @property
+    def checkpoint_place(self) -> CheckpointPlace | None:
+        """Where the contents of new checkpoints are kept; None: in the store."""
+        if self._place == "unread":
+            with self._database.transaction() as connection:
+                url = connection.execute(_META, {"name": schema.CHECKPOINTS}).scalar()
+            self._place = None if url is None else CheckpointPlace(url)
+        return self._place
+
+    def keep_checkpoints_under(self, place: CheckpointPlace) -> None:
+        """Keep the contents of checkpoints there from now on, in later runs too. Those in the store stay in it.
+
+        Raises:
+            StoreError: they are kept elsewhere already.
+        """
+        with self._database.transaction() as connection:
+            connection.execute(insert(schema.meta).on_conflict_do_nothing(), {"key": schema.CHECKPOINTS, "value": place.url})
+            url = connection.execute(_META, {"name": schema.CHECKPOINTS}).scalar_one()
+        if url != place.url:
+            raise StoreError(f"{self.path}: its checkpoints are kept under {url}, not {place.url}: give that, or leave it out")
+        self._place = place
 
     # -- ledger -----------------------------------------------------------------------------------------------
 

@@ -27,7 +27,8 @@ class Contents:
         abandoned_usd: the part of ``committed_usd`` charged for calls that never returned.
         open_usd: the part of ``committed_usd`` reserved for calls in flight, or of a run that died.
         checkpoints: number of checkpoints.
-        checkpoint_bytes: their compressed size.
+        checkpoint_bytes: compressed size of those in the store.
+        checkpoint_url: where the contents of others are; None: there are none.
         size_bytes: size of the file and its write-ahead log.
         held_by: the process of the run that holds the store; None if there is none.
         sources: origins of imported and merged rows.
@@ -51,6 +52,7 @@ class Contents:
     open_usd: float
     checkpoints: int
     checkpoint_bytes: int
+    checkpoint_url: str | None
     size_bytes: int
     held_by: str | None
     sources: list[dict[str, Any]]
@@ -85,6 +87,7 @@ def contents_of(store: ObservationStore) -> Contents:
             open_usd=one(select(func.coalesce(func.sum(ledger.reserved_usd), 0.0)).where(ledger.settled_usd.is_(None))),
             checkpoints=one(select(func.count()).select_from(schema.checkpoints)),
             checkpoint_bytes=one(select(func.coalesce(func.sum(func.length(schema.blobs.c.content)), 0))),
+            checkpoint_url=connection.execute(_CHECKPOINT_URL).scalar(),
             size_bytes=store.database.size_bytes(),
             held_by=store.held_by(),
             sources=[dict(row._mapping) for row in connection.execute(select(schema.sources))],
@@ -99,6 +102,7 @@ def contents_of(store: ObservationStore) -> Contents:
         )
 
 
+_CHECKPOINT_URL = select(schema.meta.c.value).where(schema.meta.c.key == schema.CHECKPOINTS)
 _LABEL = schema.observations.c.signal
 _SIGNALS = select(_LABEL, func.count()).where(_LABEL.is_not(None)).group_by(_LABEL).order_by(_LABEL)
 _OLD = schema.retired.c

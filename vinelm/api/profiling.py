@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vinelm.estimator import Goal, NeymanSampler
     from vinelm.profiler import ExecutionConfig, ProfileResult, Progress
     from vinelm.template import Template
-    from vinelm.traces import ObservationStore, StoreIdentity
+    from vinelm.traces import CheckpointPlace, ObservationStore, StoreIdentity
 
 DEFAULT_COVERAGE = 0.02
 """The coverage at which a profile ends that has neither a coverage nor a budget."""
@@ -40,7 +40,7 @@ def profile(
     max_error: float | None = None,
     seed: int = 0,
     execution: ExecutionConfig | None = None,
-    checkpoints: bool = True,
+    checkpoints: bool | str = True,
     keep_going: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -68,7 +68,8 @@ def profile(
             budgets end the run in any case. Only with checkpoints.
         seed: Decides the sample, and the answers of simulated models.
         execution: Where units run and how many at a time; None runs one at a time in this thread.
-        checkpoints: False runs every path from its start and pays for it in full (``sampler="exhaustive"`` only).
+        checkpoints: False runs every path from its start and pays for it in full (``sampler="exhaustive"`` only). A folder or a
+            URL that fsspec knows keeps the contents of checkpoints there instead of in the store, in later runs too.
         keep_going: Go on even if all first rows of a stage fail alike, whatever the model. Only with checkpoints.
         on_progress: Called after every new observation.
         on_note: Called with one line if the store's last run had other settings, and with one line if the workflow, the
@@ -107,22 +108,25 @@ def profile(
     require_budget({**backends, **judge_backends_of(workflow, catalog, backends)}, budget_usd)
     if max_error is not None:
         require_max_error(max_error)
-    elif coverage is None and budget_usd is None and budget_calls is None and checkpoints:
+    elif coverage is None and budget_usd is None and budget_calls is None and checkpoints is not False:
         coverage = DEFAULT_COVERAGE
     sampler = _sampler(sampler, workflow, catalog, requests, seed)
     limits = ProfileLimits(coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls)
-    if not checkpoints:
+    place = None if isinstance(checkpoints, bool) else checkpoint_place(checkpoints)
+    if checkpoints is False:
         check_uncheckpointed(sampler, limits, workflow.template, keep_going=keep_going)
         if max_error is not None:
             raise ConfigError("max_error needs checkpoints: leave one of them out", code="max-error-uncheckpointed")
     identity = identity_of(workflow, catalog, backends, seed)
     with _opened(store, identity) as opened:
+        if place is not None:
+            opened.keep_checkpoints_under(place)
 
         def run(coverage: float | None) -> ProfileResult:
             return run_profile(
                 workflow, catalog, backends, opened,
                 requests=requests, sampler=sampler, coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls,
-                seed=seed, execution=execution, checkpoints=checkpoints, keep_going=keep_going, on_progress=on_progress,
+                seed=seed, execution=execution, checkpoints=checkpoints is not False, keep_going=keep_going, on_progress=on_progress,
                 on_note=on_note, identity=identity,
             )  # fmt: skip
 
@@ -131,6 +135,20 @@ def profile(
         return profile_until_certain(
             run, opened.path, max_error=max_error, first=DEFAULT_COVERAGE, at_most=coverage or 1.0, on_note=on_note
         )
+
+
+def checkpoint_place(url: str) -> CheckpointPlace:
+    """Return the place at a folder or URL, which was just written to.
+
+    Raises:
+        ConfigError: The address cannot be used, or a library for it is missing.
+        StoreError: Nothing can be written there.
+    """
+    from vinelm.traces import CheckpointPlace
+
+    place = CheckpointPlace(url)
+    place.require_writable()
+    return place
 
 
 def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) -> None:

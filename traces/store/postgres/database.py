@@ -79,9 +79,12 @@ class PostgresDatabase(Database):
             self._unflushed_run = None
             with self._connection.begin():
                 yield self._connection
-            if self._unflushed_run is not None:
-                with self._connection.begin():
-                    self._connection.execute(_FLUSH, {"run": self._unflushed_run})
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._unflushed_run is not None:
+            with self._connection.begin():
+                self._connection.execute(_FLUSH, {"run": self._unflushed_run})
 
     def lock_for_writing(self, connection: Connection, run_id: int) -> Totals:
         """Wait for the other writers of this store, until the end of the caller's transaction, and return the store's totals.

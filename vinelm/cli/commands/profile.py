@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vinelm.observation import Observation
     from vinelm.profiler import ExecutionConfig, Forecast, Needs, ProfileLimits, ProfileResult, RayCluster
     from vinelm.protocols import Sampler
-    from vinelm.traces import ObservationStore, StoreIdentity
+    from vinelm.traces import CheckpointPlace, ObservationStore, StoreIdentity
 
 DEFAULT_COVERAGE = 0.02
 DEFAULT_WORKERS = 4
@@ -57,6 +57,10 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "input_keys", 
 @click.option(
     "--no-checkpoints", is_flag=True, help="Run every path from its start, nothing shared: measures what checkpoints save."
 )
+@click.option(
+    "--checkpoints", metavar="URL",
+    help="Keep the contents of checkpoints in this folder or under this fsspec URL, in later runs too [default: in the store].",
+)  # fmt: skip
 @click.option(
     "--isolation", default="process", show_default=True, metavar="HOW",
     help="Where units run: process (a fresh one each), thread or inline (trusted code).",
@@ -111,10 +115,13 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
         print_forecast(forecast, needs, inputs, max_error=settings["max_error"], as_json=as_json)
         return None
     require_keys(inputs.catalog.models)
+    place = _checkpoint_place(settings)
     if settings["force_rerun"]:
         _put_aside(path, quiet=quiet)
     identity = _identity(inputs, settings["seed"])
     with _can_be_put_aside(), _open(path, identity, is_default=store is None) as opened:
+        if place is not None:
+            opened.keep_checkpoints_under(place)
         kind = "quiet" if quiet else "json" if as_json else "text"
         result = _run(inputs, opened, {**settings, "sampler": sampler, "identity": identity}, execution, kind)
         (print_json if as_json else show)(result, opened, inputs, max_error=settings["max_error"])
@@ -176,6 +183,17 @@ def _require_limits(inputs: Inputs, settings: dict[str, Any]) -> None:
     if not settings["dry_run"]:
         judges = judge_backends_of(inputs.workflow, inputs.catalog, inputs.backends)
         require_budget({**inputs.backends, **judges}, settings["budget_usd"])
+
+
+def _checkpoint_place(settings: dict[str, Any]) -> CheckpointPlace | None:
+    from vinelm.api.profiling import checkpoint_place
+    from vinelm.errors import ConfigError
+
+    if settings["checkpoints"] is None:
+        return None
+    if settings["no_checkpoints"]:
+        raise ConfigError("--checkpoints has no effect with --no-checkpoints: leave one of them out")
+    return checkpoint_place(settings["checkpoints"])
 
 
 def _put_aside(path: Path, *, quiet: bool) -> None:

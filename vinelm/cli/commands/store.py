@@ -118,6 +118,8 @@ def _show_info(facts: dict[str, Any]) -> None:
     size = (
         f"{facts['size_bytes'] / 1e6:.1f} MB, {facts['checkpoints']:,} checkpoints of {facts['checkpoint_bytes'] / 1e6:.1f} MB"
     )
+    if facts["checkpoint_url"]:
+        size += f" in it, others under {facts['checkpoint_url']}"
     say(f"Size: {size}; schema version {facts['version']}.{held}")
 
 

@@ -1,0 +1,1 @@
+"""Contents of checkpoints that are kept outside the store."""
