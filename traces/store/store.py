@@ -421,8 +421,10 @@ class ObservationStore:
         """Keep the contents of checkpoints there from now on, in later runs too. Those in the store stay in it.
 
         Raises:
-            StoreError: they are kept elsewhere already.
+            StoreError: they are kept elsewhere already, or nothing can be written there.
         """
+        if self.checkpoint_place is None:
+            place.require_writable()  # before anything is paid for
         with self._database.transaction() as connection:
             connection.execute(insert(schema.meta).on_conflict_do_nothing(), {"key": schema.CHECKPOINTS, "value": place.url})
             url = connection.execute(_META, {"name": schema.CHECKPOINTS}).scalar_one()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vinelm.estimator import Goal, NeymanSampler
     from vinelm.profiler import ExecutionConfig, ProfileResult, Progress
     from vinelm.template import Template
-    from vinelm.traces import CheckpointPlace, ObservationStore, StoreIdentity
+    from vinelm.traces import ObservationStore, StoreIdentity
 
 DEFAULT_COVERAGE = 0.02
 """The coverage at which a profile ends that has neither a coverage nor a budget."""
@@ -96,6 +96,7 @@ def profile(
     from vinelm.backends import create_backends
     from vinelm.profiler import ProfileLimits, check_uncheckpointed, judge_backends_of
     from vinelm.profiler import profile as run_profile
+    from vinelm.traces import CheckpointPlace
     from vinelm.workflows import load_workflow
 
     if isinstance(workflow, str):
@@ -112,7 +113,7 @@ def profile(
         coverage = DEFAULT_COVERAGE
     sampler = _sampler(sampler, workflow, catalog, requests, seed)
     limits = ProfileLimits(coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls)
-    place = None if isinstance(checkpoints, bool) else checkpoint_place(checkpoints)
+    place = None if isinstance(checkpoints, bool) else CheckpointPlace(checkpoints)
     if checkpoints is False:
         check_uncheckpointed(sampler, limits, workflow.template, keep_going=keep_going)
         if max_error is not None:
@@ -126,8 +127,8 @@ def profile(
             return run_profile(
                 workflow, catalog, backends, opened,
                 requests=requests, sampler=sampler, coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls,
-                seed=seed, execution=execution, checkpoints=checkpoints is not False, keep_going=keep_going, on_progress=on_progress,
-                on_note=on_note, identity=identity,
+                seed=seed, execution=execution, checkpoints=checkpoints is not False, keep_going=keep_going,
+                on_progress=on_progress, on_note=on_note, identity=identity,
             )  # fmt: skip
 
         if max_error is None:
@@ -135,20 +136,6 @@ def profile(
         return profile_until_certain(
             run, opened.path, max_error=max_error, first=DEFAULT_COVERAGE, at_most=coverage or 1.0, on_note=on_note
         )
-
-
-def checkpoint_place(url: str) -> CheckpointPlace:
-    """Return the place at a folder or URL, which was just written to.
-
-    Raises:
-        ConfigError: The address cannot be used, or a library for it is missing.
-        StoreError: Nothing can be written there.
-    """
-    from vinelm.traces import CheckpointPlace
-
-    place = CheckpointPlace(url)
-    place.require_writable()
-    return place
 
 
 def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) -> None:

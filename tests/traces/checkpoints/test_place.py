@@ -123,8 +123,11 @@ def test_addresses_that_cannot_be_used_are_one_line(url, words):
 
 def test_a_place_that_cannot_be_written_is_one_line_before_anything_is_paid_for(tmp_path):
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(StoreError, match=r"cannot write checkpoints: .*: repair it and run the same line again"):
-        CheckpointPlace(str(tmp_path / "file" / "kept")).require_writable()
+    words = r"cannot write checkpoints: .*: repair it and run the same line again"
+    with pytest.raises(StoreError, match=words), new_store(tmp_path, str(tmp_path / "file" / "kept")):
+        pass
+    with ObservationStore.open(tmp_path / "s.db") as store:
+        assert store.checkpoint_place is None
 
 
 def test_what_was_used_last_is_not_read_again_and_the_rest_is_dropped(monkeypatch):

@@ -186,14 +186,14 @@ def _require_limits(inputs: Inputs, settings: dict[str, Any]) -> None:
 
 
 def _checkpoint_place(settings: dict[str, Any]) -> CheckpointPlace | None:
-    from vinelm.api.profiling import checkpoint_place
     from vinelm.errors import ConfigError
+    from vinelm.traces import CheckpointPlace
 
     if settings["checkpoints"] is None:
         return None
     if settings["no_checkpoints"]:
         raise ConfigError("--checkpoints has no effect with --no-checkpoints: leave one of them out")
-    return checkpoint_place(settings["checkpoints"])
+    return CheckpointPlace(settings["checkpoints"])
 
 
 def _put_aside(path: Path, *, quiet: bool) -> None:
