@@ -28,3 +28,4 @@ from .sampling.samplers import SAMPLERS as SAMPLERS
 from .sampling.samplers import CascadeSampler as CascadeSampler
 from .sampling.samplers import ExhaustiveSampler as ExhaustiveSampler
 from .sampling.samplers import make_sampler as make_sampler
+from .scheduling.first_rows import only_failures as only_failures

@@ -27,7 +27,7 @@ from vinelm.profiler.results import ProfileResult, Progress
 from vinelm.profiler.sampling.priced_sampler import CONTINUED_SHARE
 from vinelm.profiler.sampling.samplers import make_sampler
 from vinelm.profiler.scheduling import interrupts
-from vinelm.profiler.scheduling.first_rows import BROKEN_AFTER, FirstRows
+from vinelm.profiler.scheduling.first_rows import BROKEN_AFTER, FirstRows, only_failures
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.scheduler import Scheduler
 from vinelm.profiler.shown_rows import classify_new
@@ -255,7 +255,7 @@ def _begin(
     ledger = Ledger(store, limits, shared=shared)
     records = RunRecords(store)
     if broken_after is not None:
-        _retire_broken_rows(store, units.template, broken_after, on_note)
+        _retire_broken_rows(store, units.template, broken_after, on_note, is_over=not records.is_unfinished())
     if units.judging is not None:
         every = {request.id: request for request in (*units.workflow.requests, *requests)}
         PendingRows(store, ledger, worker, judging=units.judging, template=units.template, requests=every).judge(
@@ -275,12 +275,19 @@ def _begin(
     )  # fmt: skip
 
 
-def _retire_broken_rows(store: ObservationStore, template: Template, after: int, on_note: Callable[[str], None] | None) -> None:
-    """Retire the rows of a stage that was broken so far: the run executes them again, and what they cost stays."""
-    first_rows = FirstRows(template, after)
-    for row in store.observations():
+def _retire_broken_rows(
+    store: ObservationStore, template: Template, after: int, on_note: Callable[[str], None] | None, *, is_over: bool
+) -> None:
+    """Retire the rows of a stage that was broken so far: the run executes them again, and what they cost stays.
+
+    Also all rows, if none succeeded and the last run is over: there is nothing else to begin with.
+    """
+    first_rows, rows = FirstRows(template, after), store.observations()
+    for row in rows:
         first_rows.add(row)
     cells = first_rows.broken_cells()
+    if not cells and is_over and only_failures(rows) is not None:
+        cells = [(row.request_id, row.prefix) for row in rows]
     if not cells:
         return
     retire_broken(store, cells)

@@ -8,12 +8,25 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 from vinelm.observation import Cell, Observation
 from vinelm.template import Template
 
 BROKEN_AFTER = 8
 """How many first rows of a stage must fail alike."""
+
+
+def only_failures(rows: Sequence[Observation]) -> str | None:
+    """Return in one line that every row failed, and most often of what kind; None if some row did not, or there is none."""
+    if not rows or any(row.failure is None for row in rows):
+        return None
+    (kind, _), *others = Counter(map(_kind, rows)).most_common()
+    usd = math.fsum(row.cost_usd + row.tool_cost_usd for row in rows)
+    how = f"most often by {kind}" if others else kind
+    what = f"all {len(rows):,} rows failed" if len(rows) > 1 else "the only row failed"
+    return f"{what} ({how}), which cost ${usd:.4f}"
 
 
 class FirstRows:

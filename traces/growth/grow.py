@@ -166,7 +166,8 @@ def _grow(
     current = retirement.current_rows(connection, store.identity_id, known)
     first = retirement.next_retired_id(connection)
     plan = retirement_of(current, judge)
-    if current and len(plan.retire) - plan.waiting == len(current):
+    has_answers = any(row.failure is None for row in current)  # else nothing is lost: the workflow was repaired
+    if has_answers and len(plan.retire) - plan.waiting == len(current):
         _refuse_losing_everything(store, plan.retire)
     retirement.retire(connection, plan.retire, scored_id=store.identity_id, digests=known)
     restored = retirement.restore(connection, restoration_of(retirement.retired_rows(connection), judge, plan.kept).restore)

@@ -76,6 +76,11 @@ class RunRecords:
             _record(connection, UNFINISHED, {"settings": dict(settings), "rows": rows})
             return rows
 
+    def is_unfinished(self) -> bool:
+        """Return whether a run has begun and not completed: one that died or was stopped, or one at work."""
+        with self._database.transaction() as connection:
+            return _recorded(connection, UNFINISHED) is not None
+
     def last_settings(self) -> Mapping[str, Any] | None:
         """Return the settings of the run that was started last; None if there was none, or an old version did not record it."""
         with self._database.transaction() as connection:

@@ -58,7 +58,8 @@ def _show_next(result: ProfileResult, store: ObservationStore, max_error: float 
     from vinelm.cli.console import say
     from vinelm.reports import usd
 
-    if result.stopped_by == "broken":
+    depths = store.spend("depth").values()
+    if result.stopped_by == "broken" or (depths and all(spend.failures == spend.rows for spend in depths)):
         return
     lacks = None
     if result.stopped_by not in ("interrupted", "certain"):

@@ -1,6 +1,7 @@
 """A profile of an application that is broken: one line with the reason, the place and the price, exit code 1, rows kept."""
 
 import re
+import sys
 
 import pytest
 
@@ -63,7 +64,41 @@ def test_it_is_one_line_and_exit_1(tmp_path, monkeypatch, capsys, isolation):
     assert re.fullmatch(wanted, last), last
     with ObservationStore.open(tmp_path / "s.db") as store:
         assert len(store) == 8
-    assert main([*line, "--isolation", isolation, "--keep-going"]) == 0
+    assert main([*line, "--isolation", isolation, "--keep-going"]) == 1
+    wanted = rf"error: all \d+ rows failed {place}repair it and run it without --keep-going, which executes these rows again"
+    assert re.fullmatch(wanted, capsys.readouterr().err.splitlines()[-1])
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_few_rows_that_all_failed_are_one_line_and_are_executed_again_once_it_is_repaired(
+    tmp_path, monkeypatch, capsys, as_json
+):
+    """Too few to call a stage broken; and failures at no price reach any coverage."""
+    name = f"few_rows_{as_json}"
+    few = APP.replace("range(12)", "range(3)")
+    (tmp_path / f"{name}.py").write_text(few)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    line = ["profile", f"{name}:workflow", "--coverage", "0.1", "--store", "s.db", "--isolation", "inline"]
+    assert main([*line, "--json"] if as_json else line) == 1
+    told = capsys.readouterr()
+    assert "vinelm estimate" not in told.out
+    wanted = (
+        rf"error: (the only row|all \d rows) failed \(tool: KeyError at {name}.py:\d+\), which cost \$0.0000: "
+        "repair it and run the same line again, which executes these rows again"
+    )
+    assert re.fullmatch(wanted, told.err.splitlines()[-1]), told.err
+    with ObservationStore.open(tmp_path / "s.db") as store:
+        failed = len(store)
+        assert 0 < failed < 8
+    repaired = few.replace('{}["nowhere"]', "model.invoke(state['question']).text")
+    (tmp_path / f"{name}.py").write_text(repaired)
+    del sys.modules[name]
+    assert main(line) == 0
+    told = capsys.readouterr()
+    assert "none failed" in told.err or as_json
+    with ObservationStore.open(tmp_path / "s.db") as store:
+        assert all(row.failure is None for row in store.observations())
 
 
 def test_a_missing_key_is_one_line_and_leaves_no_store(tmp_path, monkeypatch, capsys):

@@ -98,7 +98,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     from vinelm.cli.inputs import load_inputs, sampler_of
     from vinelm.cli.profile_output import print_forecast, print_interrupted, print_json, show
     from vinelm.errors import BudgetExhausted, StageBroken
-    from vinelm.profiler import ProfileLimits, check_uncheckpointed
+    from vinelm.profiler import ProfileLimits, check_uncheckpointed, only_failures
 
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
     execution = _execution(workflow, settings)
@@ -125,12 +125,16 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
         kind = "quiet" if quiet else "json" if as_json else "text"
         result = _run(inputs, opened, {**settings, "sampler": sampler, "identity": identity}, execution, kind)
         (print_json if as_json else show)(result, opened, inputs, max_error=settings["max_error"])
+        failed = only_failures(opened.observations()) if result.stopped_by in ("coverage", "complete", "sampler") else None
     if result.stopped_by == "budget":
         raise BudgetExhausted(
             f"{result.message or 'the budget is reached'}: raise the budget and run the same line to continue"
         )
     if result.stopped_by == "broken":
         raise StageBroken(f"{result.message}: repair it and run the same line again, which executes these rows again")
+    if failed is not None:
+        again = "run it without --keep-going" if settings["keep_going"] else "run the same line again"
+        raise StageBroken(f"{failed}: repair it and {again}, which executes these rows again", code="only-failures")
     if result.stopped_by == "interrupted":
         print_interrupted(result)
         return 130
