@@ -271,7 +271,8 @@ def _round_trip(changed: dict[str, str]) -> CheckItem:
 
 def _scored(workflow: Workflow, request: Request, row: Observation) -> CheckItem:
     if workflow.writer is not None and not row.success and workflow.template.stage(row.stage).answerable:
-        return CheckItem("scorer", False, f"request {request.id!r}: the scorer calls the writer's own right answer wrong")
+        wrong = f"request {request.id!r}: the scorer calls the writer's own right answer wrong"
+        return CheckItem("scorer", False, f"{wrong}: look at what `score` reads from the state, and at the writer's key")
     if not isinstance(row.success, bool):
         return CheckItem("scorer", True, f"returns a number in [0, 1]; the scripted answer scores {row.success:g}")
     return CheckItem("scorer", True, f"returns a bool; it calls the scripted answer {'right' if row.success else 'wrong'}")

@@ -26,7 +26,7 @@ MOST_HISTORIES = 300_000
 def why_without_signals(rows: Sequence[Observation], template: Template) -> str | None:
     """Return why plans over these rows cannot use what requests show, as one line; None if they can."""
     if not any(row.signal is not None or row.answer_class is not None for row in rows):
-        return "the rows hold no signal and no answer: declare signal, agree or answer, and profile again"
+        return "the rows hold no signal and no answer: declare signal, agree or answer, and profile again (rows are kept)"
     if not any(row.answer_class is not None for row in rows):
         return 'the rows hold signals and no answers: name the keys of the answer, as in answer=("sql", "rows")'
     if not template.is_linear or template.merges:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from vinelm.profiler import ProfileResult
     from vinelm.traces import PostgresUrl
 
+FIRST_LOOK = 0.0025
+"""The coverage at which a profile first asks: where there are many paths, a small share of them can be enough."""
 MARGIN = 1.15
 """Asked for beyond what the square root law says: it is a mean, and half of all stores need more."""
 FASTEST_GROWTH = 4.0
@@ -72,7 +74,6 @@ def profile_until_certain(
     store: str | Path | PostgresUrl,
     *,
     max_error: float,
-    first: float,
     at_most: float = 1.0,
     on_note: Callable[[str], None] | None = None,
 ) -> ProfileResult:
@@ -82,7 +83,6 @@ def profile_until_certain(
         run: Profiles up to a coverage, in (0, 1]; called again it continues.
         store: What ``run`` writes to.
         max_error: The half width that is asked for, a fraction in (0, 1].
-        first: The coverage of the first step.
         at_most: The coverage at which it ends in any case.
         on_note: Called with one line before each further step.
 
@@ -90,7 +90,7 @@ def profile_until_certain(
         The result of the last step, with the units and failures of all steps. ``stopped_by`` is ``"certain"`` where the
         estimate is; else it is what ended the last step.
     """
-    target = min(first, at_most)
+    target = min(FIRST_LOOK, at_most)
     executed, failures = 0, Counter[str]()
     while True:
         result = run(target)

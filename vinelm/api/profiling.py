@@ -64,7 +64,7 @@ def profile(
         budget_usd: The most that the store may cost in dollars, earlier runs included. Required for models that cost money.
         budget_calls: The most model calls that the store may hold, earlier runs included.
         max_error: Stop as soon as :func:`vinelm.estimate` accepts the store at this ``max_error``, a fraction in (0, 1]: it is
-            looked at after a coverage of 0.02, and again after steps that depend on what is lacking. ``coverage`` and the
+            looked at after a coverage of 0.0025, and again after steps that depend on what is lacking. ``coverage`` and the
             budgets end the run in any case. Only with checkpoints.
         seed: Decides the sample, and the answers of simulated models.
         execution: Where units run and how many at a time; None runs one at a time in this thread.
@@ -133,9 +133,7 @@ def profile(
 
         if max_error is None:
             return run(coverage)
-        return profile_until_certain(
-            run, opened.path, max_error=max_error, first=DEFAULT_COVERAGE, at_most=coverage or 1.0, on_note=on_note
-        )
+        return profile_until_certain(run, opened.path, max_error=max_error, at_most=coverage or 1.0, on_note=on_note)
 
 
 def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) -> None:

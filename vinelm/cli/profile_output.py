@@ -179,8 +179,8 @@ def print_forecast(forecast: Forecast, needs: Needs, inputs: Inputs, *, max_erro
     show_table("Forecast", ("", "low", "middle", "high"), rows)
     _show_needs(needs)
     if max_error is not None:
-        say(f"The run goes on beyond {percent(needs.coverage)} until the best path's accuracy is known to +/- "
-            f"{100 * max_error:g} points, within the budget; the rows decide how far that is.")  # fmt: skip
+        say(f"The run ends as soon as the best path's accuracy is known to +/- {100 * max_error:g} points, before or after "
+            f"{percent(needs.coverage)}, and within the budget: the rows decide.")  # fmt: skip
     _show_judge_price(inputs, forecast)
     if forecast.pilot_rows:
         say(f"Calibrated on the store's {forecast.pilot_rows:,} rows; low to high holds 90 %.")

@@ -28,6 +28,7 @@ class RequestKeys:
         answer: The key of the state that holds the answer; None where no name says it.
         shared: Keys of the state that are also labels, where there are several and all of them are; else empty.
         is_sure: Whether the names of columns and keys agree; else they were guessed.
+        is_json: Whether the first label is a JSON object or list, so that right answers are equal to it as JSON.
     """
 
     inputs: tuple[tuple[str, str], ...]
@@ -35,6 +36,7 @@ class RequestKeys:
     answer: str | None
     is_sure: bool
     shared: tuple[str, ...] = ()
+    is_json: bool = False
 
     @property
     def label(self) -> str | None:
@@ -68,7 +70,8 @@ def request_keys(
     answer = _answer(outputs, labels)
     shared = labels if len(labels) > 1 and set(labels) <= set(outputs) else ()
     is_sure = is_sure and (bool(shared) or (answer is not None and len(labels) < 2))
-    return RequestKeys(inputs=inputs, labels=labels, answer=answer, is_sure=is_sure, shared=shared)
+    is_json = bool(labels) and dataset is not None and isinstance(dataset.requests[0].data[labels[0]], dict | list)
+    return RequestKeys(inputs=inputs, labels=labels, answer=answer, is_sure=is_sure, shared=shared, is_json=is_json)
 
 
 def _hidden(dataset: RequestSet | None) -> tuple[str, ...]:

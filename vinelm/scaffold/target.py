@@ -21,6 +21,9 @@ Kind = Literal["graph", "maker", "vine-maker", "model-maker"]
 """``graph``: the attribute is a graph. ``maker``: a function without arguments that returns one. ``vine-maker``,
 ``model-maker``: a function that is given a VineLM, or a chat model."""
 LANGGRAPH_FILE = "langgraph.json"
+_NO_GRAPH = " (code without a graph needs a workflow file by hand: see `Without a graph` in docs/langgraph.md)"
+_NO_MODEL = (str, bytes, int, float, bool, dict, list, tuple, set)
+"""Types of parameters that are no chat model: a function that wants one may call models, so it is not tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +169,7 @@ def _only_graph(module: ModuleType) -> str:
     if "build" in makers:
         return "build"
     known = f": it has the functions {', '.join(makers)}" if makers else ""
-    raise ConfigError(f"{module.__name__} has no graph at module level: name the function that returns it{known}")
+    raise ConfigError(f"{module.__name__} has no graph at module level: name the function that returns it{known}{_NO_GRAPH}")
 
 
 def _kind(value: Any, where: str) -> Kind:
@@ -182,7 +185,18 @@ def _kind(value: Any, where: str) -> Kind:
             f"{where} requires the arguments {', '.join(required)}: name a graph, or a function with at most one argument, the "
             "chat model"
         )
+    if (wanted := _plain_type(value, required[0])) is not None:
+        what = f"{where} takes {required[0]}: {wanted}, which is no chat model"
+        raise ConfigError(f"{what}: name a graph, or a function that returns it{_NO_GRAPH}")
     return "vine-maker" if required[0] == "vine" else "model-maker"
+
+
+def _plain_type(function: Callable[..., Any], parameter: str) -> str | None:
+    """The type of a parameter by its annotation, if that is a plain type of Python; else None."""
+    found = inspect.signature(function).parameters[parameter].annotation
+    found = getattr(found, "__origin__", found)  # dict[str, int]
+    name = found if isinstance(found, str) else getattr(found, "__name__", "")
+    return name if name.partition("[")[0] in {kind.__name__ for kind in _NO_MODEL} else None
 
 
 def _required(function: Callable[..., Any]) -> list[str]:

@@ -47,6 +47,8 @@ class WorkflowFile:
         target, app = self.application.target, self.application
         yield f'"""{self.name}, ready for VineLM: `vinelm check workflow:workflow --models models.toml`."""'
         yield ""
+        if self._is_json:
+            yield "import json"
         if self.imports_from is not None:
             yield "import sys"
         yield "from pathlib import Path"
@@ -100,9 +102,9 @@ class WorkflowFile:
         app = self.application
         if app.template is None:
             yield ""
-            yield f"# {TODO}: write the template, the order in which the stages run, and give it to Workflow below."
+            yield f"# {TODO}: write the template (docs/shapes.md has some to copy), and give it to Workflow below."
             yield f"# The graph does not say it: {app.reason}."
-            yield f"# Its LLM nodes are {', '.join(app.stages)}. Templates of well-known graphs are in docs/shapes.md, such as"
+            yield f"# A template says in which order the stages run. The LLM nodes are {', '.join(app.stages)}, so for example"
             yield '#   template = Template((Stage("plan"), Loop((Stage("act"), Stage("review")), times=3)))'
             return
         yield ""
@@ -128,7 +130,11 @@ class WorkflowFile:
         else:
             if not self.keys.is_sure:
                 yield f"    # {TODO}: is this the key with the answer? The others: {', '.join(self.application.output_keys)}."
-            yield f'    return str(state.get("{answer}", "")).strip()'
+            if self._is_json:
+                yield f'    answer = state.get("{answer}", "")'
+                yield "    return answer if isinstance(answer, str) else json.dumps(answer)"
+            else:
+                yield f'    return str(state.get("{answer}", "")).strip()'
         yield ""
         yield ""
         yield "def score(request, state) -> bool:"
@@ -137,8 +143,24 @@ class WorkflowFile:
             yield "    # Where there is no label, a model can judge: score=llm_judge(...), see docs/datasets.md."
             yield '    raise NotImplementedError("say in workflow.py when an answer is right")'
             return
+        if self._is_json:
+            yield from self._json_score(label)
+            return
         yield _EQUAL
         yield f'    return answer_of(state).casefold() == str(request.data["{label}"]).strip().casefold()'
+
+    @property
+    def _is_json(self) -> bool:
+        return self.keys.is_json and not self.keys.shared
+
+    def _json_score(self, label: str) -> Iterator[str]:
+        """The body of a scorer whose label is a JSON object or list."""
+        yield "    # Equal JSON. Write your own rule where answers may differ in form; a number in [0, 1] is a partial score."
+        yield "    try:"
+        yield "        answer = json.loads(answer_of(state))"
+        yield "    except ValueError:"
+        yield "        return False"
+        yield f'    return answer == request.data["{label}"]'
 
     def _shared_score(self) -> Iterator[str]:
         """The scorer where labels and parts of the answer have the same names."""

@@ -168,6 +168,27 @@ def test_several_labels_are_hidden_from_the_graph_and_all_scored(folder, capsys)
     assert workflow.score(request, {"draft": "four", "answer": "5"}) is False
 
 
+def test_a_label_that_is_an_object_is_compared_as_json(folder, capsys):
+    rows = [{"question": f"What is {n} + 1?", "expected": {"sum": n + 1}} for n in range(12)]
+    (folder / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    made(capsys, "shop_app.py:graph", "--dataset", "q.jsonl", "--apply", "--loop-times", "2")
+    forget()
+    workflow = load_workflow("workflow:workflow")
+    first = workflow.requests[0]
+    assert [workflow.score(first, {"answer": text}) for text in ('{"sum": 1}', '{ "sum":1.0}', "{'sum': 1}", '{"sum": 2}')] == [
+        True, True, False, False,
+    ]  # fmt: skip
+    assert workflow.score(first, {"answer": {"sum": 1}}) is True
+
+
+def test_code_without_a_graph_is_not_run(folder, capsys):
+    code = "from pathlib import Path\n\n\ndef answer(note: str) -> str:\n    Path('ran').touch()\n    return note\n"
+    (folder / "plain_app.py").write_text(code)
+    assert "takes note: str, which is no chat model" in refused(capsys, "plain_app.py:answer", "--models", "openai")
+    assert "`Without a graph` in docs/langgraph.md" in refused(capsys, "plain_app.py", "--models", "openai")
+    assert not (folder / "ran").exists()
+
+
 def test_a_server_of_ones_own_needs_a_catalog_first(folder, capsys):
     own = APP.replace('model="gpt-5-mini"', 'model="gpt-5-mini", base_url="http://gpu-1:8000/v1"')
     own = own.replace('    model: str = ""\n', '    model: str = ""\n    base_url: str = ""\n')

@@ -81,7 +81,8 @@ def template_of_graph(
         if found.hidden or found.on_edges or len(found.names) > 1:
             where = "in a subgraph" if found.hidden else "on its edges" if found.on_edges else "side by side or in turn"
             names = ", ".join(sorted(found.hidden or found.on_edges or found.names))
-            raise WorkflowError(f"{label}: the node {node!r} runs {names} {where}: give the template, Workflow(template=...)")
+            remedy = "give the template, Workflow(template=...); docs/shapes.md has twelve to copy"
+            raise WorkflowError(f"{label}: the node {node!r} runs {names} {where}: {remedy}")
     return read_template(graph, nodes_of_stages(graph, agents, held), label)
 
 

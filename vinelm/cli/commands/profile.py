@@ -276,7 +276,7 @@ def _forecast(
     from vinelm.traces import store_exists
 
     if settings["max_error"] is not None and limits.coverage is None:
-        limits = replace(limits, coverage=DEFAULT_COVERAGE)  # the first step; nobody knows the others before it
+        limits = replace(limits, coverage=DEFAULT_COVERAGE)  # nobody knows before how far it goes
     identity = _identity(inputs, settings["seed"])
     rows: list[Observation] = []
     committed_usd = 0.0
@@ -325,6 +325,6 @@ def _run(
         if settings["max_error"] is None:
             return run(settings["coverage"])
         return profile_until_certain(
-            run, store.path, max_error=settings["max_error"], first=DEFAULT_COVERAGE, at_most=settings["coverage"] or 1.0,
+            run, store.path, max_error=settings["max_error"], at_most=settings["coverage"] or 1.0,
             on_note=noted(kind),
         )  # fmt: skip
