@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
@@ -126,6 +126,22 @@ class Service:
         }
 
 
+def export_health(service: Service) -> None:
+    """Add what :meth:`Service.health` says to the metrics of the process."""
+    evidence, fleet = service.vine.evidence, service.vine.fleet
+    if evidence is not None:
+        writer = evidence.writer
+        Gauge("vinelm_rows_written", "Rows of served requests that this process has written.").set_function(
+            lambda: writer.written
+        )
+        Gauge("vinelm_rows_waiting", "Rows that wait for the disk.").set_function(lambda: writer.waiting)
+        Gauge("vinelm_rows_lost", "Rows that were dropped or could not be written.").set_function(lambda: writer.dropped)
+    if fleet is not None:
+        member = fleet.fleet
+        Gauge("vinelm_fleet_processes", "Processes of the fleet that live.").set_function(lambda: member.processes)
+        Gauge("vinelm_fleet_alone", "1 while Redis does not answer.").set_function(lambda: member.is_alone)
+
+
 def version_of(annotated: AnnotatedTrie) -> str:
     """Tells one trie of a workflow from the next: twelve digits of a hash of its annotations."""
     columns = (annotated.success, annotated.stop, annotated.cost_usd, annotated.latency_s)
@@ -213,6 +229,7 @@ def main() -> int:
     except VineLMError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    export_health(service)
     service.vine.reload_on(signal.SIGHUP)
     service.vine.watch(options.watch_s)
     uvicorn.run(application(service), host=options.host, port=options.port, log_level="warning")
