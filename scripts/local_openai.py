@@ -11,8 +11,10 @@ import argparse
 import asyncio
 import hashlib
 import json
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -46,7 +48,19 @@ def streamed(text: str) -> bytes:
     return head + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in (*chunks, b""))
 
 
-async def serve(latency_s: float) -> None:
+class Record:
+    """A file with one JSON line when a call begins and one when its answer was sent: by the clock that all processes share."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def write(self, what: str, body: dict[str, Any]) -> None:
+        """Add a line."""
+        told = {"what": what, "at": time.monotonic(), "model": body["model"], "prompt": body["messages"][-1]["content"]}
+        os.write(self._file, (json.dumps(told) + "\n").encode())  # one write: a killed server leaves whole lines
+
+
+async def serve(latency_s: float, port: int = 0, record: Record | None = None) -> None:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while await reader.readline():
@@ -54,12 +68,16 @@ async def serve(latency_s: float) -> None:
                 while line := (await reader.readline()).strip().lower():
                     length = int(line[15:]) if line.startswith(b"content-length:") else length
                 body = json.loads(await reader.readexactly(length) or b"{}")
+                if record is not None:
+                    record.write("began", body)
                 await asyncio.sleep(latency_s)
                 writer.write((streamed if body.get("stream") else whole)(text_of(body)))
                 await writer.drain()
+                if record is not None:
+                    record.write("answered", body)
         writer.close()
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0, backlog=512)
+    server = await asyncio.start_server(connected, "127.0.0.1", port, backlog=512)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
     await asyncio.to_thread(sys.stdin.read)  # until the process that started this one is gone
 
@@ -77,4 +95,7 @@ def local_openai(latency_s: float) -> Iterator[str]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--latency-s", type=float, default=0.0, help="seconds before each answer")
-    asyncio.run(serve(parser.parse_args().latency_s))
+    parser.add_argument("--port", type=int, default=0, help="0: a free one")
+    parser.add_argument("--record", help="file to which each call is appended when it begins and when it is answered")
+    options = parser.parse_args()
+    asyncio.run(serve(options.latency_s, options.port, Record(options.record) if options.record else None))

@@ -138,11 +138,23 @@ class RequestRows:
             if one is not None:
                 one.signal = signal
 
+    def left(self) -> None:
+        """The last loop was left. Where no stage can follow the request has ended, and its rows need not wait until the
+        application drops it.
+        """
+        if self._template.is_linear:
+            self._settle(keeps_open=True)
+
     def close(self) -> None:
         """Emit what is left: the request has ended."""
+        self._settle(keeps_open=False)
+
+    def _settle(self, *, keeps_open: bool) -> None:
         with suppress(Exception), self._lock:
             for path, one in list(self._pending.items()):
                 if one.is_open:
+                    if keeps_open:
+                        continue
                     self._close(path, one)
                 if one.stopped is None and self._template.is_linear and self._template.stage_after(len(path)) is None:
                     one.stopped = True

@@ -188,6 +188,12 @@ class Session(StopRulePolicy):
 
         ``arms`` are the stages of which one will come, where the template branches; None if they are not known.
         """
+        goes_on = self._goes_on(prefix, finished, state, arms)
+        if not goes_on and self.evidence is not None:
+            self.evidence.left()
+        return goes_on
+
+    def _goes_on(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None) -> bool:
         seen = self._replanner.seen
         has_ended = self.has_ended(finished, state)
         if self.evidence is not None:

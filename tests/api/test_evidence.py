@@ -1,5 +1,6 @@
 """Rows of served requests: what they say, when they are written, and what they may not cost."""
 
+import gc
 import logging
 import os
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import weakref
 
 import pytest
 from conftest import random_table
@@ -264,3 +266,37 @@ def test_the_file_itself_can_be_mapped_and_replaced(tmp_path):
     mapped = load_trie(path, mmap="file")
     save_trie(path, random_table(4, n_requests=60, n_models=3, depth=3).annotate())
     assert (mapped.cost_usd == TRIE.cost_usd).all()
+
+
+@pytest.fixture
+def no_collector():
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("settings", [{}, {"signal": "status"}, {"answer": ("turns",)}], ids=["plain", "signal", "answer"])
+def test_the_last_row_of_a_request_does_not_wait_for_the_garbage_collector(tmp_path, no_collector, settings):
+    vine, app = serving(evidence=tmp_path / "served.db", **settings)
+    sessions = [vine.session(OBJECTIVE) for _ in range(3)]
+    for session in sessions:  # somebody holds them, as a cycle of the application would
+        app.invoke({"question": SECRET}, context=vine.context(policy=session))
+    assert vine.evidence.writer.flush()
+    rows = rows_of(tmp_path / "served.db")
+    assert sorted((row.request_id, row.prefix) for row in rows) == sorted(
+        (session.evidence.run_id, one.prefix) for session in sessions for one in session.invocations
+    )
+    assert all(row.stopped is not None for row in rows)
+    assert vine.close()
+    assert len(rows_of(tmp_path / "served.db")) == len(rows)
+
+
+@pytest.mark.parametrize("settings", [{}, {"signal": "status"}], ids=["plain", "signal"])
+def test_a_request_is_gone_when_it_ends(tmp_path, no_collector, settings):
+    vine, app = serving(evidence=tmp_path / "served.db", **settings)
+    vine.adapter.tells_config = True  # as in a fleet
+    session = vine.session(OBJECTIVE)
+    gone = weakref.ref(session)
+    app.invoke({"question": SECRET}, {"configurable": {"tenant": "acme"}}, context=vine.context(policy=session))
+    del session
+    assert gone() is None

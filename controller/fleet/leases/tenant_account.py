@@ -11,8 +11,10 @@ from threading import Condition
 from vinelm.errors import CallRefused
 from vinelm.policies import SpendGuard, SpendPermit
 
-PATIENCE_S = 0.2
+PATIENCE_S = 1.0
 """Longest that a call waits for a lease while Redis answers. Without Redis no call waits."""
+LOOKS_S = 0.1
+"""So often a call that waits looks whether Redis still answers."""
 REFUSED_FOR_S = 1.0
 """After the cap did not allow a lease, calls that need one are refused at once for so long."""
 NANO = 1_000_000_000
@@ -77,7 +79,7 @@ class TenantAccount(SpendGuard):
                 is_refused = upper_usd >= self._refused_usd and time.monotonic() < self._refused_until
                 if left_s <= 0.0 or is_refused or self._is_alone():
                     return False
-                self._changed.wait(left_s)
+                self._changed.wait(min(left_s, LOOKS_S))
         return True
 
     # -- for the background ------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from threading import Lock
 from typing import Any, Literal, NamedTuple
+from weakref import WeakMethod
 
 from vinelm.adapters.langgraph.inner.places import RunPlaces, Where
 from vinelm.adapters.langgraph.path_channel import PathValue, costs_of, models_of, shown_of, stage_names
@@ -24,6 +25,20 @@ from vinelm.telemetry import DecisionEvent, ObserverGroup
 from vinelm.template import Flow
 
 NOBODY = ObserverGroup()
+
+
+def _weakly(method: Callable[..., None]) -> Callable[..., None]:
+    """The method as a part of its own object may hold it: without a cycle, so that a run is gone when it ends. The rows of a
+    served request wait for that.
+    """
+    known = WeakMethod(method)
+
+    def call(*args: Any) -> None:
+        found = known()
+        if found is not None:
+            found(*args)
+
+    return call
 
 
 class GraphRun:
@@ -111,7 +126,7 @@ class GraphRun:
         self.is_rooted = False
         self._unwritten_usd = 0.0
         self._turns: dict[str, int] = {}
-        self.outcomes = None if signals is None else RunOutcomes(signals, self._observe, self._degrade)
+        self.outcomes = None if signals is None else RunOutcomes(signals, _weakly(self._observe), _weakly(self._degrade))
 
     def take_turn(self, again: str, allowed: int) -> bool:
         """Count one more turn of the loop to ``again``; False if ``allowed`` turns were taken since it was begun."""

@@ -35,6 +35,9 @@ from vinelm.objective import Objective
 from vinelm.protocols import ChatModelSource
 from vinelm.telemetry import ObserverGroup
 
+INTERNAL = "__pregel_"
+"""Begins the keys of ``configurable`` that LangGraph keeps for itself."""
+
 
 class FinderHost(Protocol):
     """What the finder needs of its adapter."""
@@ -266,7 +269,8 @@ class RunFinder:
         if config is not None and self._host.returns_earlier and not streams_tokens(config):
             context = replace(context, returns_earlier=True)
         if config is not None and self._host.tells_config:
-            context = replace(context, configurable=config.get("configurable"))
+            told = config.get("configurable") or {}  # what LangGraph keeps there for itself leads back to the run: a cycle
+            context = replace(context, configurable={key: one for key, one in told.items() if not key.startswith(INTERNAL)})
         return context
 
 

@@ -1,0 +1,240 @@
+"""A workflow over HTTP: one serving process of a fleet. An example to start from, used by the files beside it.
+
+    python deploy/service.py my_app:workflow --trie my-app.vine --models models.toml --port 8000
+
+| request | answer |
+| --- | --- |
+| `POST /ask` `{"data": {...}}` | answer, models, dollars, seconds; also takes `id`, `tenant`, `conversation`, `objective` |
+| `POST /feedback` `{"id": ..., "success": true}` | changes the row of the request |
+| `GET /metrics` | for Prometheus |
+| `GET /health` | version of the trie, rows that wait or were lost, the fleet as this process sees it |
+
+SIGHUP, or a new version of the file, replaces the trie. SIGTERM finishes what is under way, writes its rows and leaves the
+fleet. Needs the extras demo and metrics, fleet for `--fleet`, and profile for `--evidence`. It has no authentication: put it
+behind a proxy that has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import signal
+import sys
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from vinelm import Objective, VineLM
+from vinelm.adapters.langgraph import build_graph
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.backends import create_backends
+from vinelm.catalog import Catalog
+from vinelm.controller import FleetConfig
+from vinelm.errors import CallRefused, ConfigError, InputError, VineLMError
+from vinelm.telemetry import Prometheus
+from vinelm.workflow import Request
+from vinelm.workflows import load_workflow
+
+STATUS = ((CallRefused, 429), (InputError, 400), (VineLMError, 502))
+"""What a caller is told, by the first kind of exception that fits."""
+
+
+class Service:
+    """Answers the requests of one workflow. Thread-safe."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.workflow = load_workflow(options.workflow)
+        catalog = Catalog.from_file(options.models)
+        backends = create_backends(catalog, workflow=self.workflow)
+        self.vine = VineLM(
+            catalog,
+            backends,
+            trie=options.trie,
+            fleet=fleet_config(options),
+            evidence=options.evidence,
+            signal=self.workflow.signal,
+            signal_edges=self.workflow.signal_edges,
+            agree=self.workflow.agree,
+            answer=self.workflow.answer,
+        )
+        self.vine.observe(Prometheus())
+        self.app = build_graph(self.workflow, self.vine)
+        self.default = Objective(maximize="accuracy", max_cost_usd=options.max_cost_usd)
+        is_simulated = any(backend.is_simulated for backend in backends.values())
+        self.known = {one.id: one for one in self.workflow.requests} if is_simulated else None
+        """Simulated models answer only requests of the dataset."""
+
+    def ask(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer one request.
+
+        Raises:
+            VineLMError: it is not valid, was refused, or no model answered.
+        """
+        run_id = asked.get("id") or uuid.uuid4().hex
+        request = self._request(asked, run_id)
+        given = asked.get("objective")
+        objective = self.default if given is None else Objective.from_dict(given)
+        labels = {"tenant": asked.get("tenant", ""), "thread_id": asked.get("conversation", "")}
+        session = self.vine.session(objective, request=request, configurable=labels, run_id=run_id)
+        context = self.vine.context(policy=session, request=request, request_id=run_id)
+        state = self.app.invoke(self.workflow.graph_input(request), {"configurable": labels}, context=context)
+        return {
+            "id": run_id,
+            "answer": {key: state.get(key) for key in self.workflow.answer},
+            "models": max((one.prefix for one in session.invocations), key=len, default=()),
+            "invocations": [[*one.prefix] for one in session.invocations],
+            "cost_usd": session.spent_usd,
+            "latency_s": round(session.clock.now() - session.started_at, 3),
+        }
+
+    def _request(self, asked: Mapping[str, Any], run_id: Any) -> Request:
+        if not isinstance(run_id, str):
+            raise ConfigError("id must be a text")
+        if self.known is not None:
+            if asked.get("data_id") not in self.known:
+                raise ConfigError("simulated models answer only requests of the dataset: give its id as data_id")
+            return self.known[asked["data_id"]]
+        data = asked.get("data")
+        if not isinstance(data, dict):
+            raise ConfigError("data must be an object: the keys that the workflow reads")
+        return Request(run_id, data)
+
+    def feedback(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        """Say whether the answer of a request was right."""
+        self.vine.feedback(str(said.get("id")), said.get("success", -1.0))
+        return {}
+
+    def health(self) -> dict[str, Any]:
+        """What a person, or a load balancer, wants to know of this process."""
+        evidence, fleet = self.vine.evidence, self.vine.fleet
+        planner = self.vine.planner
+        rows = None if evidence is None else evidence.writer
+        return {
+            "trie": None if planner is None else version_of(planner.annotated),
+            "rows": rows and {"written": rows.written, "waiting": rows.waiting, "lost": rows.dropped},
+            "fleet": fleet and {"alone": fleet.fleet.is_alone, "processes": fleet.fleet.processes},
+        }
+
+
+def export_health(service: Service) -> None:
+    """Add what :meth:`Service.health` says to the metrics of the process."""
+    evidence, fleet = service.vine.evidence, service.vine.fleet
+    if evidence is not None:
+        writer = evidence.writer
+        Gauge("vinelm_rows_written", "Rows of served requests that this process has written.").set_function(
+            lambda: writer.written
+        )
+        Gauge("vinelm_rows_waiting", "Rows that wait for the disk.").set_function(lambda: writer.waiting)
+        Gauge("vinelm_rows_lost", "Rows that were dropped or could not be written.").set_function(lambda: writer.dropped)
+    if fleet is not None:
+        member = fleet.fleet
+        Gauge("vinelm_fleet_processes", "Processes of the fleet that live.").set_function(lambda: member.processes)
+        Gauge("vinelm_fleet_alone", "1 while Redis does not answer.").set_function(lambda: member.is_alone)
+
+
+def version_of(annotated: AnnotatedTrie) -> str:
+    """Tells one trie of a workflow from the next: twelve digits of a hash of its annotations."""
+    columns = (annotated.success, annotated.stop, annotated.cost_usd, annotated.latency_s)
+    return hashlib.sha256(b"".join(column.tobytes() for column in columns)).hexdigest()[:12]
+
+
+def fleet_config(options: argparse.Namespace) -> FleetConfig | None:
+    """How the process joins its fleet; None without one."""
+    if not options.fleet:
+        return None
+    caps = {tenant: float(usd) for tenant, _, usd in (cap.partition("=") for cap in options.daily_usd)}
+    return FleetConfig(url=options.fleet, name=options.fleet_name, daily_usd=caps, journal=options.journal)
+
+
+def answering(ask: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Callable[[HttpRequest], Awaitable[Response]]:
+    """An endpoint for JSON objects; each request is answered in a thread."""
+
+    async def answer(request: HttpRequest) -> Response:
+        try:
+            asked = await request.json()
+            if not isinstance(asked, dict):
+                raise ValueError
+        except ValueError:
+            return JSONResponse({"error": "the body is not a JSON object"}, 400)
+        try:
+            return JSONResponse(await run_in_threadpool(ask, asked))
+        except Exception as error:
+            status = next((code for kind, code in STATUS if isinstance(error, kind)), 500)
+            told = str(error) if status != 500 else f"unexpected {type(error).__name__}"
+            return JSONResponse({"error": told, "code": getattr(error, "code", None)}, status)
+
+    return answer
+
+
+def application(service: Service) -> Starlette:
+    """The ASGI application."""
+
+    async def metrics(_: HttpRequest) -> Response:
+        return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def health(_: HttpRequest) -> Response:
+        return JSONResponse(service.health())
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        service.vine.close()  # here, since uvicorn then ends the process by the signal that it received
+
+    return Starlette(
+        lifespan=lifespan,
+        routes=[
+            Route("/ask", answering(service.ask), methods=["POST"]),
+            Route("/feedback", answering(service.feedback), methods=["POST"]),
+            Route("/metrics", metrics),
+            Route("/health", health),
+        ],
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(description="One serving process of a workflow.")
+    made.add_argument("workflow", help="module:attribute, as for vinelm profile")
+    made.add_argument("--models", type=Path, required=True, help="catalog of models")
+    made.add_argument("--trie", type=Path, required=True, help="what vinelm estimate wrote")
+    made.add_argument("--host", default="127.0.0.1", help="address to listen on [default: %(default)s]")
+    made.add_argument("--port", type=int, default=8000, help="[default: %(default)s]")
+    made.add_argument("--max-cost-usd", type=float, default=0.01, help="mean dollars of a request [default: %(default)s]")
+    made.add_argument("--fleet", help="redis://...: what all processes share")
+    made.add_argument("--fleet-name", default="default", help="[default: %(default)s]")
+    made.add_argument(
+        "--daily-usd", action="append", default=[], metavar="TENANT=USD", help="cap of a tenant's day; needs --journal"
+    )
+    made.add_argument("--journal", type=Path, help="SQLite file of what was leased of the caps")
+    made.add_argument("--evidence", type=Path, help="store of served rows")
+    made.add_argument("--watch-s", type=float, default=5.0, help="look for a new trie so often [default: %(default)s]")
+    return made
+
+
+def main() -> int:
+    """Serve until SIGTERM."""
+    options = parser().parse_args()
+    try:
+        service = Service(options)
+    except VineLMError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    export_health(service)
+    service.vine.reload_on(signal.SIGHUP)
+    service.vine.watch(options.watch_s)
+    uvicorn.run(application(service), host=options.host, port=options.port, log_level="warning")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What the soak test (`soak.py`) is made of."""
