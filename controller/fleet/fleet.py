@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from vinelm.backends import EngineRateLimiter, ReplicaGate
+from vinelm.controller.fleet.catalog_comparison import CatalogComparison, Facts
 from vinelm.controller.fleet.config import FleetConfig
 from vinelm.controller.fleet.fleet_reader import FleetReader
 from vinelm.controller.fleet.leases.dollar_lease import DollarLease
@@ -49,6 +50,7 @@ class Fleet:
         self._limiters: dict[str, EngineRateLimiter] = {}
         self._gates: list[ReplicaGate] = []
         self._groups: dict[str, str] = {}
+        self._facts: Facts = {}
         self._corrections = SharedCorrections()
         self._lock = threading.Lock()
         self._join()
@@ -128,16 +130,18 @@ class Fleet:
             self._lease(new.items())
         self._member.wake()
 
-    def steer(self, gates: Iterable[ReplicaGate], groups: Mapping[str, str]) -> None:
-        """Let orders choose among replicas from now on, and count the calls of other processes.
+    def steer(self, gates: Iterable[ReplicaGate], groups: Mapping[str, str], facts: Facts) -> None:
+        """Let orders choose among replicas from now on, count the calls of other processes, and compare catalogs with them.
 
         Args:
             gates: where calls of replica groups wait.
             groups: every engine of the catalog to its replica group, or to its own name. Shown to the fleet.
+            facts: what this process was given, of which all processes should have the same. Shown to the fleet.
         """
         with self._lock:
             self._groups.update(groups)
             self._gates.extend(gates)
+            self._facts = {**facts, "daily_usd": dict(self.config.daily_usd)}
             self._steer()
 
     def share_correction(self, control: SpendControl) -> None:
@@ -189,6 +193,8 @@ class Fleet:
     def _steer(self) -> None:
         """Let the gates ask this membership: after a fork it is another one."""
         self._live.groups = dict(self._groups)
+        if self._facts:
+            self._member.chores.append(CatalogComparison(self._member, self._facts))
         member = self._member  # and not this object: the fleet's thread would keep it alive
         for gate in self._gates:
             gate.weights, gate.others = self._orders.weights, lambda: member.others

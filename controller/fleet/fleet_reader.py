@@ -51,6 +51,10 @@ class FleetReader:
     def _version(self, name: str) -> int:
         return self._snapshots[name][0] if name in self._snapshots else -1
 
+    def catalogs(self) -> int:
+        """Return how many different catalogs the processes of the last view have; 0 if none has said it."""
+        return len({digest for digest in self._neighbours.catalogs().values() if digest})
+
     def close(self) -> None:
         """Close the connection."""
         self._link.close()

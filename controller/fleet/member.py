@@ -72,6 +72,8 @@ class FleetMember:
         """Type of the exception, no answer of Redis, that made the process go alone: a defect. Empty otherwise."""
         self.rounds = 0
         """Rounds that Redis has answered."""
+        self.catalog = ""
+        """The digest of what this process was given; shown to the others."""
         self._link, self._every_s, self._now = link, every_s, now
         self._neighbours = Neighbours()
         self._version = 0
@@ -88,6 +90,10 @@ class FleetMember:
     def processes(self) -> int:
         """Number of processes that live, this one included."""
         return len(self._neighbours) + 1
+
+    def catalogs(self) -> dict[str, str]:
+        """Return the digest of what each other process was given; empty for one that has not said it."""
+        return self._neighbours.catalogs()
 
     @property
     def note(self) -> str:
@@ -127,7 +133,7 @@ class FleetMember:
         try:
             snapshot = self.live.snapshot()
             self._link.publish(
-                self.live.process, self._version, load_summary(snapshot), snapshot.to_bytes(), ttl_s=GONE_AFTER_S
+                self.live.process, self._version, load_summary(snapshot, self.catalog), snapshot.to_bytes(), ttl_s=GONE_AFTER_S
             )
             self._do_chores()
             found = self._link.loads()

@@ -14,24 +14,25 @@ GONE_AFTER_S = 3.0
 """A process that has published nothing new for so long counts as dead."""
 
 
-def load_summary(snapshot: Snapshot) -> bytes:
-    """Return the number of invocations by engine: what every process of the fleet reads of every other."""
+def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
+    """Return the number of invocations by engine, and the digest of the process's catalog: what all processes read of each."""
     import numpy as np
 
     engines, columns = snapshot.vocabularies["engine"], snapshot.columns
     counts = np.bincount(columns["engine"], minlength=len(engines))
     queued = np.bincount(columns["engine"][columns["state"] == LiveState.QUEUED], minlength=len(engines))
     live = {name: [int(counts[i]), int(queued[i])] for i, name in enumerate(engines) if counts[i]}
-    return json.dumps({"live": live}, separators=(",", ":")).encode()
+    return json.dumps({"live": live, "catalog": catalog}, separators=(",", ":")).encode()
 
 
 @dataclass(slots=True)
 class _Seen:
-    """One process: the version last seen, when it was first seen, and its invocations by engine."""
+    """One process: the version last seen, when it was first seen, its invocations by engine, and the digest of its catalog."""
 
     version: int
     at: float
     live: Mapping[str, int] = field(default_factory=dict)
+    catalog: str = ""
 
 
 class Neighbours:
@@ -50,9 +51,9 @@ class Neighbours:
         for name, (version, load) in found.items():
             known = self._seen.get(name)
             if known is None or version > known.version:
-                live = _live(load)
-                if live is not None:
-                    self._seen[name] = _Seen(version, now, live)
+                summary = _summary(load)
+                if summary is not None:
+                    self._seen[name] = _Seen(version, now, *summary)
         self._seen = {name: seen for name, seen in self._seen.items() if name in found}
         self.expire(now)
 
@@ -69,6 +70,10 @@ class Neighbours:
         """Return version and the time at which it was first seen, by process."""
         return {name: (seen.version, seen.at) for name, seen in self._seen.items()}
 
+    def catalogs(self) -> dict[str, str]:
+        """Return the digest of each process's catalog; empty for a process that has not said it."""
+        return {name: seen.catalog for name, seen in self._seen.items()}
+
     def __len__(self) -> int:
         return len(self._seen)
 
@@ -80,10 +85,11 @@ class Neighbours:
         return tuple(self._seen)
 
 
-def _live(load: bytes) -> dict[str, int] | None:
-    """Invocations by engine; None if these bytes do not say it."""
+def _summary(load: bytes) -> tuple[dict[str, int], str] | None:
+    """Invocations by engine, and the digest of the catalog; None if these bytes do not say it."""
     try:
-        live = json.loads(load)["live"]
-        return {str(engine): max(int(counts[0]), 0) for engine, counts in live.items()}
+        found = json.loads(load)
+        live = {str(engine): max(int(counts[0]), 0) for engine, counts in found["live"].items()}
+        return live, str(found.get("catalog", ""))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return None

@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from vinelm.adapters.langgraph import RunContext
-from vinelm.backends import ModelResolver, engine_limiters_of, replica_gates_of
-from vinelm.catalog import ReplicaGroup
+from vinelm.backends import EngineRateLimiter, ModelResolver, engine_limiters_of, replica_gates_of
+from vinelm.catalog import Catalog, ReplicaGroup
 from vinelm.controller import Fleet, Planner, SessionRows
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
@@ -73,9 +73,28 @@ class ServedFleet:
             return
         with suppress(VineLMError):  # a backend that cannot be made is for the first call to report
             catalog, backends = self._models.catalog, self._models.backends
-            self.fleet.steer(replica_gates_of(backends), {e.engine: e.group or e.engine for e in catalog.entries})
-            self.fleet.share_limits(engine_limiters_of(catalog, backends))
+            limiters = engine_limiters_of(catalog, backends)
+            groups = {entry.engine: entry.group or entry.engine for entry in catalog.entries}
+            self.fleet.steer(replica_gates_of(backends), groups, _facts(catalog, limiters))
+            self.fleet.share_limits(limiters)
             self._has_shared = True
+
+
+def _facts(catalog: Catalog, limiters: Mapping[str, EngineRateLimiter]) -> dict[str, dict[str, object]]:
+    """What all processes of a fleet should have the same: models, prices and limits. No addresses and no keys."""
+    entries = {
+        f"model {entry.name!r}": {
+            "model": f"{entry.provider}/{entry.model_id}",
+            "engine": entry.engine,
+            "group": entry.group,
+            "input price": entry.price.input,
+            "output price": entry.price.output,
+            "max_tokens": entry.max_tokens,
+        }
+        for entry in catalog.entries
+    }
+    limits = {f"limits of {engine!r}": limiter.limits.model_dump() for engine, limiter in limiters.items()}
+    return {**entries, **limits}
 
 
 def _engines(group: ReplicaGroup) -> Iterator[str]:

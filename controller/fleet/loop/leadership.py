@@ -36,7 +36,8 @@ class Leadership:
         self.name = name
         self.leader = ""
         self.fence = self.version = 0
-        self._link, self._epoch = link, ""
+        self._link = link
+        self._elected: tuple[str, int] = ("", 0)  # epoch and number of this loop's last election; no other loop has them
 
     @property
     def leads(self) -> bool:
@@ -53,7 +54,9 @@ class Leadership:
         leader, epoch, fence = self._link.run_script(
             ELECT, [LOCK, FENCE], [self.name, lock_ms, self.fence, secrets.token_hex(8)]
         )
-        self.leader, self._epoch, self.fence = leader.decode(), epoch.decode(), int(fence)
+        self.leader, self.fence = leader.decode(), int(fence)
+        if self.leads:
+            self._elected = epoch.decode(), self.fence
         return self.leads
 
     def install(self, fields: Mapping[str, bytes]) -> bool:
@@ -66,7 +69,7 @@ class Leadership:
         """
         pairs = [item for pair in fields.items() for item in pair]
         accepted, version = self._link.run_script(
-            INSTALL, [LOCK, FENCE, ORDERS], [self._epoch, self.fence, self.version, int(ORDERS_FOR_S * 1000), *pairs]
+            INSTALL, [LOCK, FENCE, ORDERS], [*self._elected, self.version, int(ORDERS_FOR_S * 1000), *pairs]
         )
         if accepted:
             self.version = int(version)

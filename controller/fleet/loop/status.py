@@ -51,6 +51,7 @@ class FleetStatus:
         live: live invocations.
         leader: name of the loop that leads; empty if none does.
         version: of the orders; 0 if there are none.
+        catalogs: how many different ones the processes were given; 0 if none has said it.
         engines: in alphabetical order, replicas beside each other.
     """
 
@@ -58,6 +59,7 @@ class FleetStatus:
     live: int
     leader: str
     version: int
+    catalogs: int
     engines: tuple[EngineStatus, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,8 +67,10 @@ class FleetStatus:
         return asdict(self)
 
 
-def fleet_status(link: RedisLink, view: FleetView) -> FleetStatus:
+def fleet_status(link: RedisLink, view: FleetView, catalogs: int = 0) -> FleetStatus:
     """Return the figures of a view, and who leads.
+
+    ``catalogs`` is how many different ones its processes have; see :meth:`FleetReader.catalogs`.
 
     Raises:
         FleetUnreachable: Redis does not answer.
@@ -100,5 +104,6 @@ def fleet_status(link: RedisLink, view: FleetView) -> FleetStatus:
         live=len(view),
         leader=(link.get(LOCK) or b"").decode(),
         version=int(version or 0),
+        catalogs=catalogs,
         engines=tuple(sorted(engines, key=lambda one: (one.group, one.engine != one.group, one.engine))),
     )

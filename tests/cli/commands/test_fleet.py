@@ -47,8 +47,9 @@ def test_check_says_what_a_policy_orders(recorded, capsys):
     assert main(["fleet", "check", "slack+hol+shares", "--replay", str(recorded)]) == 0
     out = capsys.readouterr().out
     assert f"slack+hol+shares on 2 views of {recorded}, with up to 3" in " ".join(out.split())
-    assert "weights                1    0.00   0.00" in out  # the replica that hangs
-    assert "sessions               3   -6.00" in out
+    rows = {line.split()[0]: line.split()[1:] for line in out.splitlines() if len(line.split()) == 4}
+    assert rows["weights"] == ["1", "0.00", "0.00"]  # the replica that hangs
+    assert rows["sessions"][:2] == ["3", "-6.00"]
     assert "a round has 250 ms" in out
     assert "All of its orders can be installed." in out
 

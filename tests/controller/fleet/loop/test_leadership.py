@@ -59,6 +59,14 @@ def test_who_was_away_is_refused_even_if_nobody_leads_now(link):
     assert one.fence == 3
 
 
+def test_who_never_led_installs_nothing(link):
+    one, two = Leadership(link, "one"), Leadership(link, "two")
+    one.stand()
+    two.stand()  # and learns the number of the other
+    assert not two.install({"all": b"2"})
+    assert one.install({"all": b"1"})
+
+
 def test_who_resigns_lets_the_next_in_at_once(link):
     one, two = Leadership(link, "one"), Leadership(link, "two")
     one.stand()
@@ -84,11 +92,11 @@ def test_an_empty_redis_takes_no_orders_before_an_election(link):
 def test_a_server_that_was_started_anew_from_an_old_file_begins_a_new_epoch(link):
     one, two = Leadership(link, "one"), Leadership(link, "two")
     one.stand()
-    epoch = one._epoch
+    epoch = one._elected[0]
     link._redis.hset(f"{link.prefix}{FENCE}", "run", "another")  # what the file says
     assert not one.install({"all": b"1"})
     assert two.stand()  # whoever the file says that leads
-    assert two._epoch != epoch
+    assert two._elected[0] != epoch
     assert not one.stand()
 
 

@@ -57,7 +57,7 @@ def command(*, url: str, name: str, once: bool, period_s: float, record: Path | 
             view = reader.view()
             if recorder is not None:
                 recorder(view)
-            return fleet_status(link, view)
+            return fleet_status(link, view, reader.catalogs())
 
         if as_json:
             print_json({"fleet": name, **status().to_dict()})
@@ -90,6 +90,9 @@ def _table(name: str, status: FleetStatus) -> tuple[str, Sequence[str], Sequence
 def _head(name: str, status: FleetStatus) -> str:
     processes = "1 process" if status.processes == 1 else f"{status.processes:,} processes"
     orders = f"orders {status.version:,}" if status.version else "no orders"
-    return f"fleet {name}: {processes}, {status.live:,} live invocations; {orders}" + (
-        f"\n{status.leader} leads" if status.leader else ""
-    )
+    head = f"fleet {name}: {processes}, {status.live:,} live invocations; {orders}"
+    if status.leader:
+        head += f"\n{status.leader} leads"
+    if status.catalogs > 1:
+        head += f"\n{status.catalogs} different catalogs: each process goes by its own"
+    return head
