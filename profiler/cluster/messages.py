@@ -140,6 +140,11 @@ ToHost = RunUnit | Granted | Admitted
 
 
 @dataclass(frozen=True, slots=True)
+class Connected:
+    """The cluster has answered; the first event, unless it is :class:`HostRefused`."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostStarted:
     """A node has given a host its CPU, and the host is loading the workflow."""
 
@@ -184,7 +189,7 @@ class Disconnected:
     detail: str
 
 
-HostEvent = HostStarted | HostReady | HostRefused | HostLost | HostSaid | Disconnected
+HostEvent = Connected | HostStarted | HostReady | HostRefused | HostLost | HostSaid | Disconnected
 
 
 class HostLink(Protocol):

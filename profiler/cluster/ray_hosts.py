@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from vinelm.errors import ConfigError, InputError
 from vinelm.profiler.cluster.host import UnitHost, require_version
 from vinelm.profiler.cluster.messages import (
+    Connected,
     FromHost,
     HostEvent,
     HostLost,
@@ -35,6 +37,7 @@ from vinelm.profiler.cluster.ray_cluster import LOCAL, RayCluster
 _LOOK_S = 1.0
 _AGAIN_S = 5.0
 _POLL_S = 10.0
+_ANSWER_S = 10.0
 _STORE_BYTES = 100 * 2**20
 NOT_SHIPPED = (".env", ".env.*", ".git", ".venv", "venv", "build", "dist", "runs", "__pycache__")
 """What stays where it is of a folder that is copied to the nodes, besides what ``.gitignore`` and ``.rayignore`` say."""
@@ -92,6 +95,7 @@ class RayHosts:
         self._busy: dict[str, float] = {}  # node to the time at which it may be asked again
         self._is_closed = threading.Event()
         connect(cluster)
+        tell(Connected())
         has_folder = bool(ray.get_runtime_context().runtime_env.get("working_dir"))  # shipped by us, or by `ray job submit`
         self._setup = replace(setup, folder=None) if has_folder else setup
         threading.Thread(target=self._look, daemon=True, name="vinelm nodes").start()
@@ -168,6 +172,7 @@ def connect(cluster: RayCluster) -> None:
     Raises:
         ConfigError: there is no such cluster (``ray-address``), or its Ray or Python has another version (``ray-version``).
     """
+    _require_answer(cluster)
     arguments: dict[str, Any] = {"address": cluster.address, "log_to_driver": False, "logging_level": logging.ERROR}
     if cluster.is_local:
         arguments |= {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
@@ -181,6 +186,17 @@ def connect(cluster: RayCluster) -> None:
         raise ConfigError(f"the Ray cluster has other versions: {_line(error)}", code="ray-version") from error
     except (ConnectionError, ValueError, OSError) as error:
         raise _no_cluster(cluster, error) from error
+
+
+def _require_answer(cluster: RayCluster) -> None:
+    """Refuse an address where nothing answers: Ray would try for minutes."""
+    address = os.environ.get("RAY_ADDRESS", "auto") if cluster.address == "auto" else cluster.address
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdecimal():
+        try:
+            socket.create_connection((host, int(port)), timeout=_ANSWER_S).close()
+        except OSError as error:
+            raise ConfigError(f"{address}: no Ray cluster to join: {_line(error)}", code="ray-address") from error
 
 
 def _no_cluster(cluster: RayCluster, error: Exception) -> ConfigError:

@@ -15,6 +15,7 @@ from vinelm.errors import ConfigError, InputError, WorkerDied
 from vinelm.profiler.cluster.admissions import Admissions
 from vinelm.profiler.cluster.messages import (
     Asked,
+    Connected,
     Disconnected,
     Ended,
     FromHost,
@@ -35,6 +36,8 @@ from vinelm.profiler.isolation.rate_limit_proxy import AdmitsAttempts
 
 LOSSES = 4
 """A unit that is lost so many times ends the run: it may be what ends its hosts."""
+CONNECT_S = 180.0
+"""How long the run waits for the cluster to answer, or to be started."""
 FIRST_S = 60.0
 """How long the run waits for a node to give a host its CPU; also when all are lost."""
 OTHERS_S = 30.0
@@ -72,7 +75,7 @@ class ClusterWorker:
 
     Raises:
         InputError: a node cannot execute the units: the message names it.
-        ConfigError: no node has a free CPU (``no-node``).
+        ConfigError: the cluster does not answer, or no node has a free CPU (``no-node``).
         WorkerDied: the connection to the cluster was lost.
     """
 
@@ -85,7 +88,7 @@ class ClusterWorker:
         self._hosts: dict[int, KnownHost] = {}
         self._numbers = count()
         self._refused: InputError | None = None
-        self._has_begun = self._is_closed = False
+        self._is_connected = self._has_begun = self._is_closed = False
         self._ended: str | None = None  # why there is no connection any more
         threading.Thread(target=self._listen, daemon=True, name="vinelm hosts").start()
         try:
@@ -96,6 +99,9 @@ class ClusterWorker:
 
     def _begin(self) -> None:
         with self._changed:
+            self._changed.wait_for(lambda: self._is_connected or self._refused or self._ended, CONNECT_S)
+            if not (self._is_connected or self._refused or self._ended):
+                raise ConfigError(f"Ray does not answer, after {CONNECT_S:g} s", code="ray-address")
             self._await_host("no Ray node has a free CPU")
             self._changed.wait_for(lambda: self._refused or self._ended or self._are_all_ready(), OTHERS_S)
             if self._refused is not None:
@@ -211,6 +217,8 @@ class ClusterWorker:
         with self._changed:
             note = None
             match event:
+                case Connected():
+                    self._is_connected = True
                 case HostStarted(host, node):
                     self._hosts[host] = KnownHost(node)
                 case HostReady(host) if host in self._hosts:

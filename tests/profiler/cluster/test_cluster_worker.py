@@ -14,7 +14,7 @@ from vinelm.backends import EngineRateLimiter, RateLimits
 from vinelm.errors import ConfigError, MissingExtra, WorkerDied, WorkflowError
 from vinelm.profiler import ExecutionConfig, RayCluster, WorkflowSource, profile, runner
 from vinelm.profiler.cluster import worker as worker_module
-from vinelm.profiler.cluster.messages import HostSetup
+from vinelm.profiler.cluster.messages import Connected, HostSetup
 from vinelm.profiler.cluster.worker import LOSSES, ClusterWorker
 from vinelm.profiler.execution.job import Job, UnitOutcome
 from vinelm.profiler.execution.unit import LocalWorker
@@ -429,3 +429,11 @@ def test_without_ray_a_line_names_the_extra(monkeypatch):
     units = make_units(WORKFLOW, catalog_for(WORKFLOW), {"test": ToyBackend()})
     with pytest.raises(MissingExtra, match=r"^a profile on a Ray cluster needs ray: pip install 'vinelm\[ray\]'$"):
         runner.make_worker(execution, units, {})
+
+
+def test_a_cluster_that_does_not_answer_is_a_line(monkeypatch):
+    monkeypatch.setattr(worker_module, "CONNECT_S", 0.01)
+    cluster = fake_cluster(None, nodes=())
+    assert isinstance(cluster.events.get(), Connected)
+    with pytest.raises(ConfigError, match=r"^Ray does not answer, after 0\.01 s$"):
+        ClusterWorker(cluster, {})

@@ -7,6 +7,7 @@ from itertools import count
 from vinelm.errors import InputError
 from vinelm.profiler.cluster.host import UnitHost
 from vinelm.profiler.cluster.messages import (
+    Connected,
     Disconnected,
     HostLost,
     HostReady,
@@ -26,6 +27,7 @@ class FakeCluster:
         self.events = queue.SimpleQueue()
         self.hosts, self.sent = {}, []
         self._numbers = count()
+        self.events.put(Connected())
         for node in nodes:
             self.join(node)
 
