@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import simpy
 from fleet_parts.memory_link import MemoryLink
-from fleet_parts.serving import GlobalLoop, ServingProcess
+from fleet_parts.serving import Leader, ServingProcess
 from fleet_parts.workload import FleetWorkload
 
 from vinelm.objective import Objective
@@ -90,8 +89,8 @@ class _FleetSimulation:
         self.env = simpy.Environment()
         self.slots = {name: simpy.PriorityResource(self.env, engine.slots) for name, engine in workload.engines.items()}
         clock, link = VirtualTime(self.env), MemoryLink()
-        self.processes = [ServingProcess(f"p{i:02}", workload, clock, link) for i in range(setting.processes)]
-        self.leader = GlobalLoop(link, POLICY, clock) if setting.knowledge == "fleet" else None
+        self.processes = [ServingProcess(i, workload, clock, link) for i in range(setting.processes)]
+        self.leader = Leader(link, POLICY, clock) if setting.knowledge == "fleet" else None
         self.objective = Objective(maximize="accuracy", max_latency_s=setting.slo_s, risk=setting.risk)
         rng = np.random.default_rng([setting.seed, 29])
         size = len(arrivals_s)
@@ -111,7 +110,7 @@ class _FleetSimulation:
         for process in self.processes:
             process.see_others()
         if self.setting.every_s > 0:
-            rounds = [partial(process.round, self.leader) for process in self.processes]
+            rounds = [process.member.round for process in self.processes]
             for round_ in rounds if self.leader is None else (*rounds, self.leader.round):
                 self.env.process(self._rounds(round_, float(rng.uniform(0.0, self.setting.every_s))))
 
@@ -119,9 +118,9 @@ class _FleetSimulation:
         """Without a delay, what a process is about to do is done with all that is known at this moment."""
         if self.leader is not None and self.setting.every_s == 0:
             for member in self.processes:
-                member.member.round()
+                member.member.round()  # publishes
             self.leader.round()
-            process.round(self.leader)
+            process.member.round()  # takes the orders
 
     def result(self) -> Served:
         while self.open:
@@ -138,7 +137,7 @@ class _FleetSimulation:
             self._now(process)
             prefix, node = (*prefix, model), table.trie.child(node, model)
             began, usd = self.env.now, float(table.cost_usd[row, node])
-            with process.call(model, row, stage.name) as (engine, key):
+            with process.call(session, stage.name, prefix) as (engine, key):
                 yield from self._on(engine, float(table.latency_s[row, node]), key)
             took, cost = float(self.env.now - began), cost + usd
             usage = Usage(model=model, cost_usd=usd, latency_s=took)
