@@ -192,7 +192,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder with arrivals/")
     parser.add_argument("--seeds", type=int, default=4, help="of the simulation, for each trace of arrivals")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--requests", type=int, default=1500, help="of each run of the simulation")
+    parser.add_argument("--requests", type=int, default=1200, help="of each run of the simulation")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that simulate [default: all cores]")
     add_results_option(parser)
     options = parser.parse_args()

@@ -1,9 +1,9 @@
-"""A serving process of the simulated fleet: the parts of VineLM that a real one has, told of virtual time."""
+"""A serving process of the simulated fleet, and its leader: the parts of VineLM that real ones have, told of virtual time."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import cast
 
@@ -18,18 +18,19 @@ from vinelm.controller import (
     FleetReader,
     InFlightLoadMonitor,
     LiveInvocations,
-    Orders,
     RedisLink,
     Session,
     SessionRows,
     check_orders,
     fleet_policy,
 )
+from vinelm.controller.fleet.loop.order_bytes import order_fields
+from vinelm.controller.fleet.loop.standing_orders import StandingOrders
 from vinelm.objective import Objective
 
 
-class GlobalLoop:
-    """The leader: makes orders of what all processes have published.
+class Leader:
+    """The global loop: makes orders of what all processes have published.
 
     Args:
         link: what stands for Redis.
@@ -38,43 +39,48 @@ class GlobalLoop:
     """
 
     def __init__(self, link: MemoryLink, policy: str, clock: Clock) -> None:
-        self.orders = Orders()
+        self._link, self._policy = link, fleet_policy(policy)
         self._reader = FleetReader(cast("RedisLink", link), clock.now)
-        self._policy = fleet_policy(policy)
 
     def round(self) -> None:
-        """Make new orders."""
+        """Install new orders."""
         view = self._reader.view()
-        self.orders = check_orders(self._policy(view), view)
+        self._link.install(order_fields(check_orders(self._policy(view), view), view))
 
 
 class ServingProcess:
-    """One process: its monitor of load, its gates, its live invocations, and its membership of the fleet.
+    """One process: its monitor of load, its gates, its live invocations, its membership of the fleet and its orders.
+
+    Its engines have no rate limits, so that no call waits at a gate: calls wait in their engine.
 
     Args:
-        name: unique in the fleet.
+        number: unique in the fleet. Processes differ in which of equal replicas they take first.
         workload: the trie, the engines and their curves.
         clock: virtual time.
         link: what stands for Redis.
     """
 
-    def __init__(self, name: str, workload: FleetWorkload, clock: Clock, link: MemoryLink) -> None:
-        self.live = LiveInvocations(name, clock.now)
+    def __init__(self, number: int, workload: FleetWorkload, clock: Clock, link: MemoryLink) -> None:
+        self.live = LiveInvocations(f"p{number:02}", clock.now)
+        self.live.groups = {engine: model for model, engines in workload.replicas.items() for engine in engines}
         self.monitor = InFlightLoadMonitor(workload.curves, clock=clock)
         self.member = FleetMember(cast("RedisLink", link), self.live, now=clock.now)
+        self.orders = StandingOrders(self.live.process, self._reorder, clock.now)
         self.gates = {
             model: ReplicaGate({engine: EngineRateLimiter(RateLimits(), clock) for engine in engines}, clock)
             for model, engines in workload.replicas.items()
         }
-        self.orders = Orders()
         for gate in self.gates.values():
-            gate.weights = lambda: self.orders.weights
+            gate.first = number
         self._own: Counter[str] = Counter()
         self._workload, self._clock = workload, clock
 
     def see_others(self) -> None:
-        """Count the other members' invocations beside the own ones, as ``fleet=`` does."""
-        self.monitor.others = lambda: self.member.others
+        """Count the other members' invocations beside the own ones and obey orders, as ``fleet=`` does."""
+        self.monitor.others = self._others
+        self.member.chores.append(self.orders)
+        for gate in self.gates.values():
+            gate.others, gate.weights = lambda: self.member.others, self.orders.weights
 
     def suppose_others(self, processes: int) -> None:
         """Suppose that each of the other processes has as many calls in flight as this one."""
@@ -82,29 +88,33 @@ class ServingProcess:
 
     def session(self, request: int, objective: Objective) -> Session:
         """Return the session of a request that arrives now. The stop rule is the oracle's: the state says if it is right."""
-        rows = SessionRows(self.live, self._workload.planner, session=request, deadline_s=objective.max_latency_s)
-        return Session(
-            self._workload.planner,
-            objective,
-            clock=self._clock,
-            judge=bool,
-            load=self.monitor,
-            rows=rows,
-        )
-
-    def round(self, leader: GlobalLoop | None) -> None:
-        """Publish, read the others, and take the orders that are installed."""
-        self.member.round()
-        if leader is not None:
-            self.orders = leader.orders
+        planner = self._workload.planner
+        rows = SessionRows(self.live, planner, session=request, deadline_s=objective.max_latency_s, orders=self.orders)
+        return Session(planner, objective, clock=self._clock, judge=bool, load=self.monitor, rows=rows)
 
     @contextmanager
-    def call(self, model: str, request: int, stage: str) -> Iterator[tuple[str, float]]:
-        """Send a call of a request during the block; gives the engine that serves it, and the key of its place in line."""
-        priority = self.orders.priority(request, "", stage)
+    def call(self, session: Session, stage: str, path: tuple[str, ...]) -> Iterator[tuple[str, float]]:
+        """Send a call during the block; gives the engine that serves it, and what orders the calls that wait there."""
+        model = path[-1]
+        assert session.standing is not None  # it has rows
+        assert session.on_gate is not None
+        priority = session.standing(stage, 0.0)
         self._own[model] += 1
         try:
             with self.gates[model].admit(0, self._clock.sleep, priority) as permit:
-                yield self._workload.replicas[model][permit.replica], turn_key(self._clock.now(), priority)
+                session.on_gate(path, False, permit.engine)
+                yield permit.engine, turn_key(self._clock.now(), priority)
         finally:
             self._own[model] -= 1
+
+    def _others(self) -> Mapping[str, int]:
+        """The others' calls by choice of the trie: those on all of its replicas."""
+        found = self.member.others
+        return {
+            model: sum(found.get(engine, 0) for engine in {model, *engines})
+            for model, engines in self._workload.replicas.items()
+        }
+
+    def _reorder(self) -> None:
+        for gate in self.gates.values():
+            gate.reorder()

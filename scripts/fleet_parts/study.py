@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 
 MOST_LATE = 0.05
 """Share of requests that may miss the SLO."""
-FIRST_RATE, STEP, HALVINGS = 6.0, 1.5, 3
+FIRST_RATE, STEP, HALVINGS = 9.0, 1.5, 3
 """Requests a second at which the search begins, the factor to the next rate, and the halvings between two rates."""
 FARTHEST = 6
 """Steps up or down at most."""

@@ -82,7 +82,7 @@ class Stopped:
 
 def test_processes_know_what_they_are_said_to_know(parts):
     workload, link = parts["workload"].fleet_workload(), parts["link"].MemoryLink()
-    one, other = (parts["serving"].ServingProcess(name, workload, Stopped(), link) for name in ("one", "other"))
+    one, other = (parts["serving"].ServingProcess(number, workload, Stopped(), link) for number in (0, 1))
     objective = parts["simulation"].Objective(maximize="accuracy", max_latency_s=9.0)
     curve = workload.curves["large"]
 
@@ -100,7 +100,7 @@ def test_processes_know_what_they_are_said_to_know(parts):
     one.member.round()
     assert extra_s(one) == curve.at(1)
     other.suppose_others(16)
-    with other.call("large", 1, "answer"):
+    with other.call(session, "answer", ("large",)):
         assert extra_s(other) == curve.at(16)
     assert extra_s(other) == curve.at(1)
 

@@ -21,26 +21,25 @@ REST_WEIGHT = 3.0
 """Seconds of waiting that a second of expected rest is worth to ``srtf`` and ``lpt``."""
 MOST_REST_S = 300.0
 """A longer rest counts as this."""
-FEW_CALLS = 4.0
-"""A replica's speed counts half as soon as it serves so many calls."""
+CLEAR_ERRORS = 2.0
+"""A replica is slow if its calls have run longer by more than so many standard errors."""
 BLOCKED_RATIO, BLOCKED_S = 4.0, 5.0
 """A replica is blocked if its calls have run so many times as long as those of its group's others, and for so many seconds."""
 
 
 def balance(view: FleetView) -> Orders:
-    """Send fewer calls to slow replicas: by how long the calls on each have run, compared with all of its group."""
-    calls, seconds = _running(view)
-    group_calls, group_seconds = _of_group(view, calls), _of_group(view, seconds)
-    mean = np.divide(group_seconds, group_calls, out=np.zeros_like(seconds), where=group_calls > 0)
-    weights = np.divide((calls + FEW_CALLS) * mean, seconds + FEW_CALLS * mean, out=np.ones_like(mean), where=mean > 0)
-    return Orders(weights=_named(view, weights, _is_replica(view)))
+    """Send fewer calls to slow replicas: those whose calls have run clearly longer than the calls of the group's others."""
+    age_s, others_s, error = _ages(view)
+    ratio = np.divide(age_s, others_s, out=np.ones_like(age_s), where=others_s > 0)
+    # What chance may explain changes nothing, and no replica is preferred for its young calls: they only say that it was sent
+    # many just now, and would draw more.
+    beyond = np.maximum(ratio - 1.0 - CLEAR_ERRORS * error, 0.0)
+    return Orders(weights=_named(view, 1.0 / (1.0 + beyond), _is_replica(view)))
 
 
 def hol(view: FleetView) -> Orders:
     """Send nothing to a replica whose calls hang: what waits in its group's line goes to the others (head-of-line blocking)."""
-    calls, seconds = _running(view)
-    age_s = seconds / np.maximum(calls, 1.0)
-    others_s = (_of_group(view, seconds) - seconds) / np.maximum(_of_group(view, calls) - calls, 1.0)
+    age_s, others_s, _ = _ages(view)
     blocked = (age_s > BLOCKED_S) & (age_s > BLOCKED_RATIO * others_s) & _is_replica(view)
     return Orders(weights=_named(view, np.zeros_like(age_s), blocked))
 
@@ -80,10 +79,16 @@ FLEET_POLICIES: Mapping[str, FleetPolicy] = {
 """The policies by name."""
 
 
-def _running(view: FleetView) -> tuple[FloatArray, FloatArray]:
-    """Calls that run on each engine, and for how many seconds they have run together; shape (number of engines,)."""
+def _ages(view: FleetView) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean seconds that the calls on each engine have run, the same of its group's other engines, and their ratio's error.
+
+    Each has shape (number of engines,); 0 seconds without calls. The error is as of exponential times: relative, one standard.
+    """
     running = view.state == LiveState.RUNNING
-    return _by_engine(view, running.astype(float)), _by_engine(view, view.running_s * running)
+    calls, seconds = _by_engine(view, running.astype(float)), _by_engine(view, view.running_s * running)
+    other_calls, other_seconds = _of_group(view, calls) - calls, _of_group(view, seconds) - seconds
+    calls, other_calls = np.maximum(calls, 1.0), np.maximum(other_calls, 1.0)
+    return seconds / calls, other_seconds / other_calls, np.sqrt(1.0 / calls + 1.0 / other_calls)
 
 
 def _by_engine(view: FleetView, values: FloatArray) -> FloatArray:
