@@ -127,9 +127,8 @@ class Session(StopRulePolicy):
         self.standing = None if rows is None else rows.standing
         self._chosen: dict[tuple[str, ...], tuple[str, str]] = {}  # stage and model
         self._accounted: set[tuple[str, ...]] = {()}  # prefixes whose last invocation counts as spent, with all before it
-        self._inherited_usd = 0.0
+        self._inherited_usd = self._elapsed_s = 0.0
         self._expected_usd: dict[tuple[str, ...], float] = {}  # of prefixes that may yet be recorded: stages side by side
-        self._elapsed_s = 0.0
         self._edge: TraceStep | None = None
         self.guard = None
         if objective.cost_budget == "per_request" and objective.max_cost_usd is not None and mode == "enforce":
