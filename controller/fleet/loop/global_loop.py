@@ -95,7 +95,7 @@ class GlobalLoop:
     def _lead(self) -> LoopRound:
         began_s = time.monotonic()
         view = self._reader.view()
-        if self._on_view is not None:
+        if self._on_view is not None and view.processes:
             self._on_view(view)
         read_s = time.monotonic()
         run = self._runner.run(view) if view.processes else PolicyRun(None, "", 0.0)  # else there is nobody to obey
