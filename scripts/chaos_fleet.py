@@ -1,9 +1,10 @@
-"""Kills serving processes and their Redis at random, and counts what was spent and called.
+"""Kills serving processes, the leader of the global loop and their Redis at random, and counts what was spent and called.
 
 Worker processes make calls within a fleet: each call reserves dollars of one tenant's day and waits for a rate limit, as a real
-one does, but sends nothing. Every start and every dollar is written to a file before it counts. Meanwhile processes and Redis,
-which starts again empty, are killed with ``kill -9``. At the end: dollars at most the cap, calls in any minute at most the
-limit. A call that was under way in a killed process counts at its upper bound: it may have been billed.
+one does, but sends nothing. Every start and every dollar is written to a file before it counts. Two loops run a policy over
+them: one leads, one waits. Meanwhile workers, the leader and Redis, which starts again empty, are killed with ``kill -9``. At
+the end: dollars at most the cap, calls in any minute at most the limit, no call failed, and no orders of a leader that was
+replaced. A call that was under way in a killed process counts at its upper bound: it may have been billed.
 """
 
 from __future__ import annotations
@@ -16,23 +17,30 @@ import random
 import signal
 import sys
 import tempfile
+import threading
 import time
 import uuid
 import warnings
 from collections import deque
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from fleet_parts.workload import fleet_workload
 from redis_for_bench import own_redis
 from result_files import add_results_option, provenance, write_results
 
 from vinelm.backends import EngineRateLimiter, RateLimits
-from vinelm.controller import Fleet, FleetConfig
-from vinelm.errors import CallRefused
+from vinelm.controller import Fleet, FleetConfig, GlobalLoop, RedisLink, fleet_policy
+from vinelm.errors import CallRefused, FleetUnreachable
 from vinelm.observation import Usage
 
 UPPER_USD, MINUTE_S = 0.01, 60.0
 REDIS_SHARE = 0.05
 """Part of the kills that concern Redis. After each no new rates are granted for a minute, so that many would leave no calls."""
+LEADER_SHARE = 0.2
+"""Part of the kills that concern the leader of the loop."""
+POLICY, LOOPS = "slack+balance+shares", 2
+PATH = ("large",)
 
 
 def work(config: FleetConfig, limit: int, log: str, seed: int) -> None:
@@ -57,12 +65,65 @@ def work(config: FleetConfig, limit: int, log: str, seed: int) -> None:
             time.sleep(0.05)
             continue
         write("reserved", number, UPPER_USD, time.monotonic())
-        with limiter.admit(1, time.sleep):
-            write("started", number, 0, time.monotonic())  # one clock for all processes of a machine
-            time.sleep(rng.expovariate(1 / 0.02))
-        usd = UPPER_USD * rng.random()
-        write("paid", number, usd, time.monotonic())
-        permit.settle(Usage(model="m", cost_usd=usd, latency_s=0.0))
+        try:
+            rows = fleet.rows(fleet_workload().planner, conversation=number, tenant="acme", deadline_s=rng.uniform(1.0, 60.0))
+            rows.began("answer", PATH, 0.0, None)
+            rows.gate(PATH, True)
+            with limiter.admit(1, time.sleep, rows.standing("answer", 0.0)):
+                rows.gate(PATH, False)
+                write("started", number, 0, time.monotonic())  # one clock for all processes of a machine
+                time.sleep(rng.expovariate(1 / 0.02))
+            rows.interrupted(PATH)
+            usd = UPPER_USD * rng.random()
+            write("paid", number, usd, time.monotonic())
+            permit.settle(Usage(model="m", cost_usd=usd, latency_s=0.0))
+            write("obeyed", number, fleet.orders_version, time.monotonic())
+        except Exception as error:
+            write("failed", number, 0, type(error).__name__)
+
+
+def lead(config: FleetConfig) -> None:
+    """Run a policy over the fleet for ever, or wait to do so."""
+    GlobalLoop(RedisLink(config.url, config.name), fleet_policy(POLICY)).run(lambda done: None)
+
+
+class OrderWatch(threading.Thread):
+    """Looks at the fleet's orders all the time, for orders of a leader that was replaced.
+
+    Attributes:
+        seen: versions of orders.
+        elections: fencing numbers that orders came with.
+        went_back: times that a number or a version was below one before, without an empty Redis in between.
+        longest_s: the longest time without new orders while Redis answered.
+    """
+
+    def __init__(self, config: FleetConfig) -> None:
+        super().__init__(daemon=True)
+        self.seen = self.elections = self.went_back = 0
+        self.longest_s, self.is_ended = 0.0, False
+        self._link = RedisLink(config.url, config.name)
+
+    def run(self) -> None:
+        """Look, until it is ended."""
+        before, since = ("", 0, 0), time.monotonic()
+        while not self.is_ended:
+            time.sleep(0.01)
+            try:
+                epoch, fence, version = self._link.fields("loop:orders", "epoch", "fence", "version")
+            except FleetUnreachable:
+                since = time.monotonic()
+                continue
+            self.longest_s = max(self.longest_s, time.monotonic() - since)
+            if epoch is None or fence is None or version is None:
+                continue
+            now = (epoch.decode(), int(fence), int(version))
+            if now == before:
+                continue
+            since = time.monotonic()
+            self.seen += 1
+            self.elections += now[:2] != before[:2]
+            self.went_back += now[0] == before[0] and (now[1] < before[1] or now[2] < before[2])
+            before = now
 
 
 def most_in_a_minute(starts: list[float]) -> int:
@@ -77,6 +138,24 @@ def most_in_a_minute(starts: list[float]) -> int:
     return most
 
 
+def leading(config: FleetConfig, loops: list[BaseProcess]) -> int | None:
+    """Return which of the loops leads; None if none does."""
+    link = RedisLink(config.url, config.name)
+    try:
+        found = link.get("loop:lock") or b""
+    except FleetUnreachable:
+        return None
+    finally:
+        link.close()
+    return next((place for place, loop in enumerate(loops) if f":{loop.pid}:".encode() in found), None)
+
+
+def kill(process: BaseProcess) -> None:
+    """Kill it as `kill -9` does."""
+    os.kill(process.pid or 0, signal.SIGKILL)
+    process.join()
+
+
 def chaos(kills: int, workers: int, cap_usd: float, limit: int, seed: int) -> dict[str, float]:
     """Kill so many times, and return what was counted."""
     rng, context = random.Random(seed), multiprocessing.get_context("fork")  # a worker is there at once, without imports
@@ -85,12 +164,21 @@ def chaos(kills: int, workers: int, cap_usd: float, limit: int, seed: int) -> di
         log.touch()
         config = FleetConfig(url=redis.url, name="chaos", daily_usd={"acme": cap_usd}, journal=Path(folder) / "fleet.sqlite")
 
-        def start() -> multiprocessing.process.BaseProcess:
+        def start() -> BaseProcess:
             process = context.Process(target=work, args=(config, limit, str(log), rng.randrange(2**32)), daemon=True)
             process.start()
             return process
 
-        running, redis_kills = [start() for _ in range(workers)], 0
+        def start_loop() -> BaseProcess:
+            process = context.Process(target=lead, args=(config,), daemon=True)
+            process.start()
+            return process
+
+        fleet_workload()  # before the processes fork
+        running, loops = [start() for _ in range(workers)], [start_loop() for _ in range(LOOPS)]
+        redis_kills = leader_kills = 0
+        watch = OrderWatch(config)
+        watch.start()
         time.sleep(6.0)
         for _ in range(kills):
             time.sleep(rng.uniform(0.2, 1.0))
@@ -100,13 +188,19 @@ def chaos(kills: int, workers: int, cap_usd: float, limit: int, seed: int) -> di
                 time.sleep(rng.uniform(0.0, 1.5))
                 redis.start()
                 continue
+            leader = leading(config, loops) if rng.random() < LEADER_SHARE else None
+            if leader is not None:
+                leader_kills += 1
+                kill(loops[leader])
+                loops[leader] = start_loop()
+                continue
             victim = rng.randrange(workers)
-            os.kill(running[victim].pid or 0, signal.SIGKILL)
-            running[victim].join()
+            kill(running[victim])
             running[victim] = start()
-        for process in running:
-            process.kill()
-            process.join()
+        watch.is_ended = True
+        watch.join()
+        for process in (*running, *loops):
+            kill(process)
         lines = [line.split() for line in log.read_text().splitlines()]
     cost: dict[str, float] = {}
     for what, number, usd, _ in lines:
@@ -116,8 +210,16 @@ def chaos(kills: int, workers: int, cap_usd: float, limit: int, seed: int) -> di
     return {
         "kills": kills,
         "redis_kills": redis_kills,
+        "leader_kills": leader_kills,
+        "worker_kills": kills - redis_kills - leader_kills,
         "calls": len(starts),
         "refused": sum(what == "refused" for what, *_ in lines),
+        "failed": sum(what == "failed" for what, *_ in lines),
+        "calls_under_orders": sum(what == "obeyed" and int(version) > 0 for what, _, version, _ in lines),
+        "orders": watch.seen,
+        "leaders": watch.elections,
+        "orders_of_a_replaced_leader": watch.went_back,
+        "longest_without_new_orders_s": watch.longest_s,
         "spent_usd": sum(cost.values()),
         "cap_usd": cap_usd,
         "most_calls_in_a_minute": most_in_a_minute(starts),
@@ -126,7 +228,7 @@ def chaos(kills: int, workers: int, cap_usd: float, limit: int, seed: int) -> di
 
 
 def main() -> int:
-    """Print what was counted; 1 if a cap or a limit was passed."""
+    """Print what was counted; 1 if a cap or a limit was passed, a call failed, or a replaced leader was obeyed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--workers", type=int, default=4)
@@ -141,7 +243,8 @@ def main() -> int:
     if options.results:
         write_results(options.results, made, found)
     print(json.dumps(found) if options.json else "\n".join(f"{name:24} {value:g}" for name, value in found.items()))
-    return int(found["spent_usd"] > found["cap_usd"] + 1e-9 or found["most_calls_in_a_minute"] > found["limit"])
+    overspent, overrun = found["spent_usd"] > found["cap_usd"] + 1e-9, found["most_calls_in_a_minute"] > found["limit"]
+    return int(bool(overspent or overrun or found["failed"] or found["orders_of_a_replaced_leader"]))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def view_of(*rows, engines=ENGINES, processes=("p1", "p2")):
         stage=np.zeros(len(rows), np.int32),
         node=np.zeros(len(rows), np.int32),
         engine=places("engine", names, names[0]),
-        process=places("process", list(processes), processes[0]),
+        process=places("process", list(processes), (*processes, "")[0]),
         state=column("state", RUNNING, np.uint8),
         waited_s=column("waited_s", 0.0, float),
         running_s=column("running_s", 0.0, float),

@@ -73,7 +73,7 @@ class Session(StopRulePolicy):
 
     Attributes:
         standing: called as ``standing(stage, priority)``, returns the priority of a call with what a fleet's orders say; None
-            without a fleet.
+            without a fleet, or if nothing is enforced.
         on_gate: called as ``on_gate(path, waits)`` when the invocation at the end of ``path`` begins to wait for rate limits,
             or is sent; None if nobody asks.
     """
@@ -124,7 +124,7 @@ class Session(StopRulePolicy):
         self._rows, self.evidence = rows, evidence
         self._followers: list[CallFollower] = [one for one in (self._load, rows, evidence) if one is not None]
         self.on_gate = None if rows is None else rows.gate
-        self.standing = None if rows is None else rows.standing
+        self.standing = rows.standing if rows is not None and mode == "enforce" else None
         self._chosen: dict[tuple[str, ...], tuple[str, str]] = {}  # stage and model
         self._accounted: set[tuple[str, ...]] = {()}  # prefixes whose last invocation counts as spent, with all before it
         self._inherited_usd = self._elapsed_s = 0.0

@@ -13,7 +13,7 @@ from threading import Event
 from vinelm.controller.fleet.fleet_reader import FleetReader
 from vinelm.controller.fleet.loop.leadership import Leadership
 from vinelm.controller.fleet.loop.order_bytes import order_fields
-from vinelm.controller.fleet.loop.policy_runs import PolicyRun, PolicyRunner
+from vinelm.controller.fleet.loop.policy_runs import PolicyAnswer, PolicyRunner
 from vinelm.controller.fleet.policies.orders import FleetPolicy
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.controller.fleet.view import FleetView
@@ -95,10 +95,10 @@ class GlobalLoop:
     def _lead(self) -> LoopRound:
         began_s = time.monotonic()
         view = self._reader.view()
-        if self._on_view is not None:
+        if self._on_view is not None and view.processes:
             self._on_view(view)
         read_s = time.monotonic()
-        run = self._runner.run(view) if view.processes else PolicyRun(None, "", 0.0)  # else there is nobody to obey
+        run = self._runner.run(view) if view.processes else PolicyAnswer(None, "", 0.0)  # else there is nobody to obey
         asked_s = time.monotonic()
         fields = {} if run.orders is None else order_fields(run.orders, view)
         problem = run.problem

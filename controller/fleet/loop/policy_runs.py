@@ -14,7 +14,7 @@ from vinelm.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyRun:
+class PolicyAnswer:
     """What came of one run.
 
     Attributes:
@@ -55,10 +55,10 @@ class PolicyRunner:
         """Whether a run that took too long still goes on."""
         return self._overrun is not None and not self._overrun.done.is_set()
 
-    def run(self, view: FleetView) -> PolicyRun:
+    def run(self, view: FleetView) -> PolicyAnswer:
         """Run the policy on a view. Never raises."""
         if self.is_busy:
-            return PolicyRun(None, "the policy has not returned yet: the last good orders stay", 0.0)
+            return PolicyAnswer(None, "the policy has not returned yet: the last good orders stay", 0.0)
         task = self._overrun = _Task(view)
         began_s = time.monotonic()
         threading.Thread(target=self._work, args=(task,), name="vinelm-policy", daemon=True).start()
@@ -68,14 +68,14 @@ class PolicyRunner:
             problem = (
                 f"the policy took more than {self.limit_s:g} s: the last good orders stay; make it faster, or the period longer"
             )
-            return PolicyRun(None, problem, seconds)
+            return PolicyAnswer(None, problem, seconds)
         if isinstance(task.error, InputError):
-            return PolicyRun(None, f"{task.error}; the last good orders stay", seconds)
+            return PolicyAnswer(None, f"{task.error}; the last good orders stay", seconds)
         if task.error is not None:
             text = str(task.error).splitlines()[:1]
             raised = type(task.error).__name__ + "".join(f": {line}" for line in text)
-            return PolicyRun(None, f"the policy raised {raised}; the last good orders stay", seconds)
-        return PolicyRun(task.answer, "", seconds)
+            return PolicyAnswer(None, f"the policy raised {raised}; the last good orders stay", seconds)
+        return PolicyAnswer(task.answer, "", seconds)
 
     def _work(self, task: _Task) -> None:
         try:

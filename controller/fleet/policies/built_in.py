@@ -47,13 +47,13 @@ def hol(view: FleetView) -> Orders:
 def srtf(view: FleetView) -> Orders:
     """Shortest rest first, by the seconds that the trie expects: the mean time of requests is least."""
     rest_s = np.minimum(_known(view.left_s), MOST_REST_S)
-    return Orders(sessions=SessionPriorities(view.session, -REST_WEIGHT / STEP_S * rest_s))
+    return Orders(sessions=SessionPriorities(view.session, -REST_WEIGHT / STEP_S * _from_mean(rest_s)))
 
 
 def lpt(view: FleetView) -> Orders:
     """Longest rest first: a batch is done soonest if its long requests do not begin last."""
     rest_s = np.minimum(_known(view.left_s), MOST_REST_S)
-    return Orders(sessions=SessionPriorities(view.session, REST_WEIGHT / STEP_S * rest_s))
+    return Orders(sessions=SessionPriorities(view.session, REST_WEIGHT / STEP_S * _from_mean(rest_s)))
 
 
 def slack(view: FleetView) -> Orders:
@@ -108,6 +108,11 @@ def _is_replica(view: FleetView) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 def _named(view: FleetView, values: FloatArray, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[str, float]:
     return {view.engines[place]: float(values[place]) for place in np.flatnonzero(chosen).tolist()}
+
+
+def _from_mean(seconds: FloatArray) -> FloatArray:
+    """What is above the mean, so that a conversation in no view yet, which has priority 0, counts as an average one."""
+    return seconds - seconds.mean() if len(seconds) else seconds
 
 
 def _known(seconds: FloatArray) -> FloatArray:

@@ -58,8 +58,8 @@ def test_what_is_slow_is_not_blocked(seconds):
 
 def test_srtf_and_lpt_go_by_the_rest():
     view = view_of({"session": 1, "rest_s": 4.0}, {"session": 2, "rest_s": 30.0, "running_s": 10.0}, {"session": 3})
-    assert dict(srtf(view).sessions) == pytest.approx({1: -1.2, 2: -6.0, 3: -3.6})  # unknown: the mean of the others
-    assert dict(lpt(view).sessions) == pytest.approx({1: 1.2, 2: 6.0, 3: 3.6})
+    assert dict(srtf(view).sessions) == pytest.approx({1: 2.4, 2: -2.4, 3: 0.0})  # unknown: the mean of the others
+    assert dict(lpt(view).sessions) == pytest.approx({1: -2.4, 2: 2.4, 3: 0.0})
 
 
 def test_slack_puts_the_most_urgent_first_and_stays_the_same_while_it_waits():

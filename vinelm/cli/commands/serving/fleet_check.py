@@ -39,8 +39,11 @@ def command(*, policy: str, replay: Path, period_s: float, as_json: bool) -> int
     """
     from vinelm.cli.console import print_json
     from vinelm.controller import check_policy, fleet_policy, recorded_views
+    from vinelm.errors import InputError
 
     found = check_policy(fleet_policy(policy), recorded_views(replay), period_s)
+    if not found.views:
+        raise InputError(f"recorded views {str(replay)!r} show no serving process: record them while one runs")
     if as_json:
         print_json({"policy": policy, "replay": str(replay), **found.to_dict()})
     else:
