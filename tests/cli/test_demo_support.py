@@ -67,7 +67,7 @@ def test_it_takes_no_dataset(tmp_path, capsys):
 @pytest.mark.long
 def test_the_controller_page_shows_what_the_demo_prints(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    assert main(["demo", "support", "--output-dir", str(tmp_path), "--quiet"]) == 0
+    assert main(["demo", "support", "--output-dir", str(tmp_path), "--quiet", "--details"]) == 0
     said = capsys.readouterr().out
     page = (Path(__file__).parents[2] / "docs" / "controller.md").read_text()
     tree = page[page.index("  router: sim") :].split("...")[0]
