@@ -6,6 +6,7 @@ A comment above a block of code says what becomes of it:
 
     <!-- run -->                       its commands (`$ ...`) are run, or its Python; what follows a command is its output
     <!-- run: with docs/examples -->   the same, in a new folder that begins with the files of docs/examples
+    <!-- run: adding docs/examples --> the same, after copying the files of docs/examples to where the page's commands run
     <!-- run: after COMMAND -->        the same, after a command whose output is not shown
     <!-- output -->                    what the Python of the block before printed
     <!-- file: models.toml -->         the block is written to a file of that name
@@ -109,7 +110,10 @@ class Folder:
 
     def _run(self, block: Block) -> str:
         if block.what.startswith("with "):
-            self._begin(ROOT / block.what.removeprefix("with "))
+            self.path = Path(tempfile.mkdtemp(dir=self.path))
+            self._add(ROOT / block.what.removeprefix("with "))
+        elif block.what.startswith("adding "):
+            self._add(ROOT / block.what.removeprefix("adding "))
         elif block.what:
             printed(block.what.removeprefix("after "), self.path)
         if block.language == "python":
@@ -121,8 +125,7 @@ class Folder:
             made += f"$ {command}\n{shown if is_shown(shown, output) else output}"
         return made
 
-    def _begin(self, files: Path) -> None:
-        self.path = Path(tempfile.mkdtemp(dir=self.path))
+    def _add(self, files: Path) -> None:
         for file in files.iterdir():
             if file.is_file():
                 copy(file, self.path)

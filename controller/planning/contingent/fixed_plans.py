@@ -179,12 +179,20 @@ class FixedPlans:
         if by_fit is not None:
             np.add.at(worth[5:].T, plan[is_cut], self._all_by_fit[at[is_cut]])
             np.add.at(worth[5:].T, plan[row[edge == END]], by_fit[1][arm[edge == END]])
-        if errors is not None:
+        if errors is not None and graph.annotated.trie.is_merged:
+            self._add_errors(worth, plan, at, reach * errors[graph.nodes[at]])
+        elif errors is not None:
             ends = is_cut | (graph.first_group[at] == graph.first_group[at + 1])
             ends[row[edge == END]] = True
-            own, plan, stage = errors[graph.nodes[at[ends]]], plan[ends], graph.annotated.trie.stage[graph.nodes[at[ends]]]
-            worth[3] += np.bincount(plan, own**2, count)
-            np.add.at(worth, (5 + stage, plan), own)
+            self._add_errors(worth, plan[ends], at[ends], errors[graph.nodes[at[ends]]])
+
+    def _add_errors(self, worth: FloatArray, plan: Integers, at: Integers, own: FloatArray) -> None:
+        """Add errors of plans at positions: of their ends, or where histories are merged of every position, by its chance."""
+        graph = self.graph
+        stage = graph.annotated.trie.stage[graph.nodes[at]]
+        runs = stage >= 0  # the root is no stage
+        worth[3] += np.bincount(plan[runs], own[runs] ** 2, worth.shape[1])
+        np.add.at(worth, (5 + stage[runs], plan[runs]), own[runs])
 
     def _follow(
         self, models: Integers, plan: Integers, at: Integers, goes_on: BoolArray
@@ -213,11 +221,14 @@ class FixedPlans:
 
     @cached_property
     def _errors(self) -> FloatArray | None:
-        """The error of each node's accuracy, without the sampling of the requests if their number is known."""
+        """The error of each node's accuracy, without the sampling of the requests if their number is known.
+
+        Where histories are merged, that of the node's success: no single path leads there.
+        """
         annotated = self.graph.annotated
         if annotated.accuracy_se is None or not self._requests:
             return annotated.accuracy_se
-        sampling = share_variance(annotated.accuracy, self._requests)
+        sampling = share_variance(annotated.success if annotated.trie.is_merged else annotated.accuracy, self._requests)
         return np.sqrt(np.maximum(annotated.accuracy_se**2 - SAMPLING_PART * sampling, 0.0))
 
     @cached_property

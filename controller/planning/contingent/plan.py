@@ -12,6 +12,7 @@ import numpy as np
 
 from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers
 from vinelm.controller.planning.contingent.values import END, NOTHING
+from vinelm.merged_paths import merged_standard_error
 from vinelm.promise import contingent_standard_error, error_between_fits
 from vinelm.trie import BoolArray, FloatArray
 
@@ -108,10 +109,14 @@ class ContingentPlan:
         :func:`~vinelm.promise.error_between_fits`.
         From the root on, the errors of the plan's ends are combined as docs/estimators.md says, if the trie knows the number of
         its requests. Elsewhere it is an upper bound: the sum of the ends' errors, as if all of them erred together and alike,
-        over the chance of reaching the start.
+        over the chance of reaching the start. Where histories are merged it is the bound of
+        :func:`~vinelm.merged_paths.merged_standard_error`, as if no later answer could mend an error.
         """
-        annotated, reach = self.graph.annotated, self._reach
-        by_fit = self._right_by_fit
+        annotated = self.graph.annotated
+        if annotated.trie.is_merged:
+            visited = [np.stack([self.graph.nodes[at], chance, np.zeros(len(at))], axis=1) for at, chance in self._levels[1:]]
+            return merged_standard_error(annotated, np.concatenate(visited), self.accuracy) if visited else None
+        reach, by_fit = self._reach, self._right_by_fit
         if by_fit is not None:
             return float(error_between_fits(by_fit)) / (1.0 if self.start == 0 else reach)
         if annotated.accuracy_se is None:
