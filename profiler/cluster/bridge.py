@@ -53,7 +53,7 @@ class RayLink:
         try:
             event: HostEvent = self._connection.recv()
         except (EOFError, OSError):
-            return Disconnected(self._last_line())
+            return self._ended()
         return event
 
     def send(self, host: int, message: ToHost) -> None:
@@ -78,11 +78,15 @@ class RayLink:
             self._process.kill()
             self._process.wait()
 
-    def _last_line(self) -> str:
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(size - 4096, 0))
-        lines = self._log.read().decode("utf-8", "replace").splitlines()
-        return redacted(next((line.strip() for line in reversed(lines) if line.strip()), ""))[:_CHARS]
+    def _ended(self) -> Disconnected:
+        """Close what is open, and say what the process left."""
+        with self._lock:
+            self._connection.close()
+        with self._log as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(size - 4096, 0))
+            lines = log.read().decode("utf-8", "replace").splitlines()
+        return Disconnected(redacted(next((line.strip() for line in reversed(lines) if line.strip()), ""))[:_CHARS])
 
 
 def main(descriptor: int) -> None:

@@ -42,6 +42,7 @@ FIRST_S = 60.0
 """How long the run waits for a node to give a host its CPU; also when all are lost."""
 OTHERS_S = 30.0
 """How long the run waits for the other hosts once one is ready."""
+_GRACE_S = 2.0
 
 
 @dataclass(slots=True, eq=False)
@@ -90,7 +91,8 @@ class ClusterWorker:
         self._refused: InputError | None = None
         self._is_connected = self._has_begun = self._is_closed = False
         self._ended: str | None = None  # why there is no connection any more
-        threading.Thread(target=self._listen, daemon=True, name="vinelm hosts").start()
+        self._listener = threading.Thread(target=self._listen, daemon=True, name="vinelm hosts")
+        self._listener.start()
         try:
             self._begin()
         except BaseException:
@@ -275,6 +277,7 @@ class ClusterWorker:
         self._is_closed = True
         with suppress(OSError):
             self._link.close()
+        self._listener.join(_GRACE_S)
 
 
 def _is_broken(message: Ended) -> bool:
@@ -284,4 +287,5 @@ def _is_broken(message: Ended) -> bool:
 def _without_objects(job: Job) -> Job:
     """The job without what may not be picklable: of its request a host needs the id, and texts to leave out of messages."""
     texts = {key: value for key, value in job.request.data.items() if isinstance(value, str)}
-    return replace(job, request=replace(job.request, data=texts), judged=None if job.judged is None else dict(job.judged))
+    judged = None if job.judged is None else dict(job.judged)
+    return replace(job, request=replace(job.request, data=texts), judged=judged, digest=job.request.digest())

@@ -97,6 +97,7 @@ class Child:
             "stages": job.stages,
             "passed": job.passed,
             "judged": None if job.judged is None else dict(job.judged),
+            "digest": job.digest,
         }
         with suppress(ConnectionError):
             send(self.channel, first, job.parent or b"")

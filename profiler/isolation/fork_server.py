@@ -18,12 +18,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from vinelm.errors import InputError
+from vinelm.errors import DatasetError, InputError
 from vinelm.io import ENDING, die_with_parent, kill_group, limit_process, reaped
 from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.isolation.framing import plain_row, receive, send
 from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter
 from vinelm.profiler.isolation.workflow_source import WorkflowSource
+from vinelm.workflow import Request
 
 
 def main(descriptor: int, limits: int) -> None:
@@ -143,6 +144,14 @@ class _ForkServer:
             os.write(2, f"{type(error).__name__}\n".encode())
             os._exit(70)
 
+    def _request(self, request_id: str, digest: str | None) -> Request:
+        """The request of a unit; with a digest, which a run on another machine gives, it has to be the same one here."""
+        request = self.requests.get(request_id)
+        if digest is not None and (request is None or request.digest() != digest):
+            what = "is missing" if request is None else "is another one"
+            raise DatasetError(f"request {request_id} {what} there: use the same dataset everywhere", code="dataset-differs")
+        return self.requests[request_id]
+
     def _run(self, channel: socket.socket) -> None:
         from vinelm.profiler.execution.job import Job
         from vinelm.profiler.execution.unit import run_unit
@@ -168,7 +177,7 @@ class _ForkServer:
             on_reserved=lambda usd: send(channel, {"under_way_usd": usd}),
         )
         try:
-            request, state = self.requests[job["request_id"]], parent if job["has_parent"] else None
+            request, state = self._request(job["request_id"], job["digest"]), parent if job["has_parent"] else None
             again, is_scoring, stages = job["n_again"], job["is_scoring"], tuple(job["stages"])
             passed = tuple(job["passed"])
             unit = Job(request, tuple(job["prefix"]), state, job["upper_usd"], again, is_scoring, stages, passed, job["judged"])
