@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,11 +114,12 @@ def study_case(case: Case, setting: FleetSetting) -> dict[str, Any]:
     return {"trace": case.trace, "seed": case.seed, "rates": rates, "uneven": {**uneven, ALL: rates[ALL]}, "loads": loads}
 
 
-def study(cases: Iterable[Case], setting: FleetSetting, workers: int) -> list[dict[str, Any]]:
-    """Return what :func:`study_case` found for each, in order."""
+def study(cases: Iterable[Case], setting: FleetSetting, workers: int) -> Iterator[dict[str, Any]]:
+    """Yield what :func:`study_case` found for each case, as they are done."""
     fleet_workload()  # before the workers fork, so that they share it
     with ProcessPoolExecutor(workers) as pool:
-        return list(pool.map(partial(study_case, setting=setting), cases))
+        for done in as_completed([pool.submit(study_case, case, setting) for case in cases]):
+            yield done.result()
 
 
 def page_figures(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def page_figures(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "rate": {known: _rate(known, even) for known in KNOWLEDGE},
         "uneven_rate": {known: _rate(known, uneven) for known in KNOWLEDGE},
         "loads": {f"{times:g}": _at(times, kept) for times in OVERLOADS},
-        "by_case": [_plain(one) for one in found],
+        "by_case": [_plain(one) for one in sorted(found, key=lambda one: (one["trace"], one["seed"]))],
     }
 
 
