@@ -22,6 +22,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
@@ -165,7 +166,7 @@ def simulation(options: argparse.Namespace, keep: Callable[[dict[str, Any]], obj
 def measured(options: argparse.Namespace, parts: list[str], keep: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
     """The figures of these parts; ``keep`` is given those that there are so far."""
     found: dict[str, Any] = {}
-    with redis_at(options.redis) as url:
+    with redis_at(options.redis) if set(parts) - {"simulation"} else nullcontext("") as url:
         if {"snapshots", "decision"} & set(parts):
             found["snapshots"], view = snapshots(url, options.views)
         if "decision" in parts:
@@ -214,6 +215,8 @@ def main() -> None:
     if "simulation" in parts and options.data is None:
         print("left out: the simulation needs real arrivals: --data DIR or VINELM_DATA=DIR", file=sys.stderr)
         parts.remove("simulation")
+    elif "simulation" in parts and not (options.data / "arrivals").is_dir():
+        parser.error(f"--data {options.data}: has no folder arrivals")
     made = provenance(options)
     keep = partial(write_results, options.results, made) if options.results else _forget
     found = measured(options, parts, keep)
