@@ -22,6 +22,8 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -138,25 +140,33 @@ def invocation(url: str, rounds: int = 80, per_round: int = 10) -> dict[str, flo
     return {"without_us": bare, "with_us": told, "fleet_added_us": told - bare}
 
 
-def simulation(options: argparse.Namespace) -> dict[str, Any]:
-    """What knowing the others' load is worth; needs simpy and SciPy, which the other parts do not."""
+def simulation(options: argparse.Namespace, keep: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """What knowing the others' load is worth; needs simpy and SciPy, which the other parts do not.
+
+    ``keep`` is given the figures of the cases so far after each case, so that a run which is ended early leaves something.
+    """
     from fleet_parts.simulation import FleetSetting
     from fleet_parts.study import Case, page_figures, study
     from fleet_parts.workload import TRACES
 
     began = time.perf_counter()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
-    cases = [Case(options.data, trace, seed, options.requests) for trace in TRACES for seed in seeds]
+    cases = [Case(options.data, trace, seed, options.requests) for seed in seeds for trace in TRACES]
     setting = FleetSetting("fleet")
     about = {"seeds": list(seeds), "requests": options.requests, "processes": setting.processes, "slo_s": setting.slo_s}
-    found = page_figures(study(cases, setting, options.workers))
-    return {**about, **found, "run_s": time.perf_counter() - began}
-
-
-def measured(options: argparse.Namespace, parts: list[str]) -> dict[str, Any]:
-    """The figures of these parts."""
     found: dict[str, Any] = {}
-    with redis_at(options.redis) as url:
+    done = []
+    for one in study(cases, setting, options.workers):
+        done.append(one)
+        found = {**about, **page_figures(done), "run_s": time.perf_counter() - began}
+        keep(found)
+    return found
+
+
+def measured(options: argparse.Namespace, parts: list[str], keep: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """The figures of these parts; ``keep`` is given those that there are so far."""
+    found: dict[str, Any] = {}
+    with redis_at(options.redis) if set(parts) - {"simulation"} else nullcontext("") as url:
         if {"snapshots", "decision"} & set(parts):
             found["snapshots"], view = snapshots(url, options.views)
         if "decision" in parts:
@@ -166,8 +176,13 @@ def measured(options: argparse.Namespace, parts: list[str]) -> dict[str, Any]:
         if "loop" in parts:
             found["loop"] = loop_rounds(url, options.rounds)
     if "simulation" in parts:
-        found["simulation"] = simulation(options)
+        found["simulation"] = simulation(options, lambda some: keep({**found, "simulation": some}))
+    keep(found)
     return found
+
+
+def _forget(figures: dict[str, Any]) -> None:
+    """Nobody asked for a file of results."""
 
 
 def shown(found: dict[str, Any], name: str = "") -> None:
@@ -190,9 +205,9 @@ def main() -> None:
     parser.add_argument("--views", type=int, default=20, help="views to read")
     parser.add_argument("--rounds", type=int, default=40, help="rounds of the global loop")
     parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder with arrivals/")
-    parser.add_argument("--seeds", type=int, default=4, help="of the simulation, for each trace of arrivals")
+    parser.add_argument("--seeds", type=int, default=3, help="of the simulation, for each trace of arrivals")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--requests", type=int, default=1200, help="of each run of the simulation")
+    parser.add_argument("--requests", type=int, default=1000, help="of each run of the simulation")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that simulate [default: all cores]")
     add_results_option(parser)
     options = parser.parse_args()
@@ -200,10 +215,11 @@ def main() -> None:
     if "simulation" in parts and options.data is None:
         print("left out: the simulation needs real arrivals: --data DIR or VINELM_DATA=DIR", file=sys.stderr)
         parts.remove("simulation")
+    elif "simulation" in parts and not (options.data / "arrivals").is_dir():
+        parser.error(f"--data {options.data}: has no folder arrivals")
     made = provenance(options)
-    found = measured(options, parts)
-    if options.results:
-        write_results(options.results, made, found)
+    keep = partial(write_results, options.results, made) if options.results else _forget
+    found = measured(options, parts, keep)
     if options.json:
         print(json.dumps(found))
         return

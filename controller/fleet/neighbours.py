@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 
 from vinelm.controller.fleet.columns import LiveState
@@ -85,7 +86,8 @@ class Neighbours:
         return tuple(self._seen)
 
 
-def _summary(load: bytes) -> tuple[dict[str, int], str] | None:
+@lru_cache(maxsize=256)  # a process whose calls are where they were says the same again
+def _summary(load: bytes) -> tuple[Mapping[str, int], str] | None:
     """Invocations by engine, and the digest of the catalog; None if these bytes do not say it."""
     try:
         found = json.loads(load)

@@ -40,6 +40,7 @@ class FleetSetting:
             loop. With 0 there is a round before each decision and before each call; "all" has that.
         slo_s: the bound on latency of every request.
         risk: how plans weigh the spread of latencies.
+        busy: processes, the first ones, to which half of the requests come; None if all get equally many.
         seed: of the process that each request comes to, and of the times of the rounds.
     """
 
@@ -48,12 +49,13 @@ class FleetSetting:
     every_s: float = 0.25
     slo_s: float = SLO_S
     risk: Literal["mean", "mean+sd", "dp"] = "dp"
+    busy: int | None = None
     seed: int = 0
 
     @property
     def as_served(self) -> FleetSetting:
         """The same with what its knowledge implies."""
-        return replace(self, knowledge="fleet", processes=1, every_s=0.0) if self.knowledge == "all" else self
+        return replace(self, knowledge="fleet", processes=1, every_s=0.0, busy=None) if self.knowledge == "all" else self
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +87,14 @@ def serve_all(workload: FleetWorkload, table: RecordedTable, arrivals_s: FloatAr
     return _FleetSimulation(workload, table, arrivals_s, setting.as_served).result()
 
 
+def _shares(setting: FleetSetting) -> FloatArray:
+    """The share of requests that each process gets."""
+    every, busy = setting.processes, setting.busy
+    if busy is None:
+        return np.full(every, 1.0 / every)
+    return np.repeat([0.5 / busy, 0.5 / (every - busy)], [busy, every - busy])
+
+
 class _FleetSimulation:
     def __init__(self, workload: FleetWorkload, table: RecordedTable, arrivals_s: FloatArray, setting: FleetSetting) -> None:
         self.workload, self.table, self.setting = workload, table, setting
@@ -98,7 +108,7 @@ class _FleetSimulation:
         size = len(arrivals_s)
         self.latency, self.cost, self.right = np.zeros(size), np.zeros(size), np.zeros(size)
         self.open = size
-        comes_to = rng.integers(setting.processes, size=size).tolist()
+        comes_to = rng.choice(setting.processes, size, p=_shares(setting)).tolist()
         for row, (at, process) in enumerate(zip(arrivals_s.tolist(), comes_to, strict=True)):
             self.env.process(self._request(row, at, self.processes[process]))
         if setting.knowledge == "own x n":

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,8 @@ FARTHEST = 6
 """Steps up or down at most."""
 OVERLOADS = (1.0, 1.5, 2.0)
 """P99 is compared at these multiples of the rate that own load alone sustains."""
+BUSY = 2
+"""Processes to which half of the requests come, where traffic is uneven."""
 OWN, SUPPOSED, SUMMARIES, FLEET, ALL = KNOWLEDGE
 TITLES = {
     OWN: "own load alone (without `fleet=`)",
@@ -101,7 +102,7 @@ def sustained(case: Case, setting: FleetSetting) -> float:
 
 
 def study_case(case: Case, setting: FleetSetting) -> dict[str, Any]:
-    """All runs of one case: the sustained rate by knowledge, and figures by knowledge at multiples of that of own load."""
+    """All runs of one case: the sustained rates by knowledge, and figures by knowledge at multiples of that of own load."""
     setting = replace(setting, seed=case.seed)
     by_knowledge = {known: replace(setting, knowledge=known) for known in KNOWLEDGE}
     rates = {known: sustained(case, one) for known, one in by_knowledge.items()}
@@ -109,27 +110,34 @@ def study_case(case: Case, setting: FleetSetting) -> dict[str, Any]:
         times: {known: run(case, one, times * rates[OWN]) for known, one in by_knowledge.items()}
         for times in (OVERLOADS if rates[OWN] else ())
     }
-    return {"trace": case.trace, "seed": case.seed, "rates": rates, "loads": loads}
+    uneven = {known: sustained(case, replace(one, busy=BUSY)) for known, one in by_knowledge.items() if known != ALL}
+    return {"trace": case.trace, "seed": case.seed, "rates": rates, "uneven": {**uneven, ALL: rates[ALL]}, "loads": loads}
 
 
-def study(cases: Iterable[Case], setting: FleetSetting, workers: int) -> list[dict[str, Any]]:
-    """Return what :func:`study_case` found for each, in order."""
+def study(cases: Iterable[Case], setting: FleetSetting, workers: int) -> Iterator[dict[str, Any]]:
+    """Yield what :func:`study_case` found for each case, as they are done."""
     fleet_workload()  # before the workers fork, so that they share it
     with ProcessPoolExecutor(workers) as pool:
-        return list(pool.map(partial(study_case, setting=setting), cases))
+        for done in as_completed([pool.submit(study_case, case, setting) for case in cases]):
+            yield done.result()
 
 
 def page_figures(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What the page quotes. Ratios are paired by case; an interval is the 95 % t interval of the mean of their logarithms."""
-    kept = [one for one in found if all(one["rates"].values())]
-    rates = {known: np.array([one["rates"][known] for one in kept]) for known in KNOWLEDGE}
+    kept = [one for one in found if all(one["rates"].values()) and all(one["uneven"].values())]
+    even, uneven = (_by_knowledge(kept, traffic) for traffic in ("rates", "uneven"))
     return {
         "cases": len(kept),
         "cases_without_a_rate": len(found) - len(kept),
-        "rate": {known: _rate(known, rates) for known in KNOWLEDGE},
+        "rate": {known: _rate(known, even) for known in KNOWLEDGE},
+        "uneven_rate": {known: _rate(known, uneven) for known in KNOWLEDGE},
         "loads": {f"{times:g}": _at(times, kept) for times in OVERLOADS},
-        "by_case": [_plain(one) for one in found],
+        "by_case": [_plain(one) for one in sorted(found, key=lambda one: (one["trace"], one["seed"]))],
     }
+
+
+def _by_knowledge(kept: Sequence[dict[str, Any]], traffic: str) -> dict[Knowledge, np.ndarray]:
+    return {known: np.array([one[traffic][known] for one in kept]) for known in KNOWLEDGE}
 
 
 def _rate(known: Knowledge, rates: dict[Knowledge, np.ndarray]) -> dict[str, Any]:
@@ -173,4 +181,4 @@ def ratio(these: np.ndarray, those: np.ndarray) -> dict[str, Any]:
 def _plain(one: dict[str, Any]) -> dict[str, Any]:
     """A case without the runs: what a reader needs to see the spread."""
     p99 = {f"{times:g}": {known: figures.p99_s for known, figures in by.items()} for times, by in one["loads"].items()}
-    return {"trace": one["trace"], "seed": one["seed"], "rates": one["rates"], "p99_s": p99}
+    return {"trace": one["trace"], "seed": one["seed"], "rates": one["rates"], "uneven": one["uneven"], "p99_s": p99}

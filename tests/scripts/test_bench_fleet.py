@@ -70,6 +70,11 @@ def test_load_makes_requests_late_and_knowing_of_it_less_so(serve):
     assert idle.latency_s.mean() < knowing.latency_s.mean() < alone.latency_s.mean()
 
 
+def test_uneven_traffic_is_half_for_the_busy_ones(parts):
+    setting = parts["simulation"].FleetSetting("own", processes=5, busy=2)
+    assert parts["simulation"]._shares(setting).tolist() == pytest.approx([0.25, 0.25, 1 / 6, 1 / 6, 1 / 6])
+
+
 class Stopped:
     """A clock that stands still."""
 
@@ -145,7 +150,7 @@ def test_the_page_compares_case_by_case(parts):
     def case(scale):
         rates = {known: scale * (1.0 + at) for at, known in enumerate(study.KNOWLEDGE)}
         figures = {known: study.Figures(1.0, 0.1, 1.0, 10.0 - at, 0.8, 0.1) for at, known in enumerate(study.KNOWLEDGE)}
-        return {"trace": "azure", "seed": 0, "rates": rates, "loads": dict.fromkeys(study.OVERLOADS, figures)}
+        return {"trace": "azure", "seed": 0, "rates": rates, "uneven": rates, "loads": dict.fromkeys(study.OVERLOADS, figures)}
 
     none = replace_rates(case(1.0), 0.0)
     found = study.page_figures([case(1.0), case(3.0), none])
