@@ -107,17 +107,14 @@ def profile(
     backends = create_backends(catalog, workflow=workflow, seed=seed)
     workflow = bind_workflow(workflow, catalog, backends)
     require_budget({**backends, **judge_backends_of(workflow, catalog, backends)}, budget_usd)
-    if max_error is not None:
-        require_max_error(max_error)
-    elif coverage is None and budget_usd is None and budget_calls is None and checkpoints is not False:
+    _require_sense(max_error, checkpoints=checkpoints is not False)
+    if max_error is None and coverage is None and budget_usd is None and budget_calls is None and checkpoints is not False:
         coverage = DEFAULT_COVERAGE
     sampler = _sampler(sampler, workflow, catalog, requests, seed)
     limits = ProfileLimits(coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls)
     place = None if isinstance(checkpoints, bool) else CheckpointPlace(checkpoints)
     if checkpoints is False:
         check_uncheckpointed(sampler, limits, workflow.template, keep_going=keep_going)
-        if max_error is not None:
-            raise ConfigError("max_error needs checkpoints: leave one of them out", code="max-error-uncheckpointed")
     identity = identity_of(workflow, catalog, backends, seed)
     with _opened(store, identity) as opened:
         if place is not None:
@@ -134,6 +131,14 @@ def profile(
         if max_error is None:
             return run(coverage)
         return profile_until_certain(run, opened.path, max_error=max_error, at_most=coverage or 1.0, on_note=on_note)
+
+
+def _require_sense(max_error: float | None, *, checkpoints: bool) -> None:
+    if max_error is None:
+        return
+    require_max_error(max_error)
+    if not checkpoints:
+        raise ConfigError("max_error needs checkpoints: leave one of them out", code="max-error-uncheckpointed")
 
 
 def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) -> None:
