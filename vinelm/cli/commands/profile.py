@@ -96,9 +96,9 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     """
     from vinelm.backends import require_keys
     from vinelm.cli.inputs import load_inputs, sampler_of
-    from vinelm.cli.profile_output import print_forecast, print_interrupted, print_json, show
-    from vinelm.errors import BudgetExhausted, StageBroken
+    from vinelm.cli.profile_output import print_forecast, print_json, show
     from vinelm.profiler import ProfileLimits, check_uncheckpointed, only_failures
+    from vinelm.traces import RunRecords
 
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
     execution = _execution(workflow, settings)
@@ -126,6 +126,16 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
         result = _run(inputs, opened, {**settings, "sampler": sampler, "identity": identity}, execution, kind)
         (print_json if as_json else show)(result, opened, inputs, max_error=settings["max_error"])
         failed = only_failures(opened.observations()) if result.stopped_by in ("coverage", "complete", "sampler") else None
+        if failed is not None:
+            RunRecords(opened).note_only_failures()
+    return _exit_code(result, failed, keep_going=settings["keep_going"])
+
+
+def _exit_code(result: ProfileResult, failed: str | None, *, keep_going: bool) -> int | None:
+    """Return the exit code of a run, or raise what ended it; ``failed`` says that every row failed, where it does."""
+    from vinelm.cli.profile_output import print_interrupted
+    from vinelm.errors import BudgetExhausted, StageBroken
+
     if result.stopped_by == "budget":
         raise BudgetExhausted(
             f"{result.message or 'the budget is reached'}: raise the budget and run the same line to continue"
@@ -133,7 +143,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     if result.stopped_by == "broken":
         raise StageBroken(f"{result.message}: repair it and run the same line again, which executes these rows again")
     if failed is not None:
-        again = "run it without --keep-going" if settings["keep_going"] else "run the same line again"
+        again = "run it without --keep-going" if keep_going else "run the same line again"
         raise StageBroken(f"{failed}: repair it and {again}, which executes these rows again", code="only-failures")
     if result.stopped_by == "interrupted":
         print_interrupted(result)
