@@ -29,6 +29,8 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.types import UserDefinedType
 
+from vinelm.errors import StoreError
+
 if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
@@ -82,7 +84,7 @@ meta = Table(
         primary_key=True,
         comment="schema_version, identity; last_run: settings of the last run; open_run, unfinished_run: of a run that has not "
         "completed; rescoring: retired rows wait to be scored again; signals: what signals and classes were made with; "
-        "checkpoints: where their contents are, if not in the store",
+        "checkpoints: where their contents are, if not in the store; only_failures: the next run executes all rows again",
     ),
     Column("value", String, nullable=False, comment="the value, JSON text"),
     comment="The store's current identity (workflow, template, catalog, dataset, fingerprint) and the state of runs.",
@@ -254,6 +256,20 @@ sources = Table(
     Column("added_at", String, nullable=False, comment="when, ISO time in UTC"),
     comment="Origin of imported, merged and repriced rows. Since version 2.",
 )
+
+
+def require_version(found: str | None, where: object) -> None:
+    """Raise unless a store has this version's tables; ``found`` is what its ``meta`` says now.
+
+    Raises:
+        StoreError: it was upgraded while it was open.
+    """
+    if found != str(SCHEMA_VERSION):
+        raise StoreError(
+            f"{where}: upgraded to store version {found} while this one, which writes {SCHEMA_VERSION}, was at work: upgrade "
+            "VineLM here and run the same line again",
+            code="store-upgraded",
+        )
 
 
 def set_meta(connection: Connection, key: str, value: str) -> None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
@@ -19,7 +19,7 @@ from vinelm.extras import required_extra
 from vinelm.traces.store.database import Database
 from vinelm.traces.store.postgres.running_totals import Totals, totals
 from vinelm.traces.store.postgres.url import PostgresUrl
-from vinelm.traces.store.schema import SCHEMA_VERSION
+from vinelm.traces.store.schema import require_version
 
 ALONE, SETUP, RUN = 1, 2, 1000
 """Numbers of advisory locks within a store's schema: of the store, of the beginning and end of a run, of run 0."""
@@ -31,6 +31,22 @@ _HOLDERS = text(
     "(SELECT oid FROM pg_namespace WHERE nspname = current_schema()) "
     "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY l.pid"
 )
+
+
+class Lease(NamedTuple):
+    """The right of a run to the units that it has claimed, for so many ``seconds`` after it was renewed last."""
+
+    run_id: int
+    owner: str
+    seconds: float
+
+
+RENEW = text(
+    "INSERT INTO runs (run_id, owner, expires_at) "
+    "VALUES (:run_id, :owner, clock_timestamp() + make_interval(secs => :seconds)) "
+    "ON CONFLICT (run_id) DO UPDATE SET expires_at = excluded.expires_at"
+)
+"""Renews a lease, by the clock of the database."""
 
 
 class PostgresDatabase(Database):
@@ -48,7 +64,7 @@ class PostgresDatabase(Database):
         self.file = Path()
         self._lock = threading.RLock()
         self._closing = ExitStack()
-        self._unflushed_run: int | None = None
+        self._unflushed: Lease | None = None
         with required_extra("postgres", f"{url}: a store in PostgreSQL"):
             import psycopg  # noqa: F401
         host = socket.gethostname()
@@ -76,40 +92,36 @@ class PostgresDatabase(Database):
             if self._connection.in_transaction():
                 yield self._connection
                 return
-            self._unflushed_run = None
+            self._unflushed = None
             with self._connection.begin():
                 yield self._connection
             self._flush()
 
     def _flush(self) -> None:
-        if self._unflushed_run is not None:
+        if self._unflushed is not None:
             with self._connection.begin():
-                self._connection.execute(_FLUSH, {"run": self._unflushed_run})
+                self._connection.execute(RENEW, self._unflushed._asdict())
 
-    def lock_for_writing(self, connection: Connection, run_id: int) -> Totals:
-        """Wait for the other writers of this store, until the end of the caller's transaction, and return the store's totals.
+    def lock_for_writing(self, connection: Connection, lease: Lease) -> Totals:
+        """Keep other writers of this store waiting until the end of the caller's transaction; return the store's totals.
 
         The lock is given back before the server's disk has the transaction, so that writers do not wait for each other's disk.
-        :meth:`transaction` then writes the row of the run in ``runs``, and returns when the disk has that, and with it all
-        before. Who has seen what a server that crashed then lost has lost its own later writes as well.
+        The lock is given back before the server's disk has the transaction: writers do not wait for each other's disk.
+        seen what a server that crashed then lost has lost its own later writes as well.
 
         Args:
             connection: in a transaction.
-            run_id: the run that writes.
+            lease: of the run that writes.
 
         Raises:
             StoreError: the store has another version by now: it was upgraded while it was open.
         """
-        if self._unflushed_run is not None:  # this transaction has the lock
+        if self._unflushed is not None:  # this transaction has the lock
             return totals(connection)
         found = connection.execute(_WRITE_LOCK).one_or_none()
-        if found is None or found.value != str(SCHEMA_VERSION):
-            raise StoreError(
-                f"{self.path}: upgraded to store version {found and found.value} while this one, which writes "
-                f"{SCHEMA_VERSION}, was at work: upgrade VineLM here and run the same line again",
-                code="store-upgraded",
-            )
-        self._unflushed_run = run_id
+        require_version(None if found is None else found.value, self.path)
+        assert found is not None
+        self._unflushed = lease
         return Totals(found.usd, found.calls)
 
     def truncate_wal(self) -> None:
@@ -175,10 +187,6 @@ _WRITE_LOCK = text(
     "SELECT m.value, t.usd, t.calls, set_config('synchronous_commit', 'off', true) FROM meta m, totals t "
     "WHERE m.key = 'schema_version' FOR UPDATE"
 )
-_FLUSH = text(
-    "INSERT INTO runs (run_id, owner, expires_at) VALUES (:run, '', clock_timestamp()) "
-    "ON CONFLICT (run_id) DO UPDATE SET owner = runs.owner"
-)
 _SIZE = text(
     "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_namespace n "
     "ON n.oid = c.relnamespace WHERE n.nspname = current_schema() AND c.relkind = 'r'"
@@ -224,4 +232,4 @@ def _sqlstate(error: Any) -> str:
     return getattr(error, "sqlstate", None) or ""
 
 
-__all__ = ["ALONE", "RUN", "SETUP", "PostgresDatabase"]
+__all__ = ["ALONE", "RENEW", "RUN", "SETUP", "Lease", "PostgresDatabase"]

@@ -98,6 +98,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     from vinelm.cli.inputs import load_inputs, sampler_of
     from vinelm.cli.profile_output import print_forecast, print_json, show
     from vinelm.profiler import ProfileLimits, check_uncheckpointed, only_failures
+    from vinelm.traces import RunRecords
 
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
     execution = _execution(workflow, settings)
@@ -125,11 +126,13 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
         result = _run(inputs, opened, {**settings, "sampler": sampler, "identity": identity}, execution, kind)
         (print_json if as_json else show)(result, opened, inputs, max_error=settings["max_error"])
         failed = only_failures(opened.observations()) if result.stopped_by in ("coverage", "complete", "sampler") else None
-    return _ended(result, failed, keep_going=settings["keep_going"])
+        if failed is not None:
+            RunRecords(opened).note_only_failures()
+    return _exit_code(result, failed, keep_going=settings["keep_going"])
 
 
-def _ended(result: ProfileResult, failed: str | None, *, keep_going: bool) -> int | None:
-    """The exit code of a run that is no failure; the errors of one that is. ``failed`` says that no row succeeded."""
+def _exit_code(result: ProfileResult, failed: str | None, *, keep_going: bool) -> int | None:
+    """Return the exit code of a run, or raise what ended it; ``failed`` says that every row failed, where it does."""
     from vinelm.cli.profile_output import print_interrupted
     from vinelm.errors import BudgetExhausted, StageBroken
 
