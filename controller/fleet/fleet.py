@@ -197,7 +197,7 @@ class Fleet:
             self._member.chores.append(CatalogComparison(self._member, self._facts))
         member = self._member  # and not this object: the fleet's thread would keep it alive
         for gate in self._gates:
-            gate.weights, gate.others = self._orders.weights, lambda: member.others
+            gate.weights, gate.others, gate.rank = self._orders.weights, lambda: member.others, lambda: member.rank
             gate.first = int(self._live.process.rpartition(":")[2], 16)  # processes differ in which of equals they take
 
     def _rejoin_after_fork(self) -> None:

@@ -76,7 +76,7 @@ class FleetMember:
         """The digest of what this process was given; shown to the others."""
         self._link, self._every_s, self._now = link, every_s, now
         self._neighbours = Neighbours()
-        self._version = 0
+        self._version = self._rank = 0
         self._is_stopped = False
         self._wake = Event()
         self._thread: Thread | None = None
@@ -90,6 +90,11 @@ class FleetMember:
     def processes(self) -> int:
         """Number of processes that live, this one included."""
         return len(self._neighbours) + 1
+
+    @property
+    def rank(self) -> int:
+        """How many of the processes that live come before this one; all count in the same order."""
+        return self._rank
 
     def catalogs(self) -> dict[str, str]:
         """Return the digest of what each other process was given; empty for one that has not said it."""
@@ -142,6 +147,7 @@ class FleetMember:
             return False
         found.pop(self.live.process, None)
         self._neighbours.update(found, self._now())
+        self._rank = sum(name < self.live.process for name in self._neighbours.names())
         self.is_alone, self.failure = False, ""
         self.rounds += 1
         return True
@@ -153,6 +159,7 @@ class FleetMember:
     def _go_alone(self) -> None:
         self.is_alone = True
         self._neighbours.expire(self._now())
+        self._rank = 0 if not len(self._neighbours) else self._rank
         for chore in self.chores:
             chore.go_alone(self._link)
 

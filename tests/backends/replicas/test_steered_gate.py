@@ -46,6 +46,32 @@ def test_eight_processes_do_not_all_take_the_same_replica():
         assert [sum(g.in_flight()[f"e{n}"] for g in gates) for n in range(4)] == [2, 2, 2, 2]
 
 
+def most_on_a_replica(processes, rounds, with_rank):
+    """The most calls on one of four replicas, if each process sends two calls in each round, which end with it, and hears only
+    that one replica is emptier than the others.
+    """
+    gates, most = [gate(*[RateLimits()] * 4) for _ in range(processes)], 0
+    for number, made in enumerate(gates):
+        made.first = number
+        made.rank = lambda number=number: number if with_rank else 0
+    for round_ in range(rounds):
+        heard = {"e0": 6, "e1": 0, "e2": 6, "e3": 6}
+        for made in gates:
+            made.others = lambda heard=dict(heard): heard
+        with ExitStack() as stack:
+            for made in gates:
+                entered(made, stack, 2)
+            loads = [calls + sum(made.in_flight()[engine] for made in gates) for engine, calls in heard.items()]
+        if round_ >= rounds // 2:  # the first ones show how many calls a round has
+            most = max(most, *loads)
+    return most
+
+
+def test_processes_do_not_all_run_to_the_replica_that_was_the_emptiest():
+    assert most_on_a_replica(8, 12, with_rank=False) == 16  # all of them
+    assert most_on_a_replica(8, 12, with_rank=True) <= 11  # 34 calls on four replicas
+
+
 def test_processes_differ_in_which_of_equals_they_take():
     made = gate(RateLimits(), RateLimits(), RateLimits())
     made.first = 7  # of three

@@ -14,6 +14,7 @@ from typing import Protocol, SupportsFloat, runtime_checkable
 
 from vinelm.backends.remote.rate_limits import EngineRateLimiter, EngineTurn, RateLimits
 from vinelm.backends.remote.rate_share import WindowPermit, turn_key
+from vinelm.backends.replicas.supposed_calls import SupposedCalls
 from vinelm.clock import Clock, WallClock
 
 HEAD_ASKS_S = 0.02
@@ -105,14 +106,18 @@ class ReplicaGate:
     Attributes:
         weights: returns weights by engine, >= 0; 1 where it says nothing. A replica of weight 0 is not used, unless all are 0.
             Must not block.
-        others: returns what other processes have in flight by engine, which counts like this process's own. Must not block.
+        others: returns what other processes have in flight by engine, which counts like this process's own; another mapping
+            whenever they are heard of again. Must not block.
+        rank: returns how many of the other processes are before this one, in an order that all know. Must not block.
         first: the place of the replica that is taken among equals; another one in each process.
     """
 
     def __init__(self, limiters: Mapping[str, EngineRateLimiter], clock: Clock | None = None) -> None:
         self.weights: Callable[[], Mapping[str, float]] = dict
         self.others: Callable[[], Mapping[str, int]] = dict
+        self.rank: Callable[[], int] = int
         self.first = 0
+        self._supposed = SupposedCalls()
         self._replicas = [Replica(engine, limiter) for engine, limiter in limiters.items()]
         self._clock: Clock = clock or WallClock()
         self._line: list[_Waiting] = []
@@ -219,6 +224,7 @@ class ReplicaGate:
             permit = waiting.turns[place].start()
             if permit is not None:
                 self._replicas[place].in_flight += 1
+                self._supposed.started()
                 waiting.admitted.set_result(ReplicaPermit(self, place, waiting.turns[place], permit))
                 waiting.withdraw()
                 return True
@@ -228,16 +234,19 @@ class ReplicaGate:
         """The replicas that may be used, best first."""
         now_s, given, others = self._clock.now(), self.weights(), self.others()
         engine = getattr(waiting.priority, "engine", None)
+        calls = [replica.in_flight + others.get(replica.engine, 0) + 1 for replica in self._replicas]
         weights = [max(float(given.get(replica.engine, 1.0)), 0.0) for replica in self._replicas]
         usable = [place for place, weight in enumerate(weights) if weight > 0] or range(len(weights))
 
-        def cost(place: int) -> tuple[bool, bool, float, int]:
-            replica = self._replicas[place]
-            calls = replica.in_flight + others.get(replica.engine, 0) + 1
-            is_other = engine is not None and replica.engine != engine
-            return replica.rests_until_s > now_s, is_other, calls / (weights[place] or 1.0), (place - self.first) % len(weights)
+        def cost(place: int) -> tuple[bool, float, int]:
+            rests = self._replicas[place].rests_until_s > now_s
+            return rests, calls[place] / (weights[place] or 1.0), (place - self.first) % len(weights)
 
-        return sorted(usable, key=cost)
+        for _ in range(self._supposed.by_now(others, self.rank())):
+            calls[min(usable, key=cost)] += 1
+        return sorted(
+            usable, key=lambda place: (cost(place)[0], engine not in (None, self._replicas[place].engine), cost(place))
+        )
 
     def _judge(self, place: int, failed: bool) -> None:
         with self._lock:
