@@ -47,7 +47,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
 test: $(VENV)/.dev ## run the tests but the long ones, on every core
 	@$(PYTEST) -m "not long"
 
-test-all: test docs $(VENV)/.ray ## the tests, then the long ones (installs Ray; PostgreSQL: apt install postgresql): the site, brute force, kills and resumes
+test-all: test docs $(VENV)/.ray ## the tests, then the long ones (installs Ray; Debian: apt install postgresql redis-server prometheus curl): the site, brute force, kills and resumes
 	@$(PYTEST) -m long
 	@$(DOCS)/bin/python scripts/notebooks.py --check
 	@$(BIN)/python scripts/check_planner.py

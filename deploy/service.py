@@ -156,6 +156,14 @@ def fleet_config(options: argparse.Namespace) -> FleetConfig | None:
     return FleetConfig(url=options.fleet, name=options.fleet_name, daily_usd=caps, journal=options.journal)
 
 
+class Line(JSONResponse):
+    """JSON on a line of its own, for terminals."""
+
+    def render(self, content: Any) -> bytes:
+        """The bytes to send."""
+        return super().render(content) + b"\n"
+
+
 def answering(ask: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Callable[[HttpRequest], Awaitable[Response]]:
     """An endpoint for JSON objects; each request is answered in a thread."""
 
@@ -165,13 +173,13 @@ def answering(ask: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Callable[[H
             if not isinstance(asked, dict):
                 raise ValueError
         except ValueError:
-            return JSONResponse({"error": "the body is not a JSON object"}, 400)
+            return Line({"error": "the body is not a JSON object"}, 400)
         try:
-            return JSONResponse(await run_in_threadpool(ask, asked))
+            return Line(await run_in_threadpool(ask, asked))
         except Exception as error:
             status = next((code for kind, code in STATUS if isinstance(error, kind)), 500)
             told = str(error) if status != 500 else f"unexpected {type(error).__name__}"
-            return JSONResponse({"error": told, "code": getattr(error, "code", None)}, status)
+            return Line({"error": told, "code": getattr(error, "code", None)}, status)
 
     return answer
 
@@ -183,7 +191,7 @@ def application(service: Service) -> Starlette:
         return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def health(_: HttpRequest) -> Response:
-        return JSONResponse(service.health())
+        return Line(service.health())
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -14,10 +14,11 @@ DEFAULT = "redis://127.0.0.1:6379/0"
 WHY_NOT = (
     f"no Redis: set {WHERE}=redis://host:port/db, run one on the default port, or install it (Debian: apt install redis-server)"
 )
+NO_DRIVER = "no driver of Redis: pip install 'vinelm[fleet]'"
 
 
 def answers(url):
-    redis = pytest.importorskip("redis")
+    redis = pytest.importorskip("redis", reason=NO_DRIVER)
     try:
         with redis.Redis.from_url(url, socket_connect_timeout=0.3, socket_timeout=0.3) as client:
             return bool(client.ping())
@@ -69,7 +70,7 @@ def redis_url(tmp_path_factory):
 @pytest.fixture
 def redis_server(tmp_path):
     """A server that the test may kill."""
-    pytest.importorskip("redis")
+    pytest.importorskip("redis", reason=NO_DRIVER)
     if not shutil.which("redis-server"):
         pytest.skip("no redis-server to kill: install it (Debian: apt install redis-server)")
     server = RedisServer(tmp_path)

@@ -139,11 +139,12 @@ def audit_rows(
         answers[call.request][call.model] += call.is_answer
         if any(begin - UNCERTAIN_S <= call.at_s <= end for begin, end in outages.get(call.engine, ())):
             uncertain.add(call.request)
+    away = [when for known in outages.values() for when in known]
     for one in asked:
         ours = kept.pop(one.id, [])
         _audit_paths(audit, one, ours, killed.get(one.server))
         if one.id not in uncertain:
-            _audit_answers(audit, one, ours, answers[one.id], usd)
+            _audit_answers(audit, one, ours, answers[one.id], usd, is_whole=not overlaps((one.began_s, one.ended_s), away))
     audit.double += [f"{request}: rows of a request that nobody made" for request in kept]
     return audit
 
@@ -166,8 +167,13 @@ def _audit_paths(audit: RowAudit, one: Asked, rows: Sequence[Row], killed_s: flo
     audit.double += [f"{one.id} {path}: the answer names no such invocation" for path in sorted(set(found) - expected)]
 
 
-def _audit_answers(audit: RowAudit, one: Asked, rows: Sequence[Row], answers: Counter[str], usd: Mapping[str, float]) -> None:
-    """Successful rows, and their dollars, are those of the answers that were sent."""
+def _audit_answers(
+    audit: RowAudit, one: Asked, rows: Sequence[Row], answers: Counter[str], usd: Mapping[str, float], *, is_whole: bool
+) -> None:
+    """Successful rows, and their dollars, are those of the answers that were sent.
+
+    Where an engine was away meanwhile the dollars may be more: an attempt that was cut counts at its upper bound.
+    """
     right = Counter(row.prefix[-1] for row in rows if row.failure is None)
     for model, count in (right - answers).items():
         audit.double.append(f"{one.id} {model}: {count} rows more than answers")
@@ -175,7 +181,7 @@ def _audit_answers(audit: RowAudit, one: Asked, rows: Sequence[Row], answers: Co
         return
     paid = sum(row.cost_usd for row in rows)
     sent = sum(count * usd[model] for model, count in answers.items())
-    if set(one.paths) == {row.prefix for row in rows} and abs(paid - sent) > 1e-9:
+    if set(one.paths) == {row.prefix for row in rows} and (paid < sent - 1e-9 or (is_whole and paid > sent + 1e-9)):
         audit.wrong_usd.append(f"{one.id}: rows ${paid:.6f}, answers ${sent:.6f}")
 
 

@@ -1,4 +1,4 @@
-"""The files in deploy/ agree with each other and with the code; the programs that read them accept them, where they are installed."""
+"""The files in deploy/ agree with each other and with the code; programs that read them accept them, where installed."""
 
 import json
 import re

@@ -103,7 +103,8 @@ def test_a_real_prometheus_answers_every_expression_of_the_dashboard(serving, tm
 
     server, ask, _, _ = serving
     port = free_port()
-    config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "vinelm", "static_configs": [{"targets": [f"127.0.0.1:{server.port}"]}]}]}  # fmt: skip
+    job = {"job_name": "vinelm", "static_configs": [{"targets": [f"127.0.0.1:{server.port}"]}]}
+    config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}
     (tmp_path / "prometheus.yml").write_text(json.dumps(config))
     command = ["prometheus", f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/tsdb"]
     process = subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}"], stderr=subprocess.DEVNULL)

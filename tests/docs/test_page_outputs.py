@@ -2,11 +2,13 @@
 
 import re
 import shlex
+import shutil
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import click
 import pytest
+from postgres_servers import connected
 
 from vinelm.cli.main import cli
 
@@ -14,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUN_HERE = {"your-own-app.md": "test_your_own_app.py runs it", "datasets.md": "test_datasets.py reads each example"}
 """Pages that a test of their own runs."""
+FLEET = "from-one-process-to-a-fleet.md"
 SHOWN = ("", "text", "console", "shell", "bash", "{.text}")
 COMMAND = re.compile(r"^(?:\$ )?(?:\S+=\S+ |env .*? )?(vinelm(?: (?:.*\\\n)*.*)?)$", re.MULTILINE)
 COMMAND_LINE = re.compile(
@@ -76,9 +79,25 @@ def test_a_command_exists_with_its_options(line):
     command.make_parser(ctx).parse_args(args=words)  # raises for an option that there is not
 
 
+@pytest.fixture
+def fleet_servers(request, monkeypatch):
+    """What the page about fleets needs: a PostgreSQL with a user and a database, where programs look for it."""
+    lacking = [name for name in ("redis-server", "curl") if not shutil.which(name)]
+    if lacking:
+        pytest.skip(f"no {', '.join(lacking)}: install them (Debian: apt install redis-server curl)")
+    server = request.getfixturevalue("postgres_server")
+    with connected(server.url) as connection:
+        connection.execute("CREATE ROLE vinelm LOGIN")
+        connection.execute("CREATE DATABASE vinelm OWNER vinelm")
+    monkeypatch.setenv("PGHOST", "127.0.0.1")
+    monkeypatch.setenv("PGPORT", str(server.port))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("page", RUN, ids=named)
-def test_a_page_shows_what_is_printed_today(page, tmp_path):
+def test_a_page_shows_what_is_printed_today(page, tmp_path, request):
+    if page.name == FLEET:
+        request.getfixturevalue("fleet_servers")
     text = page.read_text(encoding="utf-8")
     assert script.fresh(text, script.Folder(tmp_path)) == text, "run scripts/page_outputs.py"
 

@@ -13,6 +13,8 @@ from vinelm.policies import SpendGuard, SpendPermit
 
 PATIENCE_S = 1.0
 """Longest that a call waits for a lease while Redis answers. Without Redis no call waits."""
+FIRST_S = 5.0
+"""The same before the background has answered for the first time: a process that has just begun is busy with much else."""
 LOOKS_S = 0.1
 """So often a call that waits looks whether Redis still answers."""
 REFUSED_FOR_S = 1.0
@@ -42,6 +44,7 @@ class TenantAccount(SpendGuard):
         self._leased_nano = 0
         self._waiting: list[float] = []
         self._refused_usd, self._refused_until = 0.0, -1.0
+        self._has_answer = False
 
     def authorize(self, upper_usd: float) -> SpendPermit:
         """Reserve money for a call that costs at most ``upper_usd`` dollars; may wait for a lease.
@@ -49,7 +52,7 @@ class TenantAccount(SpendGuard):
         Raises:
             CallRefused: what is leased, and could be leased in time, does not allow the call; it must not be made.
         """
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + (PATIENCE_S if self._has_answer else FIRST_S)
         while True:
             leased_nano = self._leased_nano
             try:
@@ -105,11 +108,13 @@ class TenantAccount(SpendGuard):
         """Count a lease; calls that wait for it go on."""
         with self._changed:
             self._leased_nano += nano_usd
+            self._has_answer = True
             self._changed.notify_all()
 
     def refuse(self) -> None:
         """The cap does not allow another lease: refuse the calls that wait."""
         with self._changed:
+            self._has_answer = True
             self._refused_usd = min(self._waiting, default=0.0)
             self._refused_until = time.monotonic() + REFUSED_FOR_S
             self._changed.notify_all()

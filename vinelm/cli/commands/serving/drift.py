@@ -84,7 +84,7 @@ def _show(found: DriftReport, remedy: Remedy | None) -> None:
     for count, why in (
         (found.under_load, "began while other calls were under way on their engine: their seconds were left out"),
         (found.left_out, "of later invocations left out: plans use what requests show, which decides who comes there"),
-        (found.unplaced, "not compared: the trie lacks their path"),
+        (found.unplaced, "not compared: below a passed check, or the trie lacks their path"),
     ):
         if count:
             say(f"{count:,} rows {why}.")
