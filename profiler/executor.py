@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from vinelm.errors import ConfigError
 from vinelm.extras import require_extra
 from vinelm.io import can_fork
 from vinelm.profiler.cluster.ray_cluster import RayCluster
@@ -69,6 +70,10 @@ def _cluster_worker(
     on_note: Callable[[str], None] | None,
 ) -> Worker:
     require_extra("ray", "a profile on a Ray cluster", "ray")
+    if not can_fork():
+        raise ConfigError(
+            "this system cannot fork processes, which a profile on a Ray cluster needs: run it from Linux or macOS"
+        )
     from vinelm.profiler.cluster.bridge import RayLink
     from vinelm.profiler.cluster.messages import HostSetup
     from vinelm.profiler.cluster.worker import ClusterWorker
