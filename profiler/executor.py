@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from vinelm.errors import StoreError
+from vinelm.errors import ConfigError, StoreError
 from vinelm.extras import require_extra
 from vinelm.io import can_fork
 from vinelm.profiler.budget.unit_budget import TopUp
@@ -73,6 +73,10 @@ def _cluster_worker(
     on_note: Callable[[str], None] | None,
 ) -> Worker:
     require_extra("ray", "a profile on a Ray cluster", "ray")
+    if not can_fork():
+        raise ConfigError(
+            "this system cannot fork processes, which a profile on a Ray cluster needs: run it from Linux or macOS"
+        )
     from vinelm.profiler.cluster.bridge import RayLink
     from vinelm.profiler.cluster.messages import HostSetup
     from vinelm.profiler.cluster.worker import ClusterWorker

@@ -125,6 +125,7 @@ PORTABLE = ("profiler", "vinelm", "controller", "estimator", "traces", "workflow
 ONE_PLACE = (
     "vinelm/io/operating_system.py",
     "profiler/isolation/",
+    "profiler/cluster/bridge.py",  # refused where processes cannot be forked
     "workflows/examples/coding/",  # the sandbox: Linux only, and refused elsewhere
     "workflows/limited/",  # used only where processes can be forked
 )
