@@ -34,7 +34,16 @@ from vinelm.profiler.shown_rows import classify_new
 from vinelm.profiler.store_update import bring_up_to_date
 from vinelm.protocols import Backend, Sampler
 from vinelm.template import Template
-from vinelm.traces import ObservationStore, RequestDigest, RunRecords, SharedRun, StoreIdentity, retire_broken, shared_run
+from vinelm.traces import (
+    ObservationStore,
+    RequestDigest,
+    RunRecords,
+    SharedRun,
+    StoreIdentity,
+    differences,
+    retire_broken,
+    shared_run,
+)
 from vinelm.workflow import Request, Workflow
 
 
@@ -169,7 +178,7 @@ def alone(
 
 def _require_same(store: ObservationStore, identity: StoreIdentity, settings: Mapping[str, Any]) -> None:
     last = RunRecords(store).last_settings()
-    changed = store.identity.difference(identity) or (None if last is None else difference(last, settings))
+    changed = differences(store.identity, identity) or (None if last is None else difference(last, settings))
     if changed:
         raise StoreError(
             f"{store.path}: another run is at work on it, and differs: {changed}: run the same line as it, or wait for its end",

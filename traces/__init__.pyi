@@ -1,5 +1,6 @@
 from .checkpoints.place import CheckpointPlace as CheckpointPlace
 from .growth.broken_stage import retire_broken as retire_broken
+from .growth.changes import differences as differences
 from .growth.grow import Growth as Growth
 from .growth.grow import grow as grow
 from .growth.grow import preview_growth as preview_growth

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
@@ -19,6 +19,7 @@ UNFINISHED = "unfinished_run"
 LAST = "last_run"
 """Key in ``meta`` of the settings of the run that was started last, completed or not."""
 
+_VERSION = select(schema.meta.c.value).where(schema.meta.c.key == "schema_version")
 _RAISE = update(schema.ledger).where(schema.ledger.c.entry_id == bindparam("entry")).values(reserved_usd=bindparam("upper"))
 
 
@@ -29,9 +30,17 @@ class RunRecords:
         self.store = store
         self._database = store._database
 
-    def together(self) -> AbstractContextManager[Connection]:
-        """Return a transaction: all that this thread writes inside the block is committed at once, or not at all."""
-        return self._database.transaction()
+    @contextmanager
+    def together(self) -> Iterator[Connection]:
+        """Begin a transaction: all that this thread writes inside the block is committed at once, or not at all.
+
+        Raises:
+            StoreError: the store has another version by now: it was upgraded while the run was at work. Nothing is written.
+        """
+        with self._database.transaction() as connection:
+            yield connection
+            # Last: a transaction that reads before it writes may find that it cannot write any more.
+            schema.require_version(connection.execute(_VERSION).scalar_one_or_none(), self.store.path)
 
     # -- ledger -----------------------------------------------------------------------------------------------
 

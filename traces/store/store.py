@@ -425,12 +425,16 @@ class ObservationStore:
         """
         if self.checkpoint_place is None:
             place.require_writable()  # before anything is paid for
-        with self._database.transaction() as connection:
-            connection.execute(insert(schema.meta).on_conflict_do_nothing(), {"key": schema.CHECKPOINTS, "value": place.url})
-            url = connection.execute(_META, {"name": schema.CHECKPOINTS}).scalar_one()
-        if url != place.url:
-            raise StoreError(f"{self.path}: its checkpoints are kept under {url}, not {place.url}: give that, or leave it out")
-        self._place = place
+            value = {"key": schema.CHECKPOINTS, "value": place.url}
+            with self._database.transaction() as connection:
+                connection.execute(insert(schema.meta).on_conflict_do_nothing(), value)
+            self._place = "unread"
+        kept = self.checkpoint_place
+        assert kept is not None
+        if kept.url != place.url:
+            raise StoreError(
+                f"{self.path}: its checkpoints are kept under {kept.url}, not {place.url}: give that, or leave it out"
+            )
 
     # -- ledger -----------------------------------------------------------------------------------------------
 

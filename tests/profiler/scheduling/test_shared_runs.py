@@ -12,6 +12,7 @@ import shared_toy
 from postgres_servers import connected
 from profiling_toy import ToyBackend, catalog_for, new_store, only_right, toy
 
+from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, StoreError
 from vinelm.profiler import ExecutionConfig, ProfileLimits, profile
 from vinelm.profiler.budget.ledger import Ledger
@@ -25,8 +26,8 @@ BARE = ("in_flight",)
 class Run:
     """A run in a process of its own."""
 
-    def __init__(self, address, *, seed=0, coverage=1.0, sleep_s=0.02, lease_s=30.0):
-        arguments = [str(value) for value in (address, seed, coverage, sleep_s, lease_s)]
+    def __init__(self, address, *, seed=0, coverage=1.0, sleep_s=0.02, lease_s=30.0, skew_s=0.0):
+        arguments = [str(value) for value in (address, seed, coverage, sleep_s, lease_s, skew_s)]
         tests = Path(__file__).parents[2]
         self.process = subprocess.Popen(
             [sys.executable, shared_toy.__file__, *arguments], stdout=subprocess.PIPE, text=True, cwd=tests
@@ -119,6 +120,56 @@ def test_another_workflow_and_other_settings_are_one_line(postgres_url):
     assert backend.calls == []
     first.process.kill()
     first.process.communicate()
+
+
+def with_change(catalog, **changes):
+    return Catalog(model.model_copy(update=changes) if model.name == "m1" else model for model in catalog.models)
+
+
+def test_catalogs_that_differ_are_one_line_that_names_what(postgres_url):
+    first = Run(postgres_url, sleep_s=0.1).started()
+    workflow, backend = toy(n_requests=12, n_models=3), ToyBackend()
+    catalog = catalog_for(workflow)
+    cases = {
+        "price of 'm1'": with_change(catalog, price=catalog["m1"].price.model_copy(update={"input": 9.0})),
+        "max_tokens of 'm1'": with_change(catalog, max_tokens=50),
+        "order of the models": Catalog(reversed(catalog.models)),
+    }
+    for words, other in cases.items():
+        with ObservationStore.open(postgres_url) as store, pytest.raises(StoreError) as caught:
+            profile(workflow, other, {"test": backend}, store, coverage=1.0)
+        assert f"another run is at work on it, and differs: {words}: run the same line as it, or wait" in str(caught.value)
+        assert "\n" not in str(caught.value)
+    assert backend.calls == []
+    first.process.kill()
+    first.process.communicate()
+
+
+def test_clocks_that_differ_by_days_take_no_unit_from_a_run_that_is_alive(postgres_url, tmp_path):
+    results = [run.result() for run in [Run(postgres_url, skew_s=skew, lease_s=3.0) for skew in (0, 3 * 86400, -3 * 86400)]]
+    assert {result["stopped_by"] for result in results} == {"complete"}
+    assert [result["abandoned"] for result in results] == [0, 0, 0]
+    with ObservationStore.open(postgres_url) as store:
+        assert by_cell(store) == undisturbed(tmp_path, 1.0)
+        assert sum(result["calls"] for result in results) == len(store)
+    with connected(postgres_url) as connection:
+        assert connection.execute("SELECT count(*) FROM ledger WHERE is_abandoned").fetchone() == (0,)
+
+
+def test_a_session_that_the_server_ends_ends_the_run_in_one_line(postgres_url, tmp_path):
+    run = Run(postgres_url, sleep_s=0.1).started()
+    with connected(postgres_url) as connection:
+        (ended,) = connection.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE %s",
+            (f"vinelm pid {run.process.pid} on %",),
+        ).fetchone()
+    assert ended == 1
+    error = run.result()["error"]
+    assert "the server cannot be reached: start it and run the same line again" in error
+    assert "\n" not in error
+    assert Run(postgres_url, sleep_s=0.0).result()["stopped_by"] == "complete"
+    with ObservationStore.open(postgres_url) as store:
+        assert by_cell(store) == undisturbed(tmp_path, 1.0)
 
 
 def test_a_schema_that_is_upgraded_under_a_run_ends_it_in_one_line(postgres_url):

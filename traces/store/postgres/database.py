@@ -19,7 +19,7 @@ from vinelm.extras import required_extra
 from vinelm.traces.store.database import Database
 from vinelm.traces.store.postgres.running_totals import Totals, totals
 from vinelm.traces.store.postgres.url import PostgresUrl
-from vinelm.traces.store.schema import SCHEMA_VERSION
+from vinelm.traces.store.schema import require_version
 
 ALONE, SETUP, RUN = 1, 2, 1000
 """Numbers of advisory locks within a store's schema: of the store, of the beginning and end of a run, of run 0."""
@@ -103,12 +103,8 @@ class PostgresDatabase(Database):
         if self._unflushed_run is not None:  # this transaction has the lock
             return totals(connection)
         found = connection.execute(_WRITE_LOCK).one_or_none()
-        if found is None or found.value != str(SCHEMA_VERSION):
-            raise StoreError(
-                f"{self.path}: upgraded to store version {found and found.value} while this one, which writes "
-                f"{SCHEMA_VERSION}, was at work: upgrade VineLM here and run the same line again",
-                code="store-upgraded",
-            )
+        require_version(None if found is None else found.value, self.path)
+        assert found is not None
         self._unflushed_run = run_id
         return Totals(found.usd, found.calls)
 
