@@ -264,7 +264,7 @@ def _begin(
     ledger = Ledger(store, limits, shared=shared)
     records = RunRecords(store)
     if broken_after is not None:
-        _retire_broken_rows(store, units.template, broken_after, on_note, is_over=not records.is_unfinished())
+        _retire_broken_rows(records, units.template, broken_after, on_note)
     if units.judging is not None:
         every = {request.id: request for request in (*units.workflow.requests, *requests)}
         PendingRows(store, ledger, worker, judging=units.judging, template=units.template, requests=every).judge(
@@ -284,18 +284,17 @@ def _begin(
     )  # fmt: skip
 
 
-def _retire_broken_rows(
-    store: ObservationStore, template: Template, after: int, on_note: Callable[[str], None] | None, *, is_over: bool
-) -> None:
+def _retire_broken_rows(records: RunRecords, template: Template, after: int, on_note: Callable[[str], None] | None) -> None:
     """Retire the rows of a stage that was broken so far: the run executes them again, and what they cost stays.
 
-    Also all rows, if none succeeded and the last run is over: there is nothing else to begin with.
+    Also all rows, if each of them failed and the last profile ended with that.
     """
+    store = records.store
     first_rows, rows = FirstRows(template, after), store.observations()
     for row in rows:
         first_rows.add(row)
     cells = first_rows.broken_cells()
-    if not cells and is_over and only_failures(rows) is not None:
+    if records.forget_only_failures() and not cells and only_failures(rows) is not None:
         cells = [(row.request_id, row.prefix) for row in rows]
     if not cells:
         return

@@ -19,6 +19,9 @@ UNFINISHED = "unfinished_run"
 LAST = "last_run"
 """Key in ``meta`` of the settings of the run that was started last, completed or not."""
 
+ONLY_FAILURES = "only_failures"
+"""Key in ``meta``: every row failed when the last profile ended; the next one executes them again."""
+
 _VERSION = select(schema.meta.c.value).where(schema.meta.c.key == "schema_version")
 _RAISE = update(schema.ledger).where(schema.ledger.c.entry_id == bindparam("entry")).values(reserved_usd=bindparam("upper"))
 
@@ -85,10 +88,15 @@ class RunRecords:
             _record(connection, UNFINISHED, {"settings": dict(settings), "rows": rows})
             return rows
 
-    def is_unfinished(self) -> bool:
-        """Return whether a run has begun and not completed: one that died or was stopped, or one at work."""
+    def note_only_failures(self) -> None:
+        """Note that every row of the store failed, and that the next run is to execute all of them again."""
         with self._database.transaction() as connection:
-            return _recorded(connection, UNFINISHED) is not None
+            _record(connection, ONLY_FAILURES, {"rows": len(self.store)})
+
+    def forget_only_failures(self) -> bool:
+        """Remove that note; returns whether there was one."""
+        with self._database.transaction() as connection:
+            return bool(connection.execute(delete(schema.meta).where(schema.meta.c.key == ONLY_FAILURES)).rowcount)
 
     def last_settings(self) -> Mapping[str, Any] | None:
         """Return the settings of the run that was started last; None if there was none, or an old version did not record it."""

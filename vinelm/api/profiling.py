@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vinelm.estimator import Goal, NeymanSampler
     from vinelm.profiler import ExecutionConfig, ProfileResult, Progress
     from vinelm.template import Template
-    from vinelm.traces import ObservationStore, StoreIdentity
+    from vinelm.traces import CheckpointPlace, ObservationStore, StoreIdentity
 
 DEFAULT_COVERAGE = 0.02
 """The coverage at which a profile ends that has neither a coverage nor a budget."""
@@ -96,7 +96,6 @@ def profile(
     from vinelm.backends import create_backends
     from vinelm.profiler import ProfileLimits, check_uncheckpointed, judge_backends_of
     from vinelm.profiler import profile as run_profile
-    from vinelm.traces import CheckpointPlace
     from vinelm.workflows import load_workflow
 
     if isinstance(workflow, str):
@@ -112,20 +111,18 @@ def profile(
         coverage = DEFAULT_COVERAGE
     sampler = _sampler(sampler, workflow, catalog, requests, seed)
     limits = ProfileLimits(coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls)
-    place = None if isinstance(checkpoints, bool) else CheckpointPlace(checkpoints)
-    if checkpoints is False:
+    place, checkpoints = _place_of(checkpoints), checkpoints is not False
+    if not checkpoints:
         check_uncheckpointed(sampler, limits, workflow.template, keep_going=keep_going)
     identity = identity_of(workflow, catalog, backends, seed)
-    with _opened(store, identity) as opened:
-        if place is not None:
-            opened.keep_checkpoints_under(place)
+    with _opened(store, identity, place) as opened:
 
         def run(coverage: float | None) -> ProfileResult:
             return run_profile(
                 workflow, catalog, backends, opened,
                 requests=requests, sampler=sampler, coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls,
-                seed=seed, execution=execution, checkpoints=checkpoints is not False, keep_going=keep_going,
-                on_progress=on_progress, on_note=on_note, identity=identity,
+                seed=seed, execution=execution, checkpoints=checkpoints, keep_going=keep_going, on_progress=on_progress,
+                on_note=on_note, identity=identity,
             )  # fmt: skip
 
         if max_error is None:
@@ -196,12 +193,26 @@ def identity_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
     return store_identity(workflow, catalog, backends, settings={"seed": seed} if is_simulated else None)
 
 
+@contextmanager
 def _opened(
-    store: ObservationStore | str | Path, identity: StoreIdentity
-) -> AbstractContextManager[ObservationStore, bool | None]:
+    store: ObservationStore | str | Path, identity: StoreIdentity, place: CheckpointPlace | None
+) -> Iterator[ObservationStore]:
     from vinelm.traces import ObservationStore
 
-    return nullcontext(store) if isinstance(store, ObservationStore) else ObservationStore.open_or_create(store, identity)
+    with (
+        nullcontext(store)
+        if isinstance(store, ObservationStore)
+        else ObservationStore.open_or_create(store, identity) as opened
+    ):
+        if place is not None:
+            opened.keep_checkpoints_under(place)
+        yield opened
+
+
+def _place_of(checkpoints: bool | str) -> CheckpointPlace | None:
+    from vinelm.traces import CheckpointPlace
+
+    return None if isinstance(checkpoints, bool) else CheckpointPlace(checkpoints)
 
 
 def _sampler(

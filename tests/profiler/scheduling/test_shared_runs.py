@@ -146,7 +146,7 @@ def test_catalogs_that_differ_are_one_line_that_names_what(postgres_url):
 
 
 def test_clocks_that_differ_by_days_take_no_unit_from_a_run_that_is_alive(postgres_url, tmp_path):
-    results = [run.result() for run in [Run(postgres_url, skew_s=skew, lease_s=3.0) for skew in (0, 3 * 86400, -3 * 86400)]]
+    results = [run.result() for run in [Run(postgres_url, skew_s=skew) for skew in (0, 3 * 86400, -3 * 86400)]]
     assert {result["stopped_by"] for result in results} == {"complete"}
     assert [result["abandoned"] for result in results] == [0, 0, 0]
     with ObservationStore.open(postgres_url) as store:

@@ -1,7 +1,7 @@
 """One of several runs of the toy on one store in PostgreSQL, in a process of its own.
 
-python shared_toy.py ADDRESS SEED COVERAGE SLEEP_S LEASE_S [SKEW_S]: its clock is SKEW_S seconds wrong. Prints "started" before its
-first call, and its result at the end.
+python shared_toy.py ADDRESS SEED COVERAGE SLEEP_S LEASE_S [SKEW_S]: its clock is SKEW_S seconds wrong. Prints "started" before
+its first call, and its result at the end.
 """
 
 import json

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
@@ -33,6 +33,21 @@ _HOLDERS = text(
 )
 
 
+class Lease(NamedTuple):
+    """The right of a run to the units that it has claimed, for so many ``seconds`` after it was renewed last."""
+
+    run_id: int
+    owner: str
+    seconds: float
+
+
+RENEW = text(
+    "INSERT INTO runs (run_id, owner, expires_at) "
+    "VALUES (:run_id, :owner, clock_timestamp() + make_interval(secs => :seconds)) ON CONFLICT (run_id) DO UPDATE SET expires_at = excluded.expires_at"
+)
+"""Renews a lease, by the clock of the database."""
+
+
 class PostgresDatabase(Database):
     """One connection to one schema of a PostgreSQL database, shared by the threads of a process through a lock.
 
@@ -48,7 +63,7 @@ class PostgresDatabase(Database):
         self.file = Path()
         self._lock = threading.RLock()
         self._closing = ExitStack()
-        self._unflushed_run: int | None = None
+        self._unflushed: Lease | None = None
         with required_extra("postgres", f"{url}: a store in PostgreSQL"):
             import psycopg  # noqa: F401
         host = socket.gethostname()
@@ -76,36 +91,36 @@ class PostgresDatabase(Database):
             if self._connection.in_transaction():
                 yield self._connection
                 return
-            self._unflushed_run = None
+            self._unflushed = None
             with self._connection.begin():
                 yield self._connection
             self._flush()
 
     def _flush(self) -> None:
-        if self._unflushed_run is not None:
+        if self._unflushed is not None:
             with self._connection.begin():
-                self._connection.execute(_FLUSH, {"run": self._unflushed_run})
+                self._connection.execute(RENEW, self._unflushed._asdict())
 
-    def lock_for_writing(self, connection: Connection, run_id: int) -> Totals:
+    def lock_for_writing(self, connection: Connection, lease: Lease) -> Totals:
         """Wait for the other writers of this store, until the end of the caller's transaction, and return the store's totals.
 
         The lock is given back before the server's disk has the transaction, so that writers do not wait for each other's disk.
-        :meth:`transaction` then writes the row of the run in ``runs``, and returns when the disk has that, and with it all
-        before. Who has seen what a server that crashed then lost has lost its own later writes as well.
+        :meth:`transaction` then renews the lease of the run, and returns when the disk has that, and with it all before. Who has
+        seen what a server that crashed then lost has lost its own later writes as well.
 
         Args:
             connection: in a transaction.
-            run_id: the run that writes.
+            lease: of the run that writes.
 
         Raises:
             StoreError: the store has another version by now: it was upgraded while it was open.
         """
-        if self._unflushed_run is not None:  # this transaction has the lock
+        if self._unflushed is not None:  # this transaction has the lock
             return totals(connection)
         found = connection.execute(_WRITE_LOCK).one_or_none()
         require_version(None if found is None else found.value, self.path)
         assert found is not None
-        self._unflushed_run = run_id
+        self._unflushed = lease
         return Totals(found.usd, found.calls)
 
     def truncate_wal(self) -> None:
@@ -171,10 +186,6 @@ _WRITE_LOCK = text(
     "SELECT m.value, t.usd, t.calls, set_config('synchronous_commit', 'off', true) FROM meta m, totals t "
     "WHERE m.key = 'schema_version' FOR UPDATE"
 )
-_FLUSH = text(
-    "INSERT INTO runs (run_id, owner, expires_at) VALUES (:run, '', clock_timestamp()) "
-    "ON CONFLICT (run_id) DO UPDATE SET owner = runs.owner"
-)
 _SIZE = text(
     "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_namespace n "
     "ON n.oid = c.relnamespace WHERE n.nspname = current_schema() AND c.relkind = 'r'"
@@ -220,4 +231,4 @@ def _sqlstate(error: Any) -> str:
     return getattr(error, "sqlstate", None) or ""
 
 
-__all__ = ["ALONE", "RUN", "SETUP", "PostgresDatabase"]
+__all__ = ["ALONE", "RENEW", "RUN", "SETUP", "Lease", "PostgresDatabase"]

@@ -7,14 +7,13 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from sqlalchemy import text
 
 from vinelm.errors import StoreError, VineLMError
 from vinelm.observation import Observation
 from vinelm.traces.store.identity import StoreIdentity
-from vinelm.traces.store.postgres.database import RUN, PostgresDatabase
+from vinelm.traces.store.postgres.database import RENEW, RUN, Lease, PostgresDatabase
 from vinelm.traces.store.postgres.running_totals import Totals, add_totals, are_right, corrected, totals
 from vinelm.traces.store.postgres.tables import LIVE
 from vinelm.traces.store.rows import read_rows
@@ -40,10 +39,10 @@ class SharedRun:
 
     def __init__(self, store: ObservationStore, database: PostgresDatabase) -> None:
         self.store, self._database = store, database
-        self._lease_s = LEASE_S
         self._last_row = 0
         self._ended = threading.Event()
         self.run_id = self._join()
+        self._lease = Lease(self.run_id, _owner(), LEASE_S)
         self._heart = threading.Thread(target=self._renew, name="vinelm lease", daemon=True)
         self._heart.start()
 
@@ -66,7 +65,7 @@ class SharedRun:
             What counts against the budgets of all runs before the block.
         """
         with self._database.transaction() as connection:
-            found = self._database.lock_for_writing(connection, self.run_id)
+            found = self._database.lock_for_writing(connection, self._lease)
             with connection.begin_nested():
                 yield found
 
@@ -108,7 +107,7 @@ class SharedRun:
             if are_right(connection):
                 return None
         with self._database.transaction() as connection:
-            self._database.lock_for_writing(connection, self.run_id)
+            self._database.lock_for_writing(connection, self._lease)
             before = corrected(connection)
             now = totals(connection)
         if before is None:
@@ -139,20 +138,21 @@ class SharedRun:
 
     def _join(self) -> int:
         with self._database.transaction() as connection:
-            owner = f"pid {os.getpid()} on {socket.gethostname()}"
-            run_id = int(connection.execute(_JOIN, {"owner": owner, "lease": self._lease_s}).scalar_one())
+            run_id = int(connection.execute(_JOIN, {"owner": _owner(), "lease": LEASE_S}).scalar_one())
             add_totals(connection)  # the store may be older
             connection.execute(text(f"SELECT pg_advisory_lock({_SCHEMA}, {RUN + run_id})"))
             connection.execute(_SET_RUN, {"run": str(run_id)})
             return run_id
 
     def _renew(self) -> None:
-        """Renew the lease until the run ends. Where the server is away, the run itself finds out at its next write."""
-        owner = f"pid {os.getpid()} on {socket.gethostname()}"
-        values: dict[str, Any] = {"me": self.run_id, "lease": self._lease_s, "owner": owner}
-        while not self._ended.wait(self._lease_s / 3):
+        """Renew the lease until the run ends, as its writes do. Where the server is away, its next write finds out."""
+        while not self._ended.wait(self._lease.seconds / 3):
             with suppress(StoreError), self._database.transaction() as connection:
-                connection.execute(_RENEW, values)
+                connection.execute(RENEW, self._lease._asdict())
+
+
+def _owner() -> str:
+    return f"pid {os.getpid()} on {socket.gethostname()}"
 
 
 @contextmanager
@@ -178,10 +178,6 @@ def shared_run(store: ObservationStore) -> Iterator[SharedRun | None]:
 _IDENTITY = text("SELECT value FROM meta WHERE key = 'identity'")
 _JOIN = text(
     "INSERT INTO runs (owner, expires_at) VALUES (:owner, clock_timestamp() + make_interval(secs => :lease)) RETURNING run_id"
-)
-_RENEW = text(
-    "INSERT INTO runs (run_id, owner, expires_at) VALUES (:me, :owner, clock_timestamp() + make_interval(secs => :lease)) "
-    "ON CONFLICT (run_id) DO UPDATE SET expires_at = excluded.expires_at"
 )
 _SET_RUN = text("SELECT set_config('vinelm.run', :run, false)")
 _LEAVE = text("DELETE FROM runs WHERE run_id = :me")

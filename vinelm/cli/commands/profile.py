@@ -98,6 +98,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     from vinelm.cli.inputs import load_inputs, sampler_of
     from vinelm.cli.profile_output import print_forecast, print_json, show
     from vinelm.profiler import ProfileLimits, check_uncheckpointed, only_failures
+    from vinelm.traces import RunRecords
 
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
     execution = _execution(workflow, settings)
@@ -125,6 +126,8 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
         result = _run(inputs, opened, {**settings, "sampler": sampler, "identity": identity}, execution, kind)
         (print_json if as_json else show)(result, opened, inputs, max_error=settings["max_error"])
         failed = only_failures(opened.observations()) if result.stopped_by in ("coverage", "complete", "sampler") else None
+        if failed is not None:
+            RunRecords(opened).note_only_failures()
     return _ended(result, failed, keep_going=settings["keep_going"])
 
 
