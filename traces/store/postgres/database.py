@@ -43,7 +43,8 @@ class Lease(NamedTuple):
 
 RENEW = text(
     "INSERT INTO runs (run_id, owner, expires_at) "
-    "VALUES (:run_id, :owner, clock_timestamp() + make_interval(secs => :seconds)) ON CONFLICT (run_id) DO UPDATE SET expires_at = excluded.expires_at"
+    "VALUES (:run_id, :owner, clock_timestamp() + make_interval(secs => :seconds)) "
+    "ON CONFLICT (run_id) DO UPDATE SET expires_at = excluded.expires_at"
 )
 """Renews a lease, by the clock of the database."""
 
@@ -102,10 +103,10 @@ class PostgresDatabase(Database):
                 self._connection.execute(RENEW, self._unflushed._asdict())
 
     def lock_for_writing(self, connection: Connection, lease: Lease) -> Totals:
-        """Wait for the other writers of this store, until the end of the caller's transaction, and return the store's totals.
+        """Keep other writers of this store waiting until the end of the caller's transaction; return the store's totals.
 
         The lock is given back before the server's disk has the transaction, so that writers do not wait for each other's disk.
-        :meth:`transaction` then renews the lease of the run, and returns when the disk has that, and with it all before. Who has
+        The lock is given back before the server's disk has the transaction: writers do not wait for each other's disk.
         seen what a server that crashed then lost has lost its own later writes as well.
 
         Args:
