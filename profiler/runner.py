@@ -182,7 +182,7 @@ def _require_same(store: ObservationStore, identity: StoreIdentity, settings: Ma
     if changed:
         raise StoreError(
             f"{store.path}: another run is at work on it, and differs: {changed}: run the same line as it, or wait for its end",
-            code="store-mismatch",
+            code="run-differs",
         )
 
 
