@@ -131,7 +131,8 @@ class Fleet:
         self._member.wake()
 
     def steer(self, gates: Iterable[ReplicaGate], groups: Mapping[str, str], facts: Facts) -> None:
-        """Let orders choose among replicas from now on, count the calls of other processes, and compare catalogs with them.
+        """Let orders choose among replicas from now on, count the calls of other processes, and compare catalogs with them; once
+        is enough.
 
         Args:
             gates: where calls of replica groups wait.
@@ -140,7 +141,7 @@ class Fleet:
         """
         with self._lock:
             self._groups.update(groups)
-            self._gates.extend(gates)
+            self._gates.extend(gate for gate in gates if gate not in self._gates)
             self._facts = {**facts, "daily_usd": dict(self.config.daily_usd)}
             self._steer()
 
@@ -193,7 +194,7 @@ class Fleet:
     def _steer(self) -> None:
         """Let the gates ask this membership: after a fork it is another one."""
         self._live.groups = dict(self._groups)
-        if self._facts:
+        if self._facts and not self._member.catalog:
             self._member.chores.append(CatalogComparison(self._member, self._facts))
         member = self._member  # and not this object: the fleet's thread would keep it alive
         for gate in self._gates:

@@ -15,6 +15,7 @@ from vinelm.api.served_fleet import ServedFleet
 from vinelm.backends import ModelResolver, replica_gates_of
 from vinelm.catalog import Catalog
 from vinelm.controller import Fleet, FleetConfig, GlobalLoop, InvocationStart, Orders, RedisLink
+from vinelm.controller.fleet.catalog_comparison import CatalogComparison
 from vinelm.objective import Objective
 from vinelm.observation import Usage
 
@@ -123,3 +124,27 @@ def test_replicas_are_chosen_by_orders_and_by_what_all_processes_have_in_flight(
     for made in (one, two):
         made.fleet.stop()
     loop.close()
+
+
+def test_first_requests_that_come_at_once_steer_once(fleet):
+    made = ServedFleet(Fleet.of(fleet), ModelResolver(GROUP), "thread_id", "tenant")
+    for _ in range(2):
+        made.account_of(RunContext())
+        made._has_shared = False  # as a second thread finds it
+    assert len(made.fleet._gates) == 1
+    assert sum(isinstance(chore, CatalogComparison) for chore in made.fleet._member.chores) == 1
+    made.fleet.stop()
+
+
+def test_other_models_than_those_of_the_fleet_are_one_line(fleet):
+    other = Catalog([entry("http://localhost:3/v1", name="r3", engine="e3")], {"openai": {}})
+    one = ServedFleet(Fleet.of(fleet), ModelResolver(GROUP), "thread_id", "tenant")
+    one.account_of(RunContext())
+    two = Fleet(fleet)
+    until(lambda: two.processes == 2)
+    two._member.stop()  # its rounds are the test's
+    ServedFleet(two, ModelResolver(other), "thread_id", "tenant").account_of(RunContext())
+    with pytest.warns(UserWarning, match="of the fleet differ: model 'r1' is only there: each goes by its own") as said:
+        until(lambda: two._member.round() and len(said))
+    one.fleet.stop()
+    two.stop()

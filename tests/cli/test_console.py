@@ -100,3 +100,19 @@ def test_json_is_printable_and_holds_the_same_text(capsys):
     assert said.isascii()
     assert said.replace("\n", "").isprintable()
     assert json.loads(said) == {"a": hostile, "b": None}
+
+
+def test_a_table_that_is_watched_is_drawn_anew_until_it_is_interrupted(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    drawn = []
+
+    def make():
+        drawn.append(len(drawn))
+        if len(drawn) == 3:
+            raise KeyboardInterrupt
+        return "Fleet", ("engine", "<said"), [(f"round{len(drawn)}", "words " * 12)]
+
+    console.watch_table(make, 0.001)
+    out = capsys.readouterr().out
+    assert "round2" in out
+    assert max(map(len, out.splitlines())) <= 40

@@ -62,10 +62,9 @@ def watch_table(make: Callable[[], tuple[str, Sequence[str], Sequence[Sequence[s
 
     from rich.live import Live
 
-    console = stdout()
-    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, transient=False) as live:
+    with suppress(KeyboardInterrupt), Live(console=stdout(), auto_refresh=False) as live:
         while True:
-            live.update(_table(console, *make(), None), refresh=True)
+            live.update(_table(stdout(), *make(), None), refresh=True)  # measured anew: the terminal may have another size
             time.sleep(every_s)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 KEPT = 0.7
 """Part of the mean of calls in a round that stays with the next round."""
-MOST_SUPPOSED = 100.0
+MOST_SUPPOSED = 40.0
 """More calls than this are not supposed: the replicas are level long before."""
 
 
