@@ -26,7 +26,7 @@ from result_files import add_results_option, provenance, write_results
 from soak_parts import app, bookkeeping
 from soak_parts.callers import Callers, bare_failures
 from soak_parts.events import Events
-from soak_parts.faults import counts, schedule
+from soak_parts.faults import schedule
 from soak_parts.processes import Engine, Redis, Server, require_redis
 from soak_parts.stepped_clock import SteppedClock
 
@@ -99,7 +99,7 @@ class Soak:
             for engine in self.engines.values():
                 engine.kill()
             self.redis.kill()
-        return self.found(callers, events) | {"faults": counts(faults), "orderly_ends": sum(orderly)}
+        return self.found(callers, events) | {"faults": events.happened, "orderly_ends": sum(orderly)}
 
     def found(self, callers: Callers, events: Events) -> dict[str, Any]:
         """Everything that was counted."""

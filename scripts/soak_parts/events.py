@@ -10,7 +10,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from soak_parts import app
-from soak_parts.faults import STEPS_S, Fault
+from soak_parts.faults import KINDS, STEPS_S, Fault
 from soak_parts.processes import Server
 
 from vinelm.vinefile import save_trie
@@ -32,11 +32,13 @@ class Events:
         faults: what happens when.
 
     Attributes:
-        missed: serving processes that did not take a new trie.
+        missed: serving processes that did not take a new trie, or did not end in good order.
+        happened: how often each kind happened. A server that is not up cannot be killed.
     """
 
     def __init__(self, soak: Soak, faults: Sequence[Fault]) -> None:
         self.missed: list[str] = []
+        self.happened = dict.fromkeys(KINDS, 0)
         self._soak, self._version = soak, 0
         self._order = itertools.count()
         self._due: list[tuple[float, int, Act]] = []
@@ -64,6 +66,9 @@ class Events:
         heapq.heappush(self._due, (at_s, next(self._order), act))
 
     def _break(self, fault: Fault) -> None:
+        if fault.kind.startswith("server") and not self._victim(fault).is_open:
+            return
+        self.happened[fault.kind] += 1
         repair = getattr(self, "_" + fault.kind.replace("-", "_"))(fault)
         if repair is not None:
             self._add(fault.at_s + fault.lasts_s, repair)
@@ -76,18 +81,14 @@ class Events:
 
     # -- what breaks; each returns its repair -----------------------------------------------------------------------
 
-    def _server_killed(self, fault: Fault) -> Act | None:
+    def _server_killed(self, fault: Fault) -> Act:
         """Only servers of even number, so that the others show the memory of a long life."""
         server = self._victim(fault)
-        if not server.is_open:
-            return None
         server.kill()
         return lambda: self._aside(server.start)
 
     def _server_rolled(self, fault: Fault) -> Act | None:
         server = self._victim(fault)
-        if not server.is_open:
-            return None
         server.is_open = False
 
         def roll() -> None:
@@ -100,7 +101,8 @@ class Events:
 
     def _victim(self, fault: Fault) -> Server:
         even = self._soak.servers[::2]
-        return even[fault.which % len(even)]
+        up = [server for server in even if server.is_open] or even
+        return up[fault.which % len(up)]
 
     def _engine_killed(self, fault: Fault) -> Act:
         engine = self._engine(fault)
