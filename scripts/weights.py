@@ -5,7 +5,7 @@
     python scripts/weights.py --results results/weights.json --as after
 
 The wheel of the commit is built and installed into two fresh environments by pip, at the versions of requirements/dev.txt: once
-without extras, once with all but `sglang` and `dev`. A size is the sum of the files that pip wrote, bytecode included, in MB of
+without extras, once with all but `ray`, `sglang`, `dev`. A size is the sum of the files that pip wrote, with bytecode, in MB of
 10^6 bytes. Seconds are the least of several fresh processes. --root measures another checkout. Takes minutes, and the network.
 """
 
@@ -31,7 +31,7 @@ from release import ROOT, build, git
 from result_files import add_results_option, provenance, write_results
 
 HEAVIEST = 10
-LEFT_OUT = ("dev", "sglang")
+LEFT_OUT = ("dev", "ray", "sglang")
 """Not measured: the tools of development, and an engine with CUDA that needs an environment of its own."""
 IMPORTS = """
 import json, time

@@ -170,7 +170,8 @@ def connect(cluster: RayCluster) -> None:
     """Become a driver of the cluster, or start it.
 
     Raises:
-        ConfigError: there is no such cluster (``ray-address``), or its Ray or Python has another version (``ray-version``).
+        ConfigError: there is no such cluster (``ray-address``), its Ray or Python has another version (``ray-version``), or it
+            refuses this machine (``ray-refused``).
     """
     _require_answer(cluster)
     arguments: dict[str, Any] = {"address": cluster.address, "log_to_driver": False, "logging_level": logging.ERROR}
@@ -183,9 +184,12 @@ def connect(cluster: RayCluster) -> None:
     except RuntimeError as error:
         if "ersion mismatch" not in str(error):
             raise _no_cluster(cluster, error) from error
-        raise ConfigError(f"the Ray cluster has other versions: {_line(error)}", code="ray-version") from error
+        what = " ".join(str(error).partition(":")[2].split())  # "Version mismatch: ...", several lines
+        raise ConfigError(f"{what}: use the same versions of Python and Ray everywhere", code="ray-version") from error
     except (ConnectionError, ValueError, OSError) as error:
         raise _no_cluster(cluster, error) from error
+    except RayError as error:  # such as a missing token of a cluster that asks for one
+        raise ConfigError(f"the Ray cluster refuses this machine: {_line(error)}", code="ray-refused") from error
 
 
 def _require_answer(cluster: RayCluster) -> None:

@@ -147,6 +147,28 @@ def test_a_node_with_another_version_is_one_line(cluster, node, tmp_path):
         run(tmp_path / "s.db", cluster.address)
 
 
+def test_a_cluster_with_another_python_is_one_line(monkeypatch):
+    """In the words of Ray 2.60, which refuses the driver."""
+    import ray
+
+    from vinelm.profiler.cluster.ray_hosts import connect
+
+    def init(**_):
+        raise RuntimeError(
+            "Version mismatch: The cluster was started with:\n    Ray: 2.60.0\n    Python: 3.12.1\n"
+            "This process on node 10.0.0.7 was started with:\n    Ray: 2.60.0\n    Python: 3.11.7\n"
+        )
+
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(ConfigError) as caught:
+        connect(RayCluster())
+    assert str(caught.value) == (
+        "The cluster was started with: Ray: 2.60.0 Python: 3.12.1 This process on node 10.0.0.7 was started with: "
+        "Ray: 2.60.0 Python: 3.11.7: use the same versions of Python and Ray everywhere"
+    )
+    assert caught.value.code == "ray-version"
+
+
 def test_a_node_without_vinelm_is_one_line(cluster, node, tmp_path):
     hidden = """
 import sys
