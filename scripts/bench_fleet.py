@@ -165,7 +165,7 @@ def simulation(options: argparse.Namespace, keep: Callable[[dict[str, Any]], obj
 
 def measured(options: argparse.Namespace, parts: list[str], keep: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
     """The figures of these parts; ``keep`` is given those that there are so far."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"load_average": os.getloadavg()[0]}  # what else ran on the cores when the measurement began
     with redis_at(options.redis) if set(parts) - {"simulation"} else nullcontext("") as url:
         if {"snapshots", "decision"} & set(parts):
             found["snapshots"], view = snapshots(url, options.views)
