@@ -131,8 +131,7 @@ class Fleet:
         self._member.wake()
 
     def steer(self, gates: Iterable[ReplicaGate], groups: Mapping[str, str], facts: Facts) -> None:
-        """Let orders choose among replicas from now on, count the calls of other processes, and compare catalogs with them; once
-        is enough.
+        """Let orders choose among replicas from now on, count other processes' calls, and compare catalogs; once is enough.
 
         Args:
             gates: where calls of replica groups wait.
