@@ -49,6 +49,8 @@ class RedisLink:
             )
         except ValueError as error:
             raise ConfigError("fleet= is no Redis URL: write redis://host:port/db", code="fleet-url") from error
+        where = self._redis.connection_pool.connection_kwargs
+        self._where: str = where.get("path") or f"{where.get('host', 'localhost')}:{where.get('port', 6379)}"
         self.prefix = f"vinelm:{{{name}}}:"  # the braces keep all keys of a fleet on one node of a cluster
         self.has_answered = False
         """Whether Redis has ever answered."""
@@ -159,5 +161,8 @@ class RedisLink:
             found = ask()
             self.has_answered = True
             return found
-        except self._failures as error:  # its text may contain the address with a password
-            raise FleetUnreachable(f"the fleet's Redis does not answer ({type(error).__name__})") from None
+        except self._failures as error:  # its text may contain the URL with a password
+            raise FleetUnreachable(
+                f"the fleet's Redis at {self._where} does not answer ({type(error).__name__}): see that it runs there, and that "
+                "address and password are right"
+            ) from None

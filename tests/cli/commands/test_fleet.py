@@ -131,7 +131,7 @@ RUN = ["run", "--redis", "redis://localhost:1", "--policy"]
     [
         (["top"], 2, "Missing option '--redis'"),
         (["top", "--redis", "localhost:6379"], 2, "no Redis URL: it begins with redis://, rediss:// or unix:// (--redis)"),
-        (["top", "--redis", "redis://localhost:1"], 1, "the fleet's Redis does not answer"),
+        (["top", "--redis", "redis://:secret@localhost:1"], 1, "the fleet's Redis at localhost:1 does not answer"),
         (["top", "--redis", "redis://localhost:1", "--name", "a b"], 2, "the fleet's name is 'a b'"),
         (["tpo"], 2, "No such command 'tpo'. Did you mean 'top'?"),
         ([*RUN, "slak"], 2, "unknown policy 'slak': did you mean 'slack'?"),

@@ -239,7 +239,7 @@ def test_without_redis_the_loop_says_so_and_goes_on():
     loop = GlobalLoop(RedisLink("redis://127.0.0.1:1/0"), fleet_policy("balance"))
     done = loop.round()
     assert not done.leads
-    assert done.problem.startswith("the fleet's Redis does not answer")
+    assert done.problem.startswith("the fleet's Redis at ")
     loop.close()
 
 
