@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import IO
@@ -21,6 +23,7 @@ from vinelm.profiler.cluster.messages import Disconnected, HostEvent, HostRefuse
 from vinelm.profiler.cluster.ray_cluster import RayCluster
 
 _CHARS = 300
+_PLACE = re.compile(r"^\[[^\]]*\]\s+\S+:\d+:\s+")
 _CLOSE_S = 15.0
 _START = "from vinelm.profiler.cluster.bridge import main; main({})"
 """Not ``-m``: Ray gives the folder of a driver's script to its workers, and ours would hide modules of theirs."""
@@ -86,7 +89,13 @@ class RayLink:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(size - 4096, 0))
             lines = log.read().decode("utf-8", "replace").splitlines()
-        return Disconnected(redacted(next((line.strip() for line in reversed(lines) if line.strip()), ""))[:_CHARS])
+        return Disconnected(redacted(said_by(lines))[:_CHARS])
+
+
+def said_by(lines: Sequence[str]) -> str:
+    """Return the first sentence of the last line that is not empty, without the time and place that Ray puts before it."""
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return _PLACE.sub("", last).partition(". ")[0]
 
 
 def main(descriptor: int) -> None:

@@ -14,6 +14,7 @@ from vinelm.backends import EngineRateLimiter, RateLimits
 from vinelm.errors import ConfigError, MissingExtra, WorkerDied, WorkflowError
 from vinelm.profiler import ExecutionConfig, RayCluster, WorkflowSource, profile, runner
 from vinelm.profiler.cluster import worker as worker_module
+from vinelm.profiler.cluster.bridge import said_by
 from vinelm.profiler.cluster.messages import Connected, HostSetup
 from vinelm.profiler.cluster.worker import LOSSES, ClusterWorker
 from vinelm.profiler.execution.job import Job, UnitOutcome
@@ -437,3 +438,12 @@ def test_a_cluster_that_does_not_answer_is_a_line(monkeypatch):
     assert isinstance(cluster.events.get(), Connected)
     with pytest.raises(ConfigError, match=r"^Ray does not answer, after 0\.01 s$"):
         ClusterWorker(cluster, {})
+
+
+def test_what_the_process_that_speaks_to_ray_said_last_is_one_sentence():
+    lost = (
+        "[2026-11-22 23:42:31,910 E 1451 1652] rpc_client.h:204: Failed to connect to GCS within 60 seconds. GCS may have been "
+        "killed. It's either GCS is terminated by `ray stop` or is killed unexpectedly."
+    )
+    assert said_by(["before", lost, ""]) == "Failed to connect to GCS within 60 seconds"
+    assert said_by([]) == ""
