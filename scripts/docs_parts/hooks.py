@@ -24,6 +24,7 @@ FROM_ROOT = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "README.md": "index.md",
+    "deploy/service.py": "examples/service.py",
 }
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^(```.*?^```)", re.DOTALL | re.MULTILINE)
@@ -59,11 +60,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that lie elsewhere: those of the repository's root, and the notebooks."""
+    """Add what lies elsewhere: the pages of the repository's root, a file that readers save, and the notebooks."""
     for name, page in FROM_ROOT.items():
         if page not in files.src_uris:
-            text = leaving_docs((ROOT / name).read_text(encoding="utf-8"), "")
-            files.append(File.generated(config, page, content=text))
+            text = (ROOT / name).read_text(encoding="utf-8")
+            files.append(File.generated(config, page, content=leaving_docs(text, "") if page.endswith(".md") else text))
     for notebook in sorted(Path(config.docs_dir).glob("notebooks/*.ipynb")):
         page = f"notebooks/{notebook.stem}.md"
         files.append(File.generated(config, page, content=notebook_page(notebook)))
@@ -106,7 +107,7 @@ def leaving_docs(text: str, folder: str) -> str:
             target = FROM_ROOT[path]
         elif folder == "" and path.startswith("docs/"):
             target = path.removeprefix("docs/")
-        elif path.startswith("docs/") and not path.startswith("docs/examples/"):
+        elif path.startswith("docs/"):
             return found[0]
         elif address := repository():
             return f"[{label}]({address}/blob/main/{path})"

@@ -38,6 +38,13 @@ def test_the_theme_loads_nothing_from_elsewhere():
         assert (ROOT / "docs" / file).is_file()
 
 
+@pytest.mark.parametrize("name", ["my_app.py", "questions.jsonl", "models.toml"])
+def test_the_files_of_the_tutorial_can_be_saved_from_the_site(name):
+    assert (ROOT / "docs" / "examples" / name).is_file()
+    assert f"!/examples/{name}" in SITE["exclude_docs"].splitlines()
+    assert f"(examples/{name})" in (ROOT / "docs" / "your-own-app.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("picture", ["graph", "trie", "plan", "rerooted"])
 def test_the_pictures_are_on_the_page(picture):
     assert f"(pictures/{picture}.svg)" in (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
