@@ -163,6 +163,6 @@ class RedisLink:
             return found
         except self._failures as error:  # its text may contain the URL with a password
             raise FleetUnreachable(
-                f"the fleet's Redis at {self._where} does not answer ({type(error).__name__}): see that it runs there, and that "
+                f"the fleet's Redis at {self._where} does not answer ({type(error).__name__}): see that it runs, and that "
                 "address and password are right"
             ) from None
