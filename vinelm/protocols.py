@@ -33,7 +33,11 @@ class CallPermit(Protocol):
 
 
 class CallGuard(Protocol):
-    """Authorizes every call of a model before it is made. Thread-safe."""
+    """Authorizes every call of a model before it is made. Thread-safe.
+
+    One that may have to wait has a coroutine ``aauthorize`` as well, which is awaited where calls are asynchronous; see
+    :func:`vinelm.policies.aauthorized`.
+    """
 
     def authorize(self, upper_usd: float) -> CallPermit:
         """Reserve money for a call that costs at most ``upper_usd`` dollars.

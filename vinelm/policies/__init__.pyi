@@ -4,6 +4,7 @@ from .fixed import ForcedMode as ForcedMode
 from .fixed import ForcedPolicy as ForcedPolicy
 from .fixed import StaticPolicy as StaticPolicy
 from .guard_pair import GuardPair as GuardPair
+from .guard_pair import aauthorized as aauthorized
 from .observed_row import observed_row as observed_row
 from .recording import Judge as Judge
 from .recording import OnError as OnError

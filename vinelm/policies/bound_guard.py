@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Lock
 
 from vinelm.errors import CallRefused
 from vinelm.observation import Usage
+from vinelm.policies.guard_pair import aauthorized
 from vinelm.protocols import CallGuard, CallPermit
 
 
@@ -63,14 +65,31 @@ class BoundGuard:
             CallRefused: the limit does not allow the call, or cannot be checked any more; the call must not be made.
         """
         permit: CallPermit | None = None
-        guard = self._guard
-        if guard is not None:
-            try:
-                permit = guard.authorize(upper_usd)
-            except CallRefused:
-                raise
-            except Exception as error:
-                self._failed("guard.authorize", error)
+        if self._guard is not None:
+            with self._surviving():
+                permit = self._guard.authorize(upper_usd)
+        return self._own(permit, upper_usd)
+
+    async def aauthorize(self, upper_usd: float) -> BoundPermit:
+        """Like :meth:`authorize`, without blocking the event loop while the guard waits."""
+        permit: CallPermit | None = None
+        if self._guard is not None:
+            with self._surviving():
+                permit = await aauthorized(self._guard, upper_usd)
+        return self._own(permit, upper_usd)
+
+    @contextmanager
+    def _surviving(self) -> Iterator[None]:
+        """The guard may refuse; if it fails otherwise, the account here decides."""
+        try:
+            yield
+        except CallRefused:
+            raise
+        except Exception as error:
+            self._failed("guard.authorize", error)
+
+    def _own(self, permit: CallPermit | None, upper_usd: float) -> BoundPermit:
+        """Count a call that the guard has permitted; without its permit only what the account here allows."""
         with self._lock:
             if permit is None:
                 self._check(upper_usd)

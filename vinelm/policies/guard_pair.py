@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from vinelm.observation import Usage
 from vinelm.protocols import CallGuard, CallPermit
 
 _NOT_MADE = Usage(model="", cost_usd=0.0, latency_s=0.0)
+
+
+async def aauthorized(guard: CallGuard, upper_usd: float) -> CallPermit:
+    """Return what ``guard`` authorizes, without blocking the event loop if the guard knows how to.
+
+    Raises:
+        CallRefused: the guard does not allow the call; it must not be made.
+    """
+    ask: Callable[[float], Awaitable[CallPermit]] | None = getattr(guard, "aauthorize", None)
+    return guard.authorize(upper_usd) if ask is None else await ask(upper_usd)
 
 
 class PairPermit:
@@ -31,7 +43,7 @@ class GuardPair:
     """Authorizes what both guards authorize; a :class:`vinelm.protocols.CallGuard`. Thread-safe if they are.
 
     Args:
-        account: asked first.
+        account: asked first; it alone may wait.
         guard: asked second; if it refuses, the account gets its reservation back.
     """
 
@@ -46,7 +58,13 @@ class GuardPair:
         Raises:
             CallRefused: one of them does not allow the call.
         """
-        first = self._account.authorize(upper_usd)
+        return self._second(self._account.authorize(upper_usd), upper_usd)
+
+    async def aauthorize(self, upper_usd: float) -> PairPermit:
+        """Like :meth:`authorize`, without blocking the event loop while the account waits."""
+        return self._second(await aauthorized(self._account, upper_usd), upper_usd)
+
+    def _second(self, first: CallPermit, upper_usd: float) -> PairPermit:
         try:
             return PairPermit(first, self._guard.authorize(upper_usd))
         except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ FIRST_S = 5.0
 """The same before the background has answered for the first time: a process that has just begun is busy with much else."""
 LOOKS_S = 0.1
 """So often a call that waits looks whether Redis still answers."""
+ASYNC_LOOKS_S = 0.01
+"""So often a coroutine that waits looks for its lease."""
 REFUSED_FOR_S = 1.0
 """After the cap did not allow a lease, calls that need one are refused at once for so long."""
 NANO = 1_000_000_000
@@ -52,7 +55,7 @@ class TenantAccount(SpendGuard):
         Raises:
             CallRefused: what is leased, and could be leased in time, does not allow the call; it must not be made.
         """
-        until = time.monotonic() + (PATIENCE_S if self._has_answer else FIRST_S)
+        until = self._until()
         while True:
             leased_nano = self._leased_nano
             try:
@@ -62,6 +65,24 @@ class TenantAccount(SpendGuard):
                     self._wake()
                     if not self._wait(upper_usd, leased_nano, until):
                         raise
+
+    async def aauthorize(self, upper_usd: float) -> SpendPermit:
+        """Like :meth:`authorize`, for a coroutine: while it waits for a lease, the event loop serves others."""
+        until = self._until()
+        while True:
+            leased_nano = self._leased_nano
+            try:
+                return super().authorize(upper_usd)
+            except CallRefused:
+                with self.waiting(upper_usd):
+                    self._wake()
+                    while self._leased_nano == leased_nano:
+                        if self._is_over(upper_usd, until):
+                            raise
+                        await asyncio.sleep(ASYNC_LOOKS_S)
+
+    def _until(self) -> float:
+        return time.monotonic() + (PATIENCE_S if self._has_answer else FIRST_S)
 
     @contextmanager
     def waiting(self, upper_usd: float) -> Iterator[None]:
@@ -78,12 +99,15 @@ class TenantAccount(SpendGuard):
         """Wait for another lease than ``leased_nano``; False if there is none in time, or none to be expected."""
         with self._changed:
             while self._leased_nano == leased_nano:
-                left_s = until - time.monotonic()
-                is_refused = upper_usd >= self._refused_usd and time.monotonic() < self._refused_until
-                if left_s <= 0.0 or is_refused or self._is_alone():
+                if self._is_over(upper_usd, until):
                     return False
-                self._changed.wait(min(left_s, LOOKS_S))
+                self._changed.wait(min(until - time.monotonic(), LOOKS_S))
         return True
+
+    def _is_over(self, upper_usd: float, until: float) -> bool:
+        """Whether a call of so many dollars waits no longer."""
+        now_s = time.monotonic()
+        return now_s >= until or (upper_usd >= self._refused_usd and now_s < self._refused_until) or self._is_alone()
 
     # -- for the background ------------------------------------------------------------------------------------
 

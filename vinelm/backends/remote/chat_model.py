@@ -29,6 +29,7 @@ from vinelm.catalog import Model, ReplicaGroup, entries_of
 from vinelm.clock import WallClock
 from vinelm.errors import FailureKind, VineLMError
 from vinelm.observation import Usage
+from vinelm.policies import aauthorized
 from vinelm.protocols import CallContext, CallPermit, RatePermit
 
 REPLICA_FAULTS = frozenset[FailureKind]({"rate_limit", "server", "timeout"})
@@ -157,7 +158,7 @@ class RemoteChatModel(BaseChatModel):
     async def _adeltas(self, request: TransportRequest, metered: MeteredCall, *, is_handed_out: bool) -> AsyncGenerator[Delta]:
         bound: CallBinding = self.binding
         sleep = _sleeper(bound.call)
-        with _Account(bound, metered, request) as account:
+        async with _Account(bound, metered, request) as account:
             for entry in entries_of(bound.model):
                 await bound.transport.aconnect(entry)
             async for attempt in bound.policy.asynchronous(metered.may_repeat, sleep):
@@ -264,10 +265,20 @@ class _Account:
             raise self._metered.error(self._last)
 
     def __enter__(self) -> _Account:
-        bound = self._bound
-        if bound.call.guard is not None:
-            self._permit = bound.call.guard.authorize(BILLED_ATTEMPTS * self._metered.bound().usd(bound.model.price))
+        if self._bound.call.guard is not None:
+            self._permit = self._bound.call.guard.authorize(self._upper_usd())
         return self
+
+    async def __aenter__(self) -> _Account:
+        if self._bound.call.guard is not None:
+            self._permit = await aauthorized(self._bound.call.guard, self._upper_usd())
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        return self.__exit__(kind, error, trace)
+
+    def _upper_usd(self) -> float:
+        return BILLED_ATTEMPTS * self._metered.bound().usd(self._bound.model.price)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         is_ours = isinstance(error, AttemptFailed)

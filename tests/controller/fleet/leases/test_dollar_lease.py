@@ -1,5 +1,6 @@
 """A tenant's day is never overspent, whatever dies, and as little as possible is left lying about."""
 
+import asyncio
 import sqlite3
 import threading
 import time
@@ -11,6 +12,8 @@ from shared_dollars import DAY, Treasury
 from vinelm.controller.fleet.leases.journal import SpendJournal
 from vinelm.controller.fleet.leases.tenant_account import PATIENCE_S, TenantAccount
 from vinelm.errors import CallRefused, ConfigError
+from vinelm.observation import Usage
+from vinelm.policies import BoundGuard, GuardPair, SpendGuard, aauthorized
 
 
 @pytest.fixture
@@ -185,3 +188,39 @@ def test_a_journal_that_cannot_be_one_is_one_line(tmp_path):
     with pytest.raises(ConfigError, match="cannot be the fleet's journal") as failed:
         SpendJournal(tmp_path / "text")
     assert "\n" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda it: it, lambda it: GuardPair(it, SpendGuard(2.0)), lambda it: BoundGuard(it, 9.0, print)]
+)
+def test_a_coroutine_that_waits_for_its_lease_blocks_nobody(wrap):
+    wanted = threading.Event()
+    account = TenantAccount("acme", 1.0, is_alone=lambda: False, wake=wanted.set)
+    guard = wrap(account)
+
+    async def serve():
+        call = asyncio.create_task(aauthorized(guard, 0.6))
+        given_up = asyncio.create_task(aauthorized(guard, 0.3))
+        await asyncio.to_thread(wanted.wait)
+        assert not call.done()  # and this goes on meanwhile
+        assert account.wanted_usd()[0] == pytest.approx(0.9)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        assert account.wanted_usd()[0] == pytest.approx(0.6)
+        account.add_lease(600_000_000)
+        permit = await call
+        permit.settle(Usage(model="small", cost_usd=0.1, latency_s=1.0))
+        account.refuse()
+        with pytest.raises(CallRefused, match="other processes may hold the rest"):
+            await aauthorized(guard, 0.6)
+
+    asyncio.run(serve())
+    assert account.free_usd() == pytest.approx(0.5)
+    assert account.reserved_usd == 0.0
+
+
+def test_a_guard_that_never_waits_is_asked_by_coroutines_too():
+    guard = SpendGuard(1.0)
+    assert asyncio.run(aauthorized(guard, 0.4)).upper_usd == 0.4
+    with pytest.raises(CallRefused):
+        asyncio.run(aauthorized(guard, 0.7))
