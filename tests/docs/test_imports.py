@@ -38,6 +38,11 @@ ALLOWED = {
     "vinelm.estimator.drift.e_process": "drift_delay.py runs the tests over a thousand simulated runs at a time",
     "vinelm.estimator.drift.hypotheses": "drift_delay.py runs the tests over a thousand simulated runs at a time",
     "vinelm.estimator.drift.monitor": "drift_delay.py runs the tests over a thousand simulated runs at a time",
+    "vinelm.controller.fleet.loop.order_bytes": "bench_fleet.py publishes the orders that a leader writes",
+    "vinelm.controller.fleet.loop.standing_orders": "bench_fleet.py runs a process's parts over simulated time",
+    "vinelm.backends.remote.rate_share": "bench_fleet.py runs a process's parts over simulated time",
+    "vinelm.controller.load.slowdown": "bench_fleet.py gives simulated engines measured curves",
+    "vinelm.profiler.budget.ledger": "postgres_rows.py writes rows as a profile does, without models",
     "vinelm.cli.main": "house_passes.py runs whole commands in its own process",
 }
 """Modules that are no public place, with the reason why a script or an example imports them all the same."""
