@@ -223,7 +223,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--daily-usd", action="append", default=[], metavar="TENANT=USD", help="cap of a tenant's day; needs --journal"
     )
-    made.add_argument("--journal", type=Path, help="SQLite file of what was leased of the caps")
+    made.add_argument("--journal", help="what was leased of the caps: a SQLite file, or postgresql://... for several machines")
     made.add_argument("--evidence", type=Path, help="store of served rows")
     made.add_argument("--watch-s", type=float, default=5.0, help="look for a new trie so often [default: %(default)s]")
     return made

@@ -3,7 +3,7 @@
 from itertools import count
 
 from vinelm.controller.fleet.leases.dollar_lease import DollarLease
-from vinelm.controller.fleet.leases.journal import SpendJournal
+from vinelm.controller.fleet.leases.postgres_journal import journal_at
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.errors import CallRefused, FleetUnreachable
 from vinelm.observation import Usage
@@ -18,7 +18,7 @@ class Spender:
         self.world, self.name = world, name
         self.open = []
         self.lease = DollarLease(
-            SpendJournal(world.journal),
+            journal_at(world.journal),
             name,
             world.daily_usd,
             processes=lambda: max(len(world.spenders), 1),
@@ -53,8 +53,8 @@ class Spender:
 
 
 class Treasury:
-    def __init__(self, url, name, folder, **daily_usd):
-        self.link, self.journal, self.daily_usd = RedisLink(url, name), folder / "fleet.sqlite", daily_usd
+    def __init__(self, url, name, journal, **daily_usd):
+        self.link, self.journal, self.daily_usd = RedisLink(url, name), journal, daily_usd
         self.spenders, self.numbers, self.spent_usd = [], count(), 0.0
         self.is_up, self.day = True, DAY
 

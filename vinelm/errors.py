@@ -84,6 +84,12 @@ class FleetUnreachable(VineLMError):
     default_code = "fleet-unreachable"
 
 
+class JournalUnavailable(VineLMError):
+    """The journal of a fleet's dollars cannot be read or written: none are leased meanwhile."""
+
+    default_code = "journal-unavailable"
+
+
 class InputError(VineLMError):
     """The caller's input is at fault. The message is one line: what is wrong, where, and how to fix it."""
 

@@ -25,7 +25,8 @@ class FleetConfig:
         required: whether a Redis that cannot be reached at the start is an error; by default the process goes on alone.
         daily_usd: tenant to the dollars that its requests may spend on a day (UTC), in all processes together; ``"*"`` caps
             each tenant that is not named. Needs ``journal``.
-        journal: SQLite file that keeps what was leased of ``daily_usd``; on a disk that all processes reach.
+        journal: what keeps the leases of ``daily_usd``: a SQLite file on a local disk for the processes of one machine, or
+            ``postgresql://user@host/database`` (extra ``postgres``) for several.
 
     Raises:
         ConfigError: a value is out of range, or ``daily_usd`` has no ``journal``.
@@ -35,7 +36,7 @@ class FleetConfig:
     name: str = "default"
     required: bool = False
     daily_usd: Mapping[str, float] = field(default_factory=dict)
-    journal: str | Path | None = None
+    journal: str | Path | None = field(default=None, repr=False)  # may hold a password
 
     def __post_init__(self) -> None:
         for tenant, usd in self.daily_usd.items():
@@ -44,6 +45,8 @@ class FleetConfig:
                     f"daily_usd of tenant {tenant!r} is {usd!r}: give dollars, above 0 and up to {MOST_DAILY_USD:g}"
                 )
         if self.daily_usd and self.journal is None:
-            raise ConfigError("daily_usd needs a journal: give journal=, a SQLite file that all processes of the fleet reach")
+            raise ConfigError(
+                "daily_usd needs a journal: give journal=, a SQLite file or a postgresql:// address that all processes reach"
+            )
         if self.journal is not None and not self.daily_usd:
             raise ConfigError("journal= has no effect without daily_usd: give tenants a cap, or leave the journal out")

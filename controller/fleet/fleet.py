@@ -16,7 +16,7 @@ from vinelm.controller.fleet.catalog_comparison import CatalogComparison, Facts
 from vinelm.controller.fleet.config import FleetConfig
 from vinelm.controller.fleet.fleet_reader import FleetReader
 from vinelm.controller.fleet.leases.dollar_lease import DollarLease
-from vinelm.controller.fleet.leases.journal import SpendJournal
+from vinelm.controller.fleet.leases.postgres_journal import journal_at
 from vinelm.controller.fleet.leases.rate_lease import RateLease
 from vinelm.controller.fleet.live_invocations import LiveInvocations, session_number
 from vinelm.controller.fleet.loop.standing_orders import StandingOrders
@@ -168,7 +168,7 @@ class Fleet:
         if config.journal is not None:
             member, orders = self._member, self._orders
             self._dollars = DollarLease(
-                SpendJournal(config.journal),
+                journal_at(config.journal),
                 self._live.process,
                 config.daily_usd,
                 processes=lambda: member.processes if (part := orders.share()) is None else 1.0 / max(part, LEAST_PART),

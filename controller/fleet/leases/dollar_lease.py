@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sqlite3
 import threading
 from collections.abc import Callable, Mapping
 
@@ -11,7 +10,7 @@ from vinelm.controller.fleet.leases.dollar_scripts import GIVE_BACK, GRANT, REST
 from vinelm.controller.fleet.leases.journal import SpendJournal, TenantDay
 from vinelm.controller.fleet.leases.tenant_account import NANO, TenantAccount
 from vinelm.controller.fleet.redis_link import RedisLink
-from vinelm.errors import FleetUnreachable
+from vinelm.errors import FleetUnreachable, JournalUnavailable
 
 MONEY = "money"
 OTHERS = "*"
@@ -84,7 +83,7 @@ class DollarLease:
             if wanted or (self._slice.get(account.tenant, 0) and free < LOW * self._slice[account.tenant]):
                 try:
                     self._lease(link, account, wanted, least)
-                except sqlite3.Error:  # the journal: without it no dollars
+                except JournalUnavailable:  # without it no dollars
                     account.refuse()
 
     def _lease(self, link: RedisLink, account: TenantAccount, wanted: int, least: int) -> None:
@@ -156,6 +155,6 @@ class DollarLease:
                 account = self.account(where[0])
                 if account is not None:
                     self._return(link, account, where)
-        except (FleetUnreachable, sqlite3.Error):
+        except (FleetUnreachable, JournalUnavailable):
             pass
         self._journal.close()

@@ -1,4 +1,4 @@
-"""The durable record of the dollars that were leased, in one SQLite file that all processes of a fleet share."""
+"""The durable record of the dollars that were leased: one SQLite file, or one database, that all processes of a fleet share."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Protocol
 
-from vinelm.errors import ConfigError
+from vinelm.errors import ConfigError, JournalUnavailable
 
-_SCHEMA = """
+SCHEMA = """
 CREATE TABLE IF NOT EXISTS fleet_generation (  -- one row: the number of the epoch under which dollars are granted
     id INTEGER PRIMARY KEY CHECK (id = 1),
-    number INTEGER NOT NULL
+    number BIGINT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS fleet_grants (  -- what each process was granted and has not returned: spent, or still leased
     process TEXT NOT NULL,
     tenant TEXT NOT NULL,
     day INTEGER NOT NULL,  -- days since 1970-01-01, UTC
-    nano_usd INTEGER NOT NULL,
+    nano_usd BIGINT NOT NULL,
     PRIMARY KEY (process, tenant, day)
 );
-INSERT OR IGNORE INTO fleet_generation VALUES (1, 0);
+INSERT INTO fleet_generation VALUES (1, 0) ON CONFLICT DO NOTHING;
 """
+"""What SQLite and PostgreSQL both take."""
 BUSY_TIMEOUT_S = 1.0
 KEPT_DAYS = 7
 """Grants of days so long before the last one are deleted when the totals are restored."""
@@ -31,11 +33,18 @@ TenantDay = tuple[str, int]
 """A tenant's name, and a day as days since 1970-01-01, UTC."""
 
 
+class JournalConnection(Protocol):
+    """A connection to a database, in a transaction. Parameters are marked with ``?``."""
+
+    def execute(self, sql: str, parameters: tuple[str | int, ...] = (), /) -> Any:
+        """Run a statement and return its cursor."""
+
+
 class SpendJournal:
     """Grants of dollars that survive the death of every process and of Redis. For one thread; processes may share the file.
 
     What is written is on disk when a method returns. Amounts are billionths of a dollar, so that sums are exact. Methods raise
-    ``sqlite3.Error`` where the file cannot be read or written: then no dollars can be leased.
+    :class:`~vinelm.errors.JournalUnavailable` where the file cannot be read or written: then no dollars can be leased.
 
     Args:
         path: the file; created if it does not exist. All processes of the fleet must reach it.
@@ -58,7 +67,7 @@ class SpendJournal:
         self._connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA journal_mode=WAL").close()
         self._connection.execute("PRAGMA synchronous=FULL").close()
-        self._connection.executescript(_SCHEMA).close()
+        self._connection.executescript(SCHEMA).close()
 
     def generation(self) -> int:
         """Return the number of the epoch: it grows whenever the totals are restored."""
@@ -72,7 +81,7 @@ class SpendJournal:
                 return False
             connection.execute(
                 "INSERT INTO fleet_grants VALUES (?, ?, ?, ?) "
-                "ON CONFLICT (process, tenant, day) DO UPDATE SET nano_usd = nano_usd + excluded.nano_usd",
+                "ON CONFLICT (process, tenant, day) DO UPDATE SET nano_usd = fleet_grants.nano_usd + excluded.nano_usd",
                 (process, *where, nano_usd),
             )
         return True
@@ -102,11 +111,15 @@ class SpendJournal:
         self._connection.close()
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        self._connection.execute("BEGIN IMMEDIATE")
+    def _transaction(self) -> Iterator[JournalConnection]:
+        """One transaction that no other process writes beside, from its first read on."""
         try:
-            yield self._connection
-            self._connection.execute("COMMIT")
-        except BaseException:
-            self._connection.execute("ROLLBACK")
-            raise
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise JournalUnavailable(f"{self.path}: the fleet's journal cannot be written ({error})") from error

@@ -4,12 +4,16 @@ import asyncio
 import sqlite3
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
+from postgres_servers import postgres_server, postgres_server_url, postgres_url  # noqa: F401
 from shared_dollars import DAY, Treasury
 
+from vinelm.controller import FleetConfig
 from vinelm.controller.fleet.leases.journal import SpendJournal
+from vinelm.controller.fleet.leases.postgres_journal import journal_at
 from vinelm.controller.fleet.leases.tenant_account import PATIENCE_S, TenantAccount
 from vinelm.errors import CallRefused, ConfigError
 from vinelm.observation import Usage
@@ -17,8 +21,17 @@ from vinelm.policies import BoundGuard, GuardPair, SpendGuard, aauthorized
 
 
 @pytest.fixture
-def treasury(redis_url, fleet_name, tmp_path):
-    return Treasury(redis_url, fleet_name, tmp_path, acme=10.0)
+def file_treasury(redis_url, fleet_name, tmp_path):
+    return Treasury(redis_url, fleet_name, tmp_path / "fleet.sqlite", acme=10.0)
+
+
+@pytest.fixture(params=["file", "PostgreSQL"])
+def treasury(request, redis_url, fleet_name, tmp_path):
+    journal = tmp_path / "fleet.sqlite" if request.param == "file" else request.getfixturevalue("postgres_url")
+    made = Treasury(redis_url, fleet_name, journal, acme=10.0)
+    yield made
+    for spender in made.spenders:
+        spender.lease._journal.close()
 
 
 def test_a_slice_is_a_half_of_the_rest_by_process_and_at_least_the_call(treasury):
@@ -78,15 +91,15 @@ def test_a_redis_that_forgot_learns_from_the_journal_first(treasury, restarts):
     assert one.lease._generation == two.lease._generation == 2
 
 
-def test_a_grant_that_was_on_its_way_while_sums_were_restored_is_void(treasury, monkeypatch):
-    one, two = treasury.spender(), treasury.spender()
+def test_a_grant_that_was_on_its_way_while_sums_were_restored_is_void(file_treasury, monkeypatch):
+    one, two = file_treasury.spender(), file_treasury.spender()
     assert one.call(0.1)
     write, sums = SpendJournal.add, []
 
     def late(journal, *arguments):
         if not sums:  # Redis has granted; before that is written, Redis is lost and the sums are restored
-            sums.append(treasury.counted_usd())
-            treasury.flush()
+            sums.append(file_treasury.counted_usd())
+            file_treasury.flush()
             assert two.call(0.1)
         return write(journal, *arguments)
 
@@ -94,10 +107,10 @@ def test_a_grant_that_was_on_its_way_while_sums_were_restored_is_void(treasury, 
     assert one.call(5.0) is None  # what Redis had granted is not used
     monkeypatch.undo()
     assert one.call(5.0)  # granted again, under the new generation
-    with closing(sqlite3.connect(treasury.journal)) as journal:
+    with closing(sqlite3.connect(file_treasury.journal)) as journal:
         (sum_nano,) = journal.execute("SELECT sum(nano_usd) FROM fleet_grants").fetchone()
-    assert sum_nano / 1e9 == pytest.approx(treasury.counted_usd())
-    assert treasury.counted_usd() <= 10.0
+    assert sum_nano / 1e9 == pytest.approx(file_treasury.counted_usd())
+    assert file_treasury.counted_usd() <= 10.0
 
 
 def test_without_redis_a_process_spends_what_it_has_leased_and_no_more(treasury):
@@ -112,11 +125,11 @@ def test_without_redis_a_process_spends_what_it_has_leased_and_no_more(treasury)
         one.lease.account("acme").authorize(0.5)
 
 
-def test_without_the_journal_no_dollars_are_leased(treasury, monkeypatch):
+def test_without_the_journal_no_dollars_are_leased(file_treasury, monkeypatch):
     monkeypatch.setattr("vinelm.controller.fleet.leases.journal.BUSY_TIMEOUT_S", 0.05)
-    one = treasury.spender()
+    one = file_treasury.spender()
     assert one.call(0.1)
-    other = sqlite3.connect(treasury.journal)
+    other = sqlite3.connect(file_treasury.journal)
     other.execute("BEGIN IMMEDIATE")  # as a process that hangs would
     assert one.call(6.0) is None
     other.rollback()
@@ -144,7 +157,7 @@ def test_calls_dearer_than_their_bounds_are_leased_for_afterwards(treasury):
 
 
 def test_tenants_are_apart_and_others_share_a_rule(redis_url, fleet_name, tmp_path):
-    treasury = Treasury(redis_url, fleet_name, tmp_path, **{"acme": 1.0, "*": 2.0})
+    treasury = Treasury(redis_url, fleet_name, tmp_path / "fleet.sqlite", **{"acme": 1.0, "*": 2.0})
     one = treasury.spender()
     assert one.call(1.0)
     assert one.call(0.1) is None
@@ -224,3 +237,39 @@ def test_a_guard_that_never_waits_is_asked_by_coroutines_too():
     assert asyncio.run(aauthorized(guard, 0.4)).upper_usd == 0.4
     with pytest.raises(CallRefused):
         asyncio.run(aauthorized(guard, 0.7))
+
+
+@pytest.mark.long  # it starts a server twice
+def test_a_server_that_comes_back_grants_again_and_has_lost_nothing(redis_url, fleet_name, postgres_server, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("vinelm.controller.fleet.leases.postgres_journal.RESTS_S", 0.0)
+    treasury = Treasury(redis_url, fleet_name, postgres_server.url, acme=10.0)
+    one = treasury.spender()
+    assert one.call(4.0)
+    postgres_server.stop()
+    assert one.call(5.0) is None
+    treasury.flush()  # Redis forgets while the journal is away
+    assert one.call(5.0) is None
+    postgres_server.start()
+    assert one.call(7.0) is None  # 4 dollars are leased, and nobody has forgotten that
+    assert one.call(5.0)
+    assert treasury.counted_usd() <= 10.0
+    one.lease._journal.close()
+
+
+def test_processes_that_open_a_new_journal_at_once_get_one(postgres_url):  # noqa: F811
+    with ThreadPoolExecutor(6) as pool:
+        journals = list(pool.map(lambda _: journal_at(postgres_url), range(6)))
+        assert all(pool.map(lambda made: made.add(0, "p", ("acme", 1), 5), journals))
+    assert journals[0].restore() == (1, {("acme", 1): 30})
+    assert not journals[1].add(0, "p", ("acme", 1), 5)  # of an earlier generation
+    for made in journals:
+        made.close()
+
+
+def test_a_server_that_refuses_or_is_away_is_one_line_without_the_password():
+    for url in ("postgresql://ann:geheim@127.0.0.1:1/traces", "postgresql://ann:geheim@[nowhere/traces"):
+        with pytest.raises(ConfigError, match="PostgreSQL") as failed:
+            journal_at(url)
+        assert "geheim" not in str(failed.value)
+        assert "\n" not in str(failed.value)
+    assert "geheim" not in repr(FleetConfig(url="redis://h", daily_usd={"a": 1.0}, journal="postgresql://ann:geheim@h/d"))

@@ -46,7 +46,9 @@ class Dollars(RuleBasedStateMachine):
     @initialize()
     def begin(self):
         self.folder = tempfile.TemporaryDirectory()
-        self.treasury = Treasury(WHERE["url"], f"test-{uuid.uuid4().hex[:12]}", Path(self.folder.name), acme=self.CAP)
+        self.treasury = Treasury(
+            WHERE["url"], f"test-{uuid.uuid4().hex[:12]}", Path(self.folder.name) / "fleet.sqlite", acme=self.CAP
+        )
         self.treasury.link = AnswerLost(self.treasury.link)
         for _ in range(3):
             self.treasury.spender()
