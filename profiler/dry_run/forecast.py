@@ -104,8 +104,10 @@ def forecast_profile(
         committed_usd: dollars that count on the store's ledger.
         seed: of the simulations.
     """
-    wanted = set(request_ids)
-    rows = [row for row in rows if row.request_id in wanted]
+    place = {request_id: k for k, request_id in enumerate(request_ids)}
+    known = [row for row in rows if row.request_id in place]
+    # Not in the order in which several workers happened to end: the same rows give the same forecast.
+    rows = sorted(known, key=lambda row: (place[row.request_id], len(row.prefix), row.prefix))
     runs: list[SimulatedRun] = []
     proposals = Proposals(sampler)
     kind = OutcomeModel if template.is_linear else BranchingOutcomeModel

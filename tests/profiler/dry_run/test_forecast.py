@@ -184,3 +184,12 @@ def test_without_a_budget_nothing_is_short():
     template = workflow.template.bind(tuple(catalog_for(workflow)))
     needs = needs_of(forecast, ProfileLimits(), template, 5, coverage=0.5)
     assert (needs.left_usd, needs.left_calls, needs.short_usd) == (None, None, 0.0)
+
+
+def test_the_order_in_which_units_ended_changes_nothing(tmp_path):
+    workflow = toy(n_requests=20, n_models=3)
+    with new_store(tmp_path / "s.db", workflow) as store:
+        profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, coverage=0.2)
+        rows = store.observations()
+    assert len({row.request_id for row in rows}) > 5
+    assert forecast_of(workflow, rows, coverage=0.5) == forecast_of(workflow, rows[::-1], coverage=0.5)
