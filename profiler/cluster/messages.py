@@ -141,7 +141,13 @@ ToHost = RunUnit | Granted | Admitted
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The cluster has answered; the first event, unless it is :class:`HostRefused`."""
+    """The cluster has answered; the first event, unless it is :class:`HostRefused`.
+
+    Attributes:
+        nodes: nodes with a CPU that the cluster has; how many of them have it free is not known yet.
+    """
+
+    nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ class RayHosts:
         self._busy: dict[str, float] = {}  # node to the time at which it may be asked again
         self._is_closed = threading.Event()
         connect(cluster)
-        tell(Connected())
+        tell(Connected(len(_usable_nodes())))
         has_folder = bool(ray.get_runtime_context().runtime_env.get("working_dir"))  # shipped by us, or by `ray job submit`
         self._setup = replace(setup, folder=None) if has_folder else setup
         threading.Thread(target=self._look, daemon=True, name="vinelm nodes").start()
@@ -124,9 +124,9 @@ class RayHosts:
         """Start a host on each node that has none."""
         while not self._is_closed.is_set():
             with suppress(RayError, RuntimeError, OSError):
-                for node in ray.nodes():
+                for node in _usable_nodes():
                     place = node["NodeID"]
-                    if node["Alive"] and node["Resources"].get("CPU", 0) >= 1 and self._busy.get(place, 0) <= time.monotonic():
+                    if self._busy.get(place, 0) <= time.monotonic():
                         self._busy[place] = float("inf")
                         arguments = (place, str(node.get("NodeName") or node["NodeManagerAddress"]))
                         threading.Thread(target=self._serve, args=arguments, daemon=True).start()
@@ -164,6 +164,11 @@ class RayHosts:
             self._actors.pop(host, None)
             if is_started:
                 self._tell(HostLost(host))
+
+
+def _usable_nodes() -> list[dict[str, Any]]:
+    """The nodes that live and have a CPU, free or not."""
+    return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
 
 
 def connect(cluster: RayCluster) -> None:

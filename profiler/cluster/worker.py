@@ -40,6 +40,8 @@ CONNECT_S = 180.0
 """How long the run waits for the cluster to answer, or to be started."""
 FIRST_S = 60.0
 """How long the run waits for a node to give a host its CPU; also when all are lost."""
+ANSWERS_S = 5.0
+"""How long the run waits for the nodes' first answers once one host is ready: a node that other jobs fill gives none."""
 OTHERS_S = 30.0
 """How long the run waits for the other hosts once one is ready."""
 _GRACE_S = 2.0
@@ -87,6 +89,7 @@ class ClusterWorker:
         self._admissions = Admissions(link, rate_limiters)
         self._changed = threading.Condition()
         self._hosts: dict[int, KnownHost] = {}
+        self._nodes = self._started = 0  # nodes that may give a host its CPU, and hosts that were started so far
         self._numbers = count()
         self._refused: InputError | None = None
         self._is_connected = self._has_begun = self._is_closed = False
@@ -105,6 +108,7 @@ class ClusterWorker:
             if not (self._is_connected or self._refused or self._ended):
                 raise ConfigError(f"Ray does not answer, after {CONNECT_S:g} s", code="ray-address")
             self._await_host("no Ray node has a free CPU")
+            self._changed.wait_for(lambda: self._refused or self._ended or self._started >= self._nodes, ANSWERS_S)
             self._changed.wait_for(lambda: self._refused or self._ended or self._are_all_ready(), OTHERS_S)
             if self._refused is not None:
                 raise self._refused
@@ -219,10 +223,11 @@ class ClusterWorker:
         with self._changed:
             note = None
             match event:
-                case Connected():
-                    self._is_connected = True
+                case Connected(nodes):
+                    self._is_connected, self._nodes = True, nodes
                 case HostStarted(host, node):
                     self._hosts[host] = KnownHost(node)
+                    self._started += 1
                 case HostReady(host) if host in self._hosts:
                     self._hosts[host].is_ready = True
                 case HostRefused(node, problem):

@@ -309,6 +309,33 @@ def test_a_node_that_joins_later_and_is_refused_is_a_note():
     assert notes == ["Ray node late: there is no folder /home/ann, from which the run was started: this node executes no unit"]
 
 
+def test_a_node_that_answers_last_is_refused_before_the_run_begins():
+    tries = []
+
+    def make_worker(setup, _):
+        tries.append(1)
+        if len(tries) > 1:
+            raise ConfigError("there is no folder /home/ann, from which the run was started", code="node-folder")
+        return Fake(lambda *_: UnitOutcome(row()))
+
+    def join():
+        time.sleep(0.1)
+        cluster.join("two")
+
+    late = threading.Thread(target=join)
+    cluster = FakeCluster(setup_of(), make_worker, ["one"], announced=2)
+    late.start()
+    with pytest.raises(ConfigError, match=r"^Ray node two: there is no folder"):
+        ClusterWorker(cluster, {})
+    late.join()
+
+
+def test_a_node_that_gives_no_cpu_delays_the_run_only_so_long(monkeypatch):
+    monkeypatch.setattr(worker_module, "ANSWERS_S", 0.01)
+    cluster = FakeCluster(setup_of(), lambda *_: Fake(lambda *_: UnitOutcome(row())), ["one"], announced=2)
+    assert ClusterWorker(cluster, {}).run(job(), granted([])).observation == row()
+
+
 # -- rate limits -----------------------------------------------------------------------------------------------------------
 
 

@@ -22,12 +22,12 @@ from vinelm.profiler.cluster.messages import (
 class FakeCluster:
     """A :class:`vinelm.profiler.cluster.messages.HostLink`. A dropped host goes on for itself, and is not heard any more."""
 
-    def __init__(self, setup, make_worker, nodes=("one", "two")):
+    def __init__(self, setup, make_worker, nodes=("one", "two"), announced=0):
         self.setup, self.make_worker = setup, make_worker
         self.events = queue.SimpleQueue()
         self.hosts, self.sent = {}, []
         self._numbers = count()
-        self.events.put(Connected())
+        self.events.put(Connected(announced))
         for node in nodes:
             self.join(node)
 
