@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from vinelm.controller.fleet.columns import LiveState
 from vinelm.controller.fleet.loop.leadership import LOCK, ORDERS
-from vinelm.controller.fleet.loop.order_bytes import COMMON
+from vinelm.controller.fleet.loop.order_bytes import COMMON, local_orders
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.controller.fleet.view import FleetView
 
@@ -74,9 +73,10 @@ def fleet_status(link: RedisLink, view: FleetView, catalogs: int = 0) -> FleetSt
 
     Raises:
         FleetUnreachable: Redis does not answer.
+        VineLMError: the orders are those of another version of VineLM.
     """
     version, common = link.fields(ORDERS, "version", COMMON)
-    weights = json.loads(common)["weights"] if common is not None else {}
+    weights = {} if common is None else local_orders(common, None).weights
     queued, running = (view.count_by_engine(state) for state in (LiveState.QUEUED, LiveState.RUNNING))
     size = len(view.engines)
     waits = np.where(view.state == LiveState.QUEUED, view.waited_s, -math.inf)

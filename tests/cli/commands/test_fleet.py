@@ -117,6 +117,15 @@ def test_top_shows_one_table_and_the_same_as_json(serving, redis_url, fleet_name
     ]  # fmt: skip
 
 
+def test_top_says_that_orders_are_of_another_version(serving, redis_url, fleet_name, capsys):
+    link = RedisLink(redis_url, fleet_name)
+    link._redis.hset(f"{link.prefix}loop:orders", mapping={"version": 3, "all": '{"colours": {"large": 1.0}}'})
+    assert main(["fleet", "top", "--redis", redis_url, "--name", fleet_name, "--once"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: not orders of this version of VineLM")
+    assert error.count("\n") == 1
+
+
 def test_top_records_what_check_replays(serving, redis_url, fleet_name, capsys, tmp_path):
     path = tmp_path / "seen.jsonl"
     assert main(["fleet", "top", "--redis", redis_url, "--name", fleet_name, "--record", str(path)]) == 0
