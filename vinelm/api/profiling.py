@@ -106,7 +106,7 @@ def profile(
     backends = create_backends(catalog, workflow=workflow, seed=seed)
     workflow = bind_workflow(workflow, catalog, backends)
     require_budget({**backends, **judge_backends_of(workflow, catalog, backends)}, budget_usd)
-    _require_sense(max_error, checkpoints=checkpoints is not False)
+    require_certainty_limits(max_error, checkpoints=checkpoints is not False)
     if max_error is None and coverage is None and budget_usd is None and budget_calls is None and checkpoints is not False:
         coverage = DEFAULT_COVERAGE
     sampler = _sampler(sampler, workflow, catalog, requests, seed)
@@ -130,7 +130,8 @@ def profile(
         return profile_until_certain(run, opened.path, max_error=max_error, at_most=coverage or 1.0, on_note=on_note)
 
 
-def _require_sense(max_error: float | None, *, checkpoints: bool) -> None:
+def require_certainty_limits(max_error: float | None, *, checkpoints: bool) -> None:
+    """Raise :class:`ConfigError` if ``max_error`` is no fraction in (0, 1], or is given for a profile without checkpoints."""
     if max_error is None:
         return
     require_max_error(max_error)

@@ -183,14 +183,10 @@ def _cluster(settings: dict[str, Any]) -> RayCluster | None:
 
 def _require_limits(inputs: Inputs, settings: dict[str, Any]) -> None:
     """Require an explicit budget where models cost money; without any limit, set the default coverage."""
-    from vinelm.api import require_budget, require_max_error
-    from vinelm.errors import ConfigError
+    from vinelm.api import require_budget, require_certainty_limits
     from vinelm.profiler import judge_backends_of
 
-    if settings["max_error"] is not None:
-        require_max_error(settings["max_error"])
-        if settings["no_checkpoints"]:
-            raise ConfigError("max_error needs checkpoints: leave one of them out", code="max-error-uncheckpointed")
+    require_certainty_limits(settings["max_error"], checkpoints=not settings["no_checkpoints"])
     has_budget = any(settings[name] is not None for name in ("budget_usd", "budget_calls", "max_error"))
     if settings["coverage"] is None and not has_budget and not settings["no_checkpoints"]:
         settings["coverage"] = DEFAULT_COVERAGE
