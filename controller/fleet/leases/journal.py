@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,34 +41,24 @@ class JournalConnection(Protocol):
         """Run a statement and return its cursor."""
 
 
-class SpendJournal:
-    """Grants of dollars that survive the death of every process and of Redis. For one thread; processes may share the file.
+class SpendJournal(ABC):
+    """Grants of dollars that survive the death of every process and of Redis. For one thread; processes may share it.
 
     What is written is on disk when a method returns. Amounts are billionths of a dollar, so that sums are exact. Methods raise
-    :class:`~vinelm.errors.JournalUnavailable` where the file cannot be read or written: then no dollars can be leased.
-
-    Args:
-        path: the file; created if it does not exist. All processes of the fleet must reach it.
-
-    Raises:
-        ConfigError: the file cannot be a journal.
+    :class:`~vinelm.errors.JournalUnavailable` where it cannot be read or written: then no dollars can be leased.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        if not self.path.parent.is_dir():
-            raise ConfigError(f"{path}: no journal can be kept there: make the folder first")
-        try:
-            self._open()
-        except sqlite3.Error as error:
-            raise ConfigError(f"{path}: cannot be the fleet's journal ({error}): name a new file") from error
+    @abstractmethod
+    def _transaction(self) -> AbstractContextManager[JournalConnection]:
+        """One transaction that no other process writes beside, from its first read on.
 
-    def _open(self) -> None:
-        # autocommit: transactions are begun by hand, so that they hold the write lock from their first read on
-        self._connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-        self._connection.execute("PRAGMA journal_mode=WAL").close()
-        self._connection.execute("PRAGMA synchronous=FULL").close()
-        self._connection.executescript(SCHEMA).close()
+        Raises:
+            JournalUnavailable: it cannot be begun, or its end is not known.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
 
     def generation(self) -> int:
         """Return the number of the epoch: it grows whenever the totals are restored."""
@@ -106,13 +97,39 @@ class SpendJournal:
             rows = connection.execute("SELECT tenant, day, sum(nano_usd) FROM fleet_grants GROUP BY tenant, day")
             return int(number), {(tenant, day): int(nano_usd) for tenant, day, nano_usd in rows}
 
+
+class SqliteJournal(SpendJournal):
+    """A journal in one file, for the processes of one machine.
+
+    Args:
+        path: the file; created if it does not exist.
+
+    Raises:
+        ConfigError: the file cannot be a journal.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.parent.is_dir():
+            raise ConfigError(f"{path}: no journal can be kept there: make the folder first")
+        try:
+            self._open()
+        except sqlite3.Error as error:
+            raise ConfigError(f"{path}: cannot be the fleet's journal ({error}): name a new file") from error
+
+    def _open(self) -> None:
+        # autocommit: transactions are begun by hand, so that they hold the write lock from their first read on
+        self._connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        self._connection.execute("PRAGMA journal_mode=WAL").close()
+        self._connection.execute("PRAGMA synchronous=FULL").close()
+        self._connection.executescript(SCHEMA).close()
+
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[JournalConnection]:
-        """One transaction that no other process writes beside, from its first read on."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             try:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from vinelm.controller.fleet.leases.journal import SCHEMA, JournalConnection, SpendJournal
+from vinelm.controller.fleet.leases.journal import SCHEMA, JournalConnection, SpendJournal, SqliteJournal
 from vinelm.errors import ConfigError, JournalUnavailable
 from vinelm.extras import required_extra
 
@@ -27,7 +27,7 @@ def journal_at(where: str | Path) -> SpendJournal:
         ConfigError: it cannot be opened.
         MissingExtra: it is in PostgreSQL, and the extra ``postgres`` is not installed.
     """
-    return PostgresJournal(str(where)) if _URL.match(str(where)) else SpendJournal(where)
+    return PostgresJournal(str(where)) if _URL.match(str(where)) else SqliteJournal(where)
 
 
 class PostgresJournal(SpendJournal):
@@ -50,8 +50,8 @@ class PostgresJournal(SpendJournal):
             self._settings: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(_URL.sub("postgresql://", url, count=1))
         except psycopg.Error:
             raise ConfigError("journal= is no address of PostgreSQL: write postgresql://user@host:port/database") from None
-        shown = {name: self._settings.get(name) for name in ("host", "port", "dbname")}
-        self.path = Path(":".join(str(part) for part in shown.values() if part))
+        shown = (self._settings.get(name) for name in ("host", "port", "dbname"))
+        self._name = f"PostgreSQL at {':'.join(str(part) for part in shown if part)}"
         self._made: Any = None  # the connection
         self._rests_until = float("-inf")
         try:
@@ -61,10 +61,6 @@ class PostgresJournal(SpendJournal):
                 f"{self._name}: cannot be the fleet's journal ({_first_line(error)}): see that PostgreSQL runs there, and that "
                 "the user may create tables"
             ) from None
-
-    @property
-    def _name(self) -> str:
-        return f"PostgreSQL at {self.path}"
 
     def _open(self) -> None:
         connection = self._psycopg.connect(

@@ -12,7 +12,7 @@ from postgres_servers import postgres_server, postgres_server_url, postgres_url 
 from shared_dollars import DAY, Treasury
 
 from vinelm.controller import FleetConfig
-from vinelm.controller.fleet.leases.journal import SpendJournal
+from vinelm.controller.fleet.leases.journal import SpendJournal, SqliteJournal
 from vinelm.controller.fleet.leases.postgres_journal import journal_at
 from vinelm.controller.fleet.leases.tenant_account import PATIENCE_S, TenantAccount
 from vinelm.errors import CallRefused, ConfigError
@@ -196,10 +196,10 @@ def test_a_call_waits_for_its_lease_and_is_refused_at_once_where_the_cap_is_reac
 
 def test_a_journal_that_cannot_be_one_is_one_line(tmp_path):
     with pytest.raises(ConfigError, match="make the folder"):
-        SpendJournal(tmp_path / "nowhere" / "fleet.sqlite")
+        SqliteJournal(tmp_path / "nowhere" / "fleet.sqlite")
     (tmp_path / "text").write_text("no database" * 100)
     with pytest.raises(ConfigError, match="cannot be the fleet's journal") as failed:
-        SpendJournal(tmp_path / "text")
+        SqliteJournal(tmp_path / "text")
     assert "\n" not in str(failed.value)
 
 
