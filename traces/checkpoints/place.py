@@ -84,6 +84,8 @@ class CheckpointPlace:
         """
         with self._lock:
             packed = self._held.get(digest)
+            if packed is not None:
+                self._held.move_to_end(digest)
         if packed is None:
             with self._translated("read"):
                 packed = bytes(self._files.cat_file(self._path(_name(digest))))

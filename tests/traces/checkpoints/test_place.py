@@ -143,3 +143,17 @@ def test_what_was_used_last_is_not_read_again_and_the_rest_is_dropped(monkeypatc
     monkeypatch.setattr(files, "cat_file", lambda path, **more: reads.append(path) or real(path, **more))
     assert [zlib.decompress(place.read(digest)) for digest in reversed(digests)] == contents[::-1]
     assert 1 <= len(reads) <= 2
+
+
+def test_reading_a_content_counts_as_using_it(monkeypatch):
+    from vinelm.traces.checkpoints import place as module
+
+    monkeypatch.setattr(module, "_HELD_BYTES", 300)
+    place = CheckpointPlace(f"memory://held-{uuid.uuid4().hex}")
+    one, two = (place.write(os.urandom(120)) for _ in range(2))
+    place.read(one)
+    place.write(os.urandom(120))  # there is room for two
+    place._files.rm(place._root, recursive=True)
+    assert place.read(one)
+    with pytest.raises(StoreError, match="is not there"):
+        place.read(two)
