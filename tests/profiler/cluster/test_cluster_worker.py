@@ -296,7 +296,7 @@ def test_a_node_that_joins_later_and_is_refused_is_a_note():
     def make_worker(setup, _):
         tries.append(1)
         if len(tries) > 1:
-            raise ConfigError("there is no folder /home/ann, from which the run was started", code="node-folder")
+            raise ConfigError("there is no folder /srv/app, from which the run was started", code="node-folder")
         return Fake(lambda *_: UnitOutcome(row()))
 
     cluster = FakeCluster(setup_of(), make_worker, ["one"])
@@ -306,7 +306,7 @@ def test_a_node_that_joins_later_and_is_refused_is_a_note():
     until = time.monotonic() + 5
     while not notes and time.monotonic() < until:
         time.sleep(0.001)
-    assert notes == ["Ray node late: there is no folder /home/ann, from which the run was started: this node executes no unit"]
+    assert notes == ["Ray node late: there is no folder /srv/app, from which the run was started: this node executes no unit"]
 
 
 def test_a_node_that_answers_last_is_refused_before_the_run_begins():
@@ -315,7 +315,7 @@ def test_a_node_that_answers_last_is_refused_before_the_run_begins():
     def make_worker(setup, _):
         tries.append(1)
         if len(tries) > 1:
-            raise ConfigError("there is no folder /home/ann, from which the run was started", code="node-folder")
+            raise ConfigError("there is no folder /srv/app, from which the run was started", code="node-folder")
         return Fake(lambda *_: UnitOutcome(row()))
 
     def join():
