@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import is_dataclass
@@ -64,7 +63,6 @@ def profile(
     keep_going: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     on_note: Callable[[str], None] | None = None,
-    workplace: ExecutionConfig | None = None,
     identity: StoreIdentity | None = None,
 ) -> ProfileResult:
     """Execute (request, prefix) cells and keep a row of each, until a limit is reached or every reached cell is executed.
@@ -91,7 +89,6 @@ def profile(
         on_progress: called after each row.
         on_note: called with one line if the store's last run had other settings: its rows count, and the sampler starts again.
             Also called with one line if the workflow, the dataset or the catalog changed: which rows stay, and which do not.
-        workplace: deprecated name of ``execution``.
         identity: what the rows of this run are executed with (:func:`~vinelm.profiler.store_identity`); None makes it, with the
             settings that the store was made with.
 
@@ -105,7 +102,7 @@ def profile(
         WorkflowError: the workflow cannot be profiled, its ``signal`` has too many values or raised, or ``agree`` is not
             symmetric or raised. Rows that are paid for are kept.
     """
-    execution = _execution_of(execution, workplace)
+    execution = execution or ExecutionConfig()
     limits = ProfileLimits(coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls)
     chosen = workflow.requests if requests is None else requests
     if not chosen:
@@ -233,15 +230,6 @@ def check_uncheckpointed(
             "keep_going has no effect without checkpoints, where no run stops after its first rows: leave it out",
             code="keep-going-unused",
         )
-
-
-def _execution_of(execution: ExecutionConfig | None, workplace: ExecutionConfig | None) -> ExecutionConfig:
-    if workplace is None:
-        return execution or ExecutionConfig()
-    warnings.warn("profile(workplace=) is now execution=; the old name goes with VineLM 0.2", DeprecationWarning, stacklevel=3)
-    if execution is not None:
-        raise ConfigError("profile() got both execution and workplace, its old name: give execution only")
-    return workplace
 
 
 def _begin(

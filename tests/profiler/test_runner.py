@@ -10,7 +10,7 @@ from profiling_toy import ToyBackend, catalog_for, cost_of, expected, new_store,
 from rounds_toy import TwoRounds
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
-from vinelm.profiler import ExecutionConfig, ProfileLimits, profile
+from vinelm.profiler import ProfileLimits, profile
 from vinelm.traces import ObservationStore
 
 
@@ -254,16 +254,6 @@ def test_a_sampler_of_ones_own_works_in_rounds_and_sees_what_was_paid(tmp_path):
         assert shown[2][:2] == first
         run(store, workflow, sampler=sampler)
         assert shown[3:] == shown[:3]  # a second run goes through the same, and pays nothing
-
-
-def test_the_old_name_of_execution_still_works_and_warns(tmp_path):
-    workflow = toy(n_requests=2)
-    threads = ExecutionConfig(isolation="thread", workers=2)
-    with new_store(tmp_path / "s.db", workflow) as store:
-        with pytest.warns(DeprecationWarning, match="workplace=.* is now execution="):
-            assert run(store, workflow, workplace=threads).stopped_by == "complete"
-        with pytest.warns(DeprecationWarning, match="execution="), pytest.raises(ConfigError, match="give execution only"):
-            run(store, workflow, workplace=threads, execution=threads)
 
 
 def test_rows_without_their_checkpoint_are_executed_again_to_be_extended(tmp_path):

@@ -13,6 +13,10 @@ from langgraph.graph import StateGraph
 
 pytest.importorskip("langchain")
 
+from examples_before import coding as bare_coding
+from examples_before import react as bare_react
+from examples_before import sql as bare_sql
+
 from vinelm import AnnotatedTrie, Trie
 from vinelm.adapters.langgraph import GraphAdapter, build_graph
 from vinelm.backends import ModelResolver, create_backends
@@ -21,15 +25,13 @@ from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.vinefile import save_trie
 from vinelm.workflows import examples, load_workflow
 from vinelm.workflows.examples.coding import app as coding_loop
-from vinelm.workflows.examples.coding import graph_before as bare_coding
 from vinelm.workflows.examples.example_cli import SIMULATED, Defaults, run
 from vinelm.workflows.examples.react import app as react_agent
-from vinelm.workflows.examples.react import graph_before as bare_react
 from vinelm.workflows.examples.sql import app as sql_service
-from vinelm.workflows.examples.sql import graph_before as bare_sql
 from vinelm.workflows.nl2sql import load_bundled
 
 GRAPHS = ("sql", "react", "coding")
+BEFORE = Path(__file__).parents[2] / "examples_before"
 EXAMPLES = {"sql": 3, "react": 6, "coding": 2}
 """Name to requests that a test may run."""
 
@@ -50,7 +52,7 @@ def changed_lines(old, new):
 @pytest.mark.parametrize("name", GRAPHS)
 def test_routing_took_at_most_three_lines(name):
     folder = Path(inspect.getfile(examples)).parent / name
-    old, new = ((folder / file).read_text().splitlines() for file in ("graph_before.py", "graph.py"))
+    old, new = (file.read_text().splitlines() for file in (BEFORE / f"{name}.py", folder / "graph.py"))
     assert 1 <= changed_lines(old, new) <= 3
     assert not any("vine" in line.replace("vinelm.workflows", "") for line in old)
 
@@ -59,7 +61,7 @@ def test_the_docs_show_the_diffs():
     folder = Path(inspect.getfile(examples)).parent
     docs = (Path(__file__).parents[3] / "docs" / "langgraph.md").read_text()
     for name in GRAPHS:
-        old, new = ((folder / name / file).read_text().splitlines() for file in ("graph_before.py", "graph.py"))
+        old, new = (file.read_text().splitlines() for file in (BEFORE / f"{name}.py", folder / name / "graph.py"))
         changed = [line for line in difflib.ndiff(old, new) if line[0] in "+-" and line[2:].strip()]
         assert changed
         for line in changed:

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from examples_before import plain as orders_before
 from langchain_core.language_models import FakeListChatModel
 
 from vinelm import VineLM
@@ -14,14 +15,14 @@ from vinelm.backends import create_backends
 from vinelm.backends.offline.simulated import simulated_catalog
 from vinelm.profiler.execution.units import make_units
 from vinelm.workflows.examples.example_cli import SIMULATED, Defaults, run
-from vinelm.workflows.examples.plain import app, orders_before
+from vinelm.workflows.examples.plain import app
 from vinelm.workflows.examples.plain.app import workflow
 
 FOLDER = Path(inspect.getfile(app)).parent
 
 
 def test_routing_took_two_lines_and_the_docs_show_them():
-    old, new = ((FOLDER / file).read_text().splitlines() for file in ("orders_before.py", "orders.py"))
+    old, new = (Path(file).read_text().splitlines() for file in (orders_before.__file__, FOLDER / "orders.py"))
     changed = [line for line in difflib.ndiff(old, new) if line[0] in "+-"]
     assert sum(line[0] == "+" for line in changed) == 2
     docs = (Path(__file__).parents[3] / "docs" / "langgraph.md").read_text()
