@@ -16,8 +16,6 @@ from .prompt_cache import cached_shares as cached_shares
 from .prompt_cache import follow_ups as follow_ups
 from .registry import ESTIMATORS as ESTIMATORS
 from .registry import make_estimator as make_estimator
-from .sampling.goal import Goal as Goal
-from .sampling.neyman import NeymanSampler as NeymanSampler
 from .signals.build import estimate_signals as estimate_signals
 from .signals.build import why_without_signals as why_without_signals
 from .signals.first_answers import DrawnAnswers as DrawnAnswers

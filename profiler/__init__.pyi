@@ -20,7 +20,6 @@ from .readiness import check_workflow as check_workflow
 from .results import ProfileResult as ProfileResult
 from .results import Progress as Progress
 from .results import StoppedBy as StoppedBy
-from .runner import check_uncheckpointed as check_uncheckpointed
 from .runner import continued_share as continued_share
 from .runner import profile as profile
 from .sampling.priced_sampler import PricedSampler as PricedSampler
@@ -28,4 +27,5 @@ from .sampling.samplers import SAMPLERS as SAMPLERS
 from .sampling.samplers import CascadeSampler as CascadeSampler
 from .sampling.samplers import ExhaustiveSampler as ExhaustiveSampler
 from .sampling.samplers import make_sampler as make_sampler
+from .sampling.samplers import require_sampler as require_sampler
 from .scheduling.first_rows import only_failures as only_failures

@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from typing import Any
 
 from vinelm.adapters.langgraph import resolved
 from vinelm.catalog import Catalog
-from vinelm.errors import ConfigError, DatasetError, StoreError
+from vinelm.errors import DatasetError, StoreError
 from vinelm.profiler.budget.ledger import Ledger
 from vinelm.profiler.config import ExecutionConfig, ProfileLimits
 from vinelm.profiler.execution.job import Worker
-from vinelm.profiler.execution.replay import UncheckpointedRun
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.profiler.execution.units import Units, make_units
 from vinelm.profiler.executor import keeping, make_worker
@@ -59,7 +58,6 @@ def profile(
     budget_calls: int | None = None,
     seed: int = 0,
     execution: ExecutionConfig | None = None,
-    checkpoints: bool = True,
     keep_going: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -83,9 +81,8 @@ def profile(
         budget_calls: model calls that the store as a whole may hold.
         seed: of a sampler that is given by name.
         execution: where units run and how many at a time; default: one at a time on this thread.
-        checkpoints: False executes every leaf path from its start and pays for all of it; exhaustive sampler only.
         keep_going: go on even if all first rows of a stage fail alike, whatever the model. By default such a run stops
-            (``"broken"``), and the next one executes these rows again. Only with checkpoints.
+            (``"broken"``), and the next one executes these rows again.
         on_progress: called after each row.
         on_note: called with one line if the store's last run had other settings: its rows count, and the sampler starts again.
             Also called with one line if the workflow, the dataset or the catalog changed: which rows stay, and which do not.
@@ -108,16 +105,14 @@ def profile(
     if not chosen:
         raise DatasetError("no request to profile: give at least one")
     workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
-    if not checkpoints:
-        check_uncheckpointed(sampler, limits, workflow.template, keep_going=keep_going)
     if identity is None:
         identity = with_settings_of(store_identity(workflow, catalog, backends), store)
     parts = {part: digest for part, digest in identity.fingerprint.items() if not part.startswith(SETTING)}
     digests = request_digests(workflow, chosen)
     sampler = _sampler_of(sampler, workflow, catalog, chosen, seed)
     units = make_units(workflow, catalog, backends)
-    broken_after = None if keep_going or not checkpoints else BROKEN_AFTER
-    with interrupts.raised(), _held(store, checkpoints=checkpoints) as shared:
+    broken_after = None if keep_going else BROKEN_AFTER
+    with interrupts.raised(), shared_run(store) as shared:
         worker = keeping(make_worker(execution, units, parts, on_note), store)
         try:
             with alone(shared, identity, settings_of(sampler, chosen)):
@@ -130,11 +125,7 @@ def profile(
                     units, store, limits, chosen, worker=worker, workers=execution.workers,
                     settings=settings_of(sampler, chosen), broken_after=broken_after, on_note=on_note, shared=shared,
                 )  # fmt: skip
-            if checkpoints:
-                Scheduler(worker, sampler, state, execution, on_progress, may_go_on=units.can_go_on).run()
-            else:
-                _refuse_grown(store)
-                UncheckpointedRun(worker, state, execution.workers, on_progress).run(sampler.propose(0, ()))
+            Scheduler(worker, sampler, state, execution, on_progress, may_go_on=units.can_go_on).run()
         finally:
             worker.close()
         with alone(shared):
@@ -142,17 +133,6 @@ def profile(
             if state.executed:
                 classify_new(store, units.signals, on_note)
         return _result(state)
-
-
-def _held(store: ObservationStore, *, checkpoints: bool) -> AbstractContextManager[SharedRun | None]:
-    """Hold the store: beside other runs where that is possible. Without checkpoints a run counts its own paths: alone."""
-    return shared_run(store) if checkpoints else _held_alone(store)
-
-
-@contextmanager
-def _held_alone(store: ObservationStore) -> Iterator[None]:
-    with store.exclusive():
-        yield None
 
 
 @contextmanager
@@ -204,32 +184,6 @@ def _sampler_of(
 def continued_share(workflow: Workflow) -> float:
     """Return the share of the default sampler's paths that go on below a passed check: only signals tell what they are for."""
     return 0.0 if workflow.signals is None else CONTINUED_SHARE
-
-
-def check_uncheckpointed(
-    sampler: str | Sampler, limits: ProfileLimits, template: Template, *, keep_going: bool = False
-) -> None:
-    """Refuse what cannot run without checkpoints: any sampler but the exhaustive one, a coverage, a template that branches.
-
-    Raises:
-        ConfigError: with the code ``uncheckpointed``; ``uncheckpointed-branches``; ``keep-going-unused``, since such a run
-            never stops after its first rows.
-    """
-    if sampler != "exhaustive" or limits.coverage is not None:
-        raise ConfigError(
-            'without checkpoints every path is executed in full: use sampler="exhaustive", and no coverage',
-            code="uncheckpointed",
-        )
-    if not template.is_linear:
-        raise ConfigError(
-            "without checkpoints every path is known before it runs, but the template branches: profile it with checkpoints",
-            code="uncheckpointed-branches",
-        )
-    if keep_going:
-        raise ConfigError(
-            "keep_going has no effect without checkpoints, where no run stops after its first rows: leave it out",
-            code="keep-going-unused",
-        )
 
 
 def _begin(
@@ -289,15 +243,6 @@ def _retire_broken_rows(records: RunRecords, template: Template, after: int, on_
     retire_broken(store, cells)
     if on_note is not None:
         on_note(f"{len(cells)} rows of a stage that was broken are executed again; what they cost stays in the ledger")
-
-
-def _refuse_grown(store: ObservationStore) -> None:
-    """The ledger of a store that has grown does not say which of its paths hold."""
-    if store.retired_calls():
-        raise ConfigError(
-            f"{store.path}: some of its rows no longer hold: a run without checkpoints needs another store",
-            code="uncheckpointed-growth",
-        )
 
 
 def _result(state: RunState) -> ProfileResult:

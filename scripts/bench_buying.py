@@ -2,7 +2,7 @@
 
 The protocol is that of `recorded_spider.py` (eight recorded text-to-SQL systems, prices assumed; a profile of 2 % of the
 dollars of a training half, plans judged on the other half), but rows are bought from the exact table, without graph and store.
-`priced` is the default sampler at several exponents of the price, `cascade` the paper's (uniform), `neyman` the adaptive one.
+`priced` is the default sampler at several exponents of the price, `cascade` the paper's (uniform).
 Accuracy is the mean over ten budgets of $0.5 to $25 per 1,000 requests, in points; MAE is that of the paths' accuracies on the
 training half. Promised less achieved is that of VineLM's plan, after the correction for selection with --promises (slower) and
 before it without; spend is what the plan costs on the held-out half, divided by what it promised.
@@ -26,7 +26,6 @@ from recorded_spider import Study
 from result_files import add_results_option, provenance, write_results
 
 from vinelm import AnnotatedTrie, Objective
-from vinelm.api import adaptive_sampler
 from vinelm.controller import Planner
 from vinelm.dataset import split_requests
 from vinelm.errors import InputError
@@ -38,17 +37,15 @@ from vinelm.protocols import Sampler
 from vinelm.recorded_table import RecordedTable
 from vinelm.workflow import Request
 
-SAMPLERS = ("cascade", "priced 0.5", "priced 1", "neyman")
+SAMPLERS = ("cascade", "priced 0.5", "priced 1")
 BUDGETS_USD = tuple(float(usd) for usd in np.geomspace(0.5e-3, 25e-3, 10))
 
 
 def sampler_of(name: str, table: RecordedTable, seed: int) -> Sampler:
-    """`cascade`, `neyman`, or `priced` and its exponent; prices are not known before rows are."""
+    """`cascade`, or `priced` and its exponent; prices are not known before rows are."""
     kind, _, alpha = name.partition(" ")
     if kind == "priced":
         return PricedSampler(table.template, None, table.request_ids, seed, alpha=float(alpha))
-    if kind == "neyman":
-        return adaptive_sampler(table.template, table.catalog, table.request_ids, seed)
     return CascadeSampler(table.template, table.request_ids, seed)
 
 

@@ -34,7 +34,6 @@ from result_files import add_results_option, provenance, write_results
 from simulated_truths import SHAPES, TRUTHS, make_truth
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.api import adaptive_sampler
 from vinelm.catalog import Catalog
 from vinelm.estimator import ObservationTable, RateEstimator, make_estimator
 from vinelm.profiler import make_sampler
@@ -144,9 +143,7 @@ def buy(table: RecordedTable, sampler: str | Sampler, coverage: float, seed: int
     bought = np.zeros(table.success.shape, np.bool_)
     spent, round_ = 0.0, 0
     make: Any = sampler
-    if sampler == "neyman":
-        make = adaptive_sampler(table.template, table.catalog, table.request_ids, seed)
-    elif isinstance(sampler, str):
+    if isinstance(sampler, str):
         make = make_sampler(sampler, table.template, table.request_ids, seed)
     while spent < budget:
         seen = [table.observation(int(r), int(u)) for r, u in np.argwhere(bought)] if round_ else []
@@ -250,11 +247,8 @@ def _misses(truth: Truth, fitted: AnnotatedTrie, floor: float) -> bool:
 def run(name: str, table: RecordedTable, settings: argparse.Namespace) -> Iterator[dict[str, Any]]:
     truth = Truth.of(table)
     for sampler in settings.samplers:
-        is_brief = settings.quick and sampler == "neyman"  # each portion that it buys costs a look at every path
-        if is_brief and "8x3" not in name:
-            continue
-        for coverage in settings.coverages[-1:] if is_brief else settings.coverages:
-            n_seeds = min(settings.seeds, 2) if is_brief else settings.seeds
+        for coverage in settings.coverages:
+            n_seeds = settings.seeds
             found: dict[str, list[dict[str, float]]] = {}
             depths: list[list[int]] = []
             for seed in range(n_seeds):
@@ -290,16 +284,12 @@ def fit_and_judge(name: str, cells: ObservationTable, table: RecordedTable, trut
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout instead of a table")
-    parser.add_argument(
-        "--quick", action="store_true", help="5 seeds, 0.5 and 2 %%, no slow baselines; neyman: 2 seeds, 2 %%, 8x3 only"
-    )
+    parser.add_argument("--quick", action="store_true", help="5 seeds, 0.5 and 2 %%, no slow baselines")
     parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder of the real data")
     parser.add_argument("--table", action="append", help="only tables whose name contains this (repeatable)")
     parser.add_argument("--held-out", action="store_true", help="systems and truths kept back from development")
     parser.add_argument("--seeds", type=int)
-    parser.add_argument(
-        "--sampler", action="append", dest="samplers", help="cascade, neyman (the two by default), priced; repeatable"
-    )
+    parser.add_argument("--sampler", action="append", dest="samplers", help="cascade (the default), priced; repeatable")
     parser.add_argument("--coverage", action="append", type=float, dest="coverages")
     add_results_option(parser)
     settings = parser.parse_args()
@@ -307,7 +297,7 @@ def main() -> None:
     settings.data = Path(settings.data) if settings.data else None
     settings.slow = not settings.quick
     settings.seeds = settings.seeds or (5 if settings.quick else 20)
-    settings.samplers = settings.samplers or ["cascade", "neyman"]
+    settings.samplers = settings.samplers or ["cascade"]
     settings.coverages = settings.coverages or ([0.005, 0.02] if settings.quick else list(COVERAGES))
     results = []
     for name, table in tables(settings.data, settings.table, held_out=settings.held_out):

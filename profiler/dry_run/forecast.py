@@ -84,7 +84,6 @@ def forecast_profile(
     *,
     workers: int = 1,
     rates: Sequence[EngineRate] = (),
-    checkpoints: bool = True,
     rows: Sequence[Observation] = (),
     committed_usd: float = 0.0,
     seed: int = 0,
@@ -99,7 +98,6 @@ def forecast_profile(
         limits: where the run stops.
         workers: units that run at a time.
         rates: what the engines allow (:func:`rates_of`).
-        checkpoints: whether prefixes are shared.
         rows: the store's, to calibrate on and to continue from.
         committed_usd: dollars that count on the store's ledger.
         seed: of the simulations.
@@ -114,9 +112,7 @@ def forecast_profile(
     done = 0
     while len(runs) < _FEWEST_RUNS or (len(runs) < _MOST_RUNS and done < _WORK):
         model = kind(template, catalog, rows, random.Random(f"{seed}:{len(runs)}"))
-        run = SimulatedRun(
-            model, rows, len(request_ids), limits, committed_usd, checkpoints=checkpoints, longest=_WORK // _FEWEST_RUNS
-        )
+        run = SimulatedRun(model, rows, len(request_ids), limits, committed_usd, longest=_WORK // _FEWEST_RUNS)
         run.run(proposals)
         runs.append(run)
         done += run.new_cells

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,11 +9,10 @@ from dataclasses import replace
 from vinelm.observation import Cell, Observation
 from vinelm.profiler.config import ProfileLimits
 from vinelm.profiler.coverage.of_rows import coverage_of
-from vinelm.profiler.dry_run.outcome_model import OutcomeModel, Unit, unit_of
+from vinelm.profiler.dry_run.outcome_model import OutcomeModel, Unit
 from vinelm.profiler.dry_run.throughput import Workload
 from vinelm.profiler.scheduling.active_path import activate
 from vinelm.protocols import RequestPath, Sampler
-from vinelm.template import Template
 
 _IDLE = 20_000  # paths in a row without a new cell: an endless sampler has nothing left
 
@@ -60,7 +58,6 @@ class SimulatedRun:
         n_requests: the number of requests.
         limits: of the run.
         committed_usd: dollars that count on the store's ledger.
-        checkpoints: whether prefixes are shared.
         longest: the number of new cells after which the run is extrapolated.
     """
 
@@ -72,10 +69,9 @@ class SimulatedRun:
         limits: ProfileLimits,
         committed_usd: float,
         *,
-        checkpoints: bool,
         longest: int,
     ) -> None:
-        self.model, self._limits, self._checkpoints = model, limits, checkpoints
+        self.model, self._limits = model, limits
         self.calls: Counter[str] = Counter()
         self.new_cells = 0
         self.requests: set[str] = set()
@@ -87,15 +83,11 @@ class SimulatedRun:
         self._rule = model.template.stop
         self._known: dict[Cell, Observation] = {(row.request_id, row.prefix): row for row in rows}
         self._seen: dict[Cell, Observation] = {}
-        self._times_run = _times_run(model.template, checkpoints=checkpoints)
         self._coverage = coverage_of(rows, model.template, n_requests)
         self._committed_usd = self._paid_before_usd = committed_usd
         self._made = self._made_before = sum(row.calls for row in rows)
         self._check_at = 0
         self.coverage = self._coverage.fraction
-        if not checkpoints:  # each cell counts as often as it is executed in all; what is paid already comes off at the end
-            for cell, row in self._known.items():
-                self._pay(cell, unit_of(row, goes_on=not row.ended(self._rule)))
 
     def run(self, proposals: Proposals) -> None:
         """Simulate round after round until the run stops."""
@@ -110,8 +102,6 @@ class SimulatedRun:
             if is_empty and not self.stopped_by:
                 self._check()
                 self.stopped_by = self.stopped_by or "sampler"
-        if not self._checkpoints:
-            self._price_every_path()
         self.coverage = self._coverage.fraction
 
     def _paths(self, proposals: Proposals, round_: int) -> Iterator[RequestPath]:
@@ -147,7 +137,7 @@ class SimulatedRun:
     def _draw(self, cell: Cell, stage: str, *, is_continued: bool) -> Observation | None:
         """Draw the cell's outcome; None if a budget does not allow it."""
         unit = self.model.unit(cell, stage)
-        limits = self._limits if self._checkpoints else ProfileLimits()
+        limits = self._limits
         is_too_expensive = limits.budget_usd is not None and self._committed_usd + unit.cost_usd > limits.budget_usd
         if is_too_expensive or (limits.budget_calls is not None and self._made + unit.calls > limits.budget_calls):
             self.stopped_by = "budget"
@@ -164,26 +154,10 @@ class SimulatedRun:
         return row
 
     def _pay(self, cell: Cell, unit: Unit) -> None:
-        model, times = cell[1][-1], self._times_run[len(cell[1]) - 1]
-        self.calls[model] += times * unit.calls
-        self.cost_usd += times * unit.cost_usd
-        self.load.add(
-            model, requests=times * unit.requests, tokens=times * unit.tokens, call_s=times * unit.call_s,
-            tool_s=times * unit.tool_s,
-        )  # fmt: skip
-
-    def _price_every_path(self) -> None:
-        """Price all leaf paths from their start, less what the ledger has already, within the budgets."""
-        limits, whole = self._limits, self._coverage.naive_usd()
-        left = rest = max(whole - self._paid_before_usd, 0.0)
-        if limits.budget_usd is not None and self._paid_before_usd + rest > limits.budget_usd:
-            left, self.stopped_by = max(limits.budget_usd - self._paid_before_usd, 0.0), "budget"
-        self.scale = left / self.cost_usd if self.cost_usd else self.cells_scale
-        calls = self.scale * sum(self.calls.values())
-        if limits.budget_calls is not None and calls > limits.budget_calls - self._made_before:
-            share = max(limits.budget_calls - self._made_before, 0) / calls
-            self.scale, left, self.stopped_by = self.scale * share, left * share, "budget"
-        self.cells_scale *= left / rest if rest else 1.0
+        model = cell[1][-1]
+        self.calls[model] += unit.calls
+        self.cost_usd += unit.cost_usd
+        self.load.add(model, requests=unit.requests, tokens=unit.tokens, call_s=unit.call_s, tool_s=unit.tool_s)
 
     def _check(self) -> None:
         """Check the coverage, which takes longer than a cell: whenever the cells have grown by 1 %."""
@@ -200,21 +174,13 @@ class SimulatedRun:
         """Estimate how many times as long as so far the whole run is."""
         limits, totals = self._limits, self._coverage.measure()
         spent = float(totals.paid.sum()) + self._coverage.continued
-        new = self.cost_usd if self._coverage.totals.paid.any() and self._checkpoints else float(self.new_cells)
-        before = max(spent - new, 0.0) if self._checkpoints else 0.0
+        new = self.cost_usd if self._coverage.totals.paid.any() else float(self.new_cells)
+        before = max(spent - new, 0.0)
         goal = (limits.coverage or 1.0) / max(fraction, 1e-9)
         factors = [(goal * spent - before) / (spent - before) if spent > before else goal]
-        if self._checkpoints and limits.budget_usd is not None and self.cost_usd > 0:
+        if limits.budget_usd is not None and self.cost_usd > 0:
             factors.append(1 + (limits.budget_usd - self._committed_usd) / self.cost_usd)
-        if self._checkpoints and limits.budget_calls is not None:
+        if limits.budget_calls is not None:
             factors.append(1 + (limits.budget_calls - self._made) / max(sum(self.calls.values()), 1))
         self.scale = self.cells_scale = max(min(factors), 1.0)
         self.stopped_by = ("complete" if limits.coverage is None else "coverage") if self.scale == factors[0] else "budget"
-
-
-def _times_run(template: Template, *, checkpoints: bool) -> list[int]:
-    """How often a cell of each depth is executed: once, or without checkpoints once for each leaf path below it."""
-    if checkpoints:
-        return [1] * template.depth
-    choices = [len(stage.models or ()) for stage in template.invocations]
-    return [math.prod(choices[depth + 1 :]) for depth in range(len(choices))]

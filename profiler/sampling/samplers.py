@@ -91,10 +91,15 @@ def make_sampler(
     Raises:
         ConfigError: no sampler has that name, or ``continued_share`` is out of its range.
     """
+    require_sampler(name)
     if name == "priced":
         return PricedSampler(template, catalog, request_ids, seed, continued_share=continued_share)
     if name == "cascade":
         return CascadeSampler(template, request_ids, seed)
-    if name == "exhaustive":
-        return ExhaustiveSampler(template, request_ids, seed)
-    raise ConfigError(f"unknown sampler {name!r}: use {', '.join(SAMPLERS[:-1])} or {SAMPLERS[-1]}")
+    return ExhaustiveSampler(template, request_ids, seed)
+
+
+def require_sampler(sampler: str | Sampler) -> None:
+    """Raise :class:`ConfigError` if ``sampler`` is a string other than the name of a sampler."""
+    if isinstance(sampler, str) and sampler not in SAMPLERS:
+        raise ConfigError(f"unknown sampler {sampler!r}: use {', '.join(SAMPLERS[:-1])} or {SAMPLERS[-1]}")

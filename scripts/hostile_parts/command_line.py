@@ -56,7 +56,7 @@ TEXTS = (
 OPTIONS: dict[str, tuple[str, ...]] = {
     "profile": (
         "--models", "--preset", "--dataset", "--limit", "--seed", "--store", "--coverage", "--budget-usd", "--budget-calls",
-        "--sampler", "--goal", "--isolation", "--workers", "--unit-timeout-s", "--memory-mb", "--stop",
+        "--sampler", "--isolation", "--workers", "--unit-timeout-s", "--memory-mb", "--stop",
     ),
     "estimate": ("--output", "--estimator", "--stop", "--max-error"),
     "plan": (
@@ -76,7 +76,7 @@ WORDS = {
     "--minimize": ("cost", "latency"),
     "--risk": ("mean", "mean+sd", "dp"),
     "--stop": ("workflow", "oracle"),
-    "--sampler": ("priced", "cascade", "neyman", "exhaustive"),
+    "--sampler": ("priced", "cascade", "exhaustive"),
     "--isolation": ("process", "thread"),
     "--estimator": ("latent", "cascade", "average"),
     "--cost-budget": ("population", "per_request"),

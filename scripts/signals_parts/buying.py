@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import date
 
-from vinelm.api import adaptive_sampler
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.evaluation import OutcomeCell, OutcomeTable
 from vinelm.observation import Observation
@@ -12,7 +11,7 @@ from vinelm.profiler import SAMPLERS, make_sampler
 from vinelm.protocols import Sampler
 from vinelm.template import Loop, Stage, Template
 
-BUYERS = tuple(dict.fromkeys((*SAMPLERS, "neyman")))
+BUYERS = SAMPLERS
 """Who can buy rows, by name."""
 MOST_IDLE = 20_000
 """Paths in a row that buy nothing new, after which everything is taken to be bought."""
@@ -83,6 +82,4 @@ def new_sampler(  # noqa: PLR0917
     """The sampler of that name over a bound template."""
     if name == "priced":
         return make_sampler(name, template, request_ids, seed, catalog=catalog, continued_share=continued_share)
-    if name == "neyman":
-        return adaptive_sampler(template, catalog, request_ids, seed, continued_share=continued_share)
     return make_sampler(name, template, request_ids, seed)

@@ -71,10 +71,6 @@ def test_with_a_max_error_it_ends_where_an_estimate_is_accepted(tmp_path):
     assert not (tmp_path / "c.db").exists()
 
 
-def test_the_neyman_sampler_goes_by_name(tmp_path):
-    assert vinelm.profile(APP, "models.toml", tmp_path / "b.db", sampler="neyman", budget_calls=30).executed > 0
-
-
 def test_models_that_cost_money_need_a_budget_and_nothing_is_written(tmp_path):
     price = Price(input=1, output=1, source="a test", as_of=date(2026, 1, 1))
     model = Model(name="m", provider="openai", model_id="m", engine="e", price=price, api_base="http://127.0.0.1:1/v1")

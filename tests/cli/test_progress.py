@@ -123,11 +123,6 @@ def test_settings_without_effect_are_refused(folder, capsys):
             ["--isolation", "thread", "--unit-timeout-s", "5"],
             'timeout_s has no effect with isolation="thread": use isolation="process", or leave it out (--unit-timeout-s',
         ),
-        (["--no-checkpoints"], "use --sampler exhaustive"),
-        (
-            ["--no-checkpoints", "--sampler", "exhaustive", "--keep-going"],
-            "keep_going has no effect without checkpoints, where no run stops after its first rows: leave it out (give --keep",
-        ),
         (["--budget-calls", "-1"], "-1 calls"),
     ):
         assert main(["profile", "nl2sql", "--limit", "4", "--store", "a.db", *more]) == 2

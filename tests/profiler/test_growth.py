@@ -8,7 +8,7 @@ from profiling_toy import State, ToyBackend, catalog_for, new_store, only_right,
 from sqlalchemy import text
 
 from vinelm.catalog import Catalog, Price
-from vinelm.errors import ConfigError, StoreError
+from vinelm.errors import StoreError
 from vinelm.profiler import ExecutionConfig, profile
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore, check_store, contents_of, export_store, import_export, merge_stores
@@ -287,13 +287,6 @@ def test_kill_9_while_a_store_grows_and_resume_gives_the_undisturbed_store(tmp_p
             assert child.wait() == -signal.SIGKILL
     _, _, rows = run(tmp_path / "killed.db", workflow)
     assert rows == calm
-
-
-def test_no_run_without_checkpoints_continues_a_store_that_lost_rows(tmp_path):
-    path = tmp_path / "s.db"
-    run(path, toy(n_models=3))
-    with pytest.raises(ConfigError, match="some of its rows no longer hold"):
-        run(path, toy(), sampler="exhaustive", checkpoints=False)
 
 
 def test_stage_names_and_not_places_decide_after_a_loop(tmp_path):

@@ -44,4 +44,3 @@ def test_every_sampler_is_measured_on_the_same_splits(bench_buying, table):
 
 def test_a_sampler_is_named_with_its_exponent(bench_buying, table):
     assert bench_buying.sampler_of("priced 0.5", table, 0).alpha == 0.5
-    assert type(bench_buying.sampler_of("neyman", table, 0)).__name__ == "NeymanSampler"

@@ -161,7 +161,7 @@ def test_a_split_keeps_groups_together_and_depends_on_the_seed(script, tables):
     assert split(groups, 0.5, 4) != (training, held_out)
 
 
-@pytest.mark.parametrize("sampler", ["cascade", "exhaustive", "neyman"])
+@pytest.mark.parametrize("sampler", ["cascade", "exhaustive", "priced"])
 def test_no_more_is_bought_than_the_budget_allows(script, tables, sampler):
     from signals_parts.buying import bought, catalog_of, template_of
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -51,14 +50,6 @@ class RunRecords:
         """Set the upper bound of the reservation ``entry`` to ``upper_usd`` dollars."""
         with self._database.transaction() as connection:
             connection.execute(_RAISE, {"entry": entry, "upper": upper_usd})
-
-    def times_paid(self) -> Counter[tuple[str, tuple[str, ...]]]:
-        """Return the number of settled ledger entries of each (request, prefix), without abandoned ones."""
-        table = schema.ledger
-        is_paid = table.c.settled_usd.is_not(None) & table.c.is_abandoned.is_(False)
-        query = select(table.c.request_id, table.c.prefix, func.count()).where(is_paid).group_by("request_id", "prefix")
-        with self._database.transaction() as connection:
-            return Counter({(row[0], decode_prefix(row[1])): int(row[2]) for row in connection.execute(query)})
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 

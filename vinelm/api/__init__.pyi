@@ -9,6 +9,7 @@ from .drift import update as update
 from .estimation import MAX_ERROR as MAX_ERROR
 from .estimation import estimate as estimate
 from .estimation import estimate_store as estimate_store
+from .estimation import require_max_error as require_max_error
 from .estimation import require_same_workflow as require_same_workflow
 from .estimation import why_paths_only as why_paths_only
 from .estimation import with_provenance as with_provenance
@@ -16,10 +17,8 @@ from .judged_rows import JudgedRows as JudgedRows
 from .planning import plan as plan
 from .planning import require_evidence as require_evidence
 from .planning import require_signals as require_signals
-from .profiling import adaptive_sampler as adaptive_sampler
 from .profiling import bind_workflow as bind_workflow
 from .profiling import identity_of as identity_of
 from .profiling import profile as profile
 from .profiling import require_budget as require_budget
-from .profiling import require_certainty_limits as require_certainty_limits
 from .profiling import resolve_workflow as resolve_workflow

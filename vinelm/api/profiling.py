@@ -18,9 +18,7 @@ from vinelm.workflow import Request, Workflow
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from vinelm.estimator import Goal, NeymanSampler
     from vinelm.profiler import ExecutionConfig, ProfileResult, Progress
-    from vinelm.template import Template
     from vinelm.traces import CheckpointPlace, ObservationStore, StoreIdentity
 
 DEFAULT_COVERAGE = 0.02
@@ -40,7 +38,7 @@ def profile(
     max_error: float | None = None,
     seed: int = 0,
     execution: ExecutionConfig | None = None,
-    checkpoints: bool | str = True,
+    checkpoints: str | None = None,
     keep_going: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -57,20 +55,19 @@ def profile(
         store: The store to write to. A path is opened if it exists and created otherwise; its folder must exist.
         requests: The labelled requests to sample from; None takes all of the workflow's.
         sampler: Which cells to execute next: ``"priced"`` (each model about as often as its price allows), ``"cascade"``
-            (uniform, as in the paper), ``"neyman"`` (half as ``"priced"``, half where plans compete), ``"exhaustive"``, or an
-            object.
+            (uniform, as in the paper), ``"exhaustive"``, or an object with :class:`~vinelm.protocols.Sampler`'s method.
         coverage: Stop at this fraction, in (0, 1], of the dollars that executing every reached cell once would cost.
             Without a coverage and a budget: 0.02.
         budget_usd: The most that the store may cost in dollars, earlier runs included. Required for models that cost money.
         budget_calls: The most model calls that the store may hold, earlier runs included.
         max_error: Stop as soon as :func:`vinelm.estimate` accepts the store at this ``max_error``, a fraction in (0, 1]: it is
             looked at after a coverage of 0.0025, and again after steps that depend on what is lacking. ``coverage`` and the
-            budgets end the run in any case. Only with checkpoints.
+            budgets end the run in any case.
         seed: Decides the sample, and the answers of simulated models.
         execution: Where units run and how many at a time; None runs one at a time in this thread.
-        checkpoints: False runs every path from its start and pays for it in full (``sampler="exhaustive"`` only). A folder or a
-            URL that fsspec knows keeps the contents of checkpoints there instead of in the store, in later runs too.
-        keep_going: Go on even if all first rows of a stage fail alike, whatever the model. Only with checkpoints.
+        checkpoints: A folder or a URL that fsspec knows, where the contents of checkpoints are kept instead of in the store, in
+            later runs too.
+        keep_going: Go on even if all first rows of a stage fail alike, whatever the model.
         on_progress: Called after every new observation.
         on_note: Called with one line if the store's last run had other settings, and with one line if the workflow, the
             dataset or the catalog changed: which rows stay, and which do not.
@@ -94,8 +91,9 @@ def profile(
         166
     """
     from vinelm.backends import create_backends
-    from vinelm.profiler import ProfileLimits, check_uncheckpointed, judge_backends_of
+    from vinelm.profiler import ProfileLimits, judge_backends_of, require_sampler
     from vinelm.profiler import profile as run_profile
+    from vinelm.traces import CheckpointPlace
     from vinelm.workflows import load_workflow
 
     if isinstance(workflow, str):
@@ -106,14 +104,15 @@ def profile(
     backends = create_backends(catalog, workflow=workflow, seed=seed)
     workflow = bind_workflow(workflow, catalog, backends)
     require_budget({**backends, **judge_backends_of(workflow, catalog, backends)}, budget_usd)
-    require_certainty_limits(max_error, checkpoints=checkpoints is not False)
-    if max_error is None and coverage is None and budget_usd is None and budget_calls is None and checkpoints is not False:
+    if max_error is not None:
+        require_max_error(max_error)
+    if max_error is None and coverage is None and budget_usd is None and budget_calls is None:
         coverage = DEFAULT_COVERAGE
-    sampler = _sampler(sampler, workflow, catalog, requests, seed)
-    limits = ProfileLimits(coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls)
-    place, checkpoints = _place_of(checkpoints), checkpoints is not False
-    if not checkpoints:
-        check_uncheckpointed(sampler, limits, workflow.template, keep_going=keep_going)
+    require_sampler(sampler)
+    ProfileLimits(
+        coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls
+    )  # refuses nonsense before a store is made
+    place = None if checkpoints is None else CheckpointPlace(checkpoints)
     identity = identity_of(workflow, catalog, backends, seed)
     with _opened(store, identity, place) as opened:
 
@@ -121,22 +120,13 @@ def profile(
             return run_profile(
                 workflow, catalog, backends, opened,
                 requests=requests, sampler=sampler, coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls,
-                seed=seed, execution=execution, checkpoints=checkpoints, keep_going=keep_going, on_progress=on_progress,
+                seed=seed, execution=execution, keep_going=keep_going, on_progress=on_progress,
                 on_note=on_note, identity=identity,
             )  # fmt: skip
 
         if max_error is None:
             return run(coverage)
         return profile_until_certain(run, opened.path, max_error=max_error, at_most=coverage or 1.0, on_note=on_note)
-
-
-def require_certainty_limits(max_error: float | None, *, checkpoints: bool) -> None:
-    """Raise :class:`ConfigError` if ``max_error`` is no fraction in (0, 1], or is given for a profile without checkpoints."""
-    if max_error is None:
-        return
-    require_max_error(max_error)
-    if not checkpoints:
-        raise ConfigError("max_error needs checkpoints: leave one of them out", code="max-error-uncheckpointed")
 
 
 def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) -> None:
@@ -208,54 +198,3 @@ def _opened(
         if place is not None:
             opened.keep_checkpoints_under(place)
         yield opened
-
-
-def _place_of(checkpoints: bool | str) -> CheckpointPlace | None:
-    from vinelm.traces import CheckpointPlace
-
-    return None if isinstance(checkpoints, bool) else CheckpointPlace(checkpoints)
-
-
-def _sampler(
-    sampler: str | Sampler, workflow: Workflow, catalog: Catalog, requests: Sequence[Request] | None, seed: int
-) -> str | Sampler:
-    from vinelm.profiler import SAMPLERS
-
-    if not isinstance(sampler, str) or sampler in SAMPLERS:
-        return sampler
-    if sampler != "neyman":
-        raise ConfigError(f"unknown sampler {sampler!r}: use {', '.join(SAMPLERS)} or neyman")
-    from vinelm.profiler import continued_share
-
-    ids = [request.id for request in (workflow.requests if requests is None else requests)]
-    return adaptive_sampler(workflow.template, catalog, ids, seed, continued_share=continued_share(workflow))
-
-
-def adaptive_sampler(
-    template: Template,
-    catalog: Catalog,
-    request_ids: Sequence[str],
-    seed: int,
-    *,
-    continued_share: float = 0.0,
-    goal: Goal | None = None,
-) -> NeymanSampler:
-    """Return the sampler ``"neyman"``: at least half of the dollars as ``"priced"`` spends them, the rest where plans compete.
-
-    Args:
-        template: The workflow's template.
-        catalog: Models and prices.
-        request_ids: The requests to sample from.
-        seed: Of the random choices.
-        continued_share: Share of the paths of ``"priced"``, in [0, 1), that go on below a passed check.
-        goal: Which plans matter; None for all.
-
-    Raises:
-        ConfigError: The template branches or merges histories, or ``continued_share`` is out of its range.
-    """
-    from vinelm.estimator import NeymanSampler
-    from vinelm.profiler import make_sampler
-
-    bound, ids = template.bind(tuple(catalog)), tuple(request_ids)
-    base = make_sampler("priced", bound, ids, seed, catalog=catalog, continued_share=continued_share)
-    return NeymanSampler(bound, catalog, ids, seed, base=base, goal=goal)

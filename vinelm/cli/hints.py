@@ -31,7 +31,6 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "half-life": "--half-life N",
         "half-life-unused": "--half-life needs --update DB",
         "inline-one-worker": "use --isolation thread, or --workers 1",
-        "keep-going-unused": "give --keep-going or --no-checkpoints",
         "limit-needs-process": "--unit-timeout-s and --memory-mb need --isolation process",
         "load-crashed": "use --isolation inline",
         "log-depth": "option --depth",
@@ -45,7 +44,6 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "log-stage-without-run": "--stage-column needs --run-column; --stage names stages",
         "log-too-many-rows": "options --depth and --only-model",
         "max-error": "use --max-error",
-        "max-error-uncheckpointed": "--max-error has no effect with --no-checkpoints",
         "max-error-unchecked": "give --max-error or --no-check",
         "models-required": "--models openai, or --models simulated to try it at no cost",
         "no-held-out-requests": "--dataset PATH",
@@ -65,8 +63,6 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "store-missing": "`vinelm profile` makes a store",
         "store-without-log": "`vinelm store check --accept STORE` accepts the rows that are there",
         "too-few-requests": "with a larger --limit",
-        "uncheckpointed": "use --sampler exhaustive, and no --coverage",
-        "uncheckpointed-growth": "give another --store",
         "workflow-differs": "use --isolation inline",
     }
 )

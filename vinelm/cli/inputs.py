@@ -12,7 +12,7 @@ from vinelm.errors import ConfigError
 from vinelm.workflow import Workflow
 
 if TYPE_CHECKING:
-    from vinelm.protocols import Backend, Sampler
+    from vinelm.protocols import Backend
     from vinelm.template import StopRule
 
 DEFAULT_PRESET = "paper"
@@ -120,27 +120,3 @@ def refuse_other_file(output: Path) -> None:
         with output.open("rb") as file:
             if file.read(2) != b"PK":
                 raise ConfigError(f"{output}: exists and is not a trie file: use another name for -o, or move the file away")
-
-
-def sampler_of(name: str, goal: str | None, inputs: Inputs, seed: int) -> str | Sampler:
-    """Return the sampler for the runner: a name of the profiler's own samplers, or the adaptive sampler with its goal.
-
-    Raises:
-        ConfigError: The name is unknown, or the goal would have no effect.
-    """
-    from vinelm.profiler import SAMPLERS, continued_share
-
-    if name == "neyman":
-        from vinelm.api import adaptive_sampler
-        from vinelm.estimator import Goal
-
-        wanted = None if goal is None else Goal.parse(goal)
-        ids = [request.id for request in inputs.workflow.requests]
-        return adaptive_sampler(
-            inputs.workflow.template, inputs.catalog, ids, seed, continued_share=continued_share(inputs.workflow), goal=wanted
-        )
-    if goal is not None:
-        raise ConfigError(f"--goal has no effect with --sampler {name}: use --sampler neyman, or leave out --goal")
-    if name not in SAMPLERS:
-        raise ConfigError(f"unknown sampler {name!r}: use {', '.join(SAMPLERS)} or neyman")
-    return name

@@ -294,19 +294,6 @@ def test_the_oracle_stop_is_refused_where_the_template_branches():
         UnitRunner(workflow, catalog_for(workflow), {"test": BranchingBackend()})
 
 
-def test_a_run_without_checkpoints_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="the template branches: profile it with checkpoints"):
-        bought(tmp_path, branching(), BranchingBackend(), checkpoints=False)
-
-
-def test_the_neyman_sampler_is_refused():
-    from vinelm.api import adaptive_sampler
-
-    workflow = branching()
-    with pytest.raises(ConfigError, match=r'neither branch nor merge histories: use the sampler "priced"'):
-        adaptive_sampler(workflow.template, catalog_for(workflow), ["q0"], 0)
-
-
 def test_a_linear_template_of_a_graph_that_branches_is_an_error_as_before(tmp_path):
     stages = {name: Stage(name, MODELS) for name in ("router", "search", "grade", "write")}
     workflow = branching(template=Template(tuple(stages.values())))

@@ -17,13 +17,13 @@ def shorter(monkeypatch):
     monkeypatch.setattr(forecast, "_WORK", forecast._WORK // 4)
 
 
-def forecast_of(workflow, rows=(), sampler="cascade", committed_usd=0.0, *, workers=1, checkpoints=True, **limits):
+def forecast_of(workflow, rows=(), sampler="cascade", committed_usd=0.0, *, workers=1, **limits):
     catalog = catalog_for(workflow)
     template = workflow.template.bind(tuple(catalog))
     ids = [request.id for request in workflow.requests]
     sampler = make_sampler(sampler, template, ids, 0) if isinstance(sampler, str) else sampler
     return forecast_profile(
-        template, catalog, ids, sampler, ProfileLimits(**limits), workers=workers, checkpoints=checkpoints, rows=rows,
+        template, catalog, ids, sampler, ProfileLimits(**limits), workers=workers, rows=rows,
         committed_usd=committed_usd,
     )  # fmt: skip
 
@@ -106,39 +106,6 @@ def test_an_adaptive_sampler_is_priced_over_all_its_rounds(tmp_path):
 
 def test_a_sampler_of_one_round_says_so():
     assert forecast_of(toy(n_requests=5), sampler="exhaustive").rounds == 1
-
-
-@pytest.mark.parametrize("stop", ["workflow", "oracle"])
-@pytest.mark.long
-def test_without_checkpoints_every_path_is_priced(tmp_path, stop):
-    workflow = toy(n_requests=12, stop=stop)
-    template = workflow.template
-    naive = sum(
-        cost_of(*cell) * len(template.models) ** (template.depth - len(cell[1])) for cell in reachable(workflow)
-    )  # what a run of every leaf path pays
-    with new_store(tmp_path / "s.db", workflow) as store:
-        run = {"workflow": workflow, "catalog": catalog_for(workflow), "backends": {"test": ToyBackend()}, "store": store}
-        shared = forecast_of(workflow, sampler="exhaustive")
-        assert forecast_of(workflow, sampler="exhaustive", checkpoints=False).cost_usd.middle > 1.5 * shared.cost_usd.middle
-        profile(**run, sampler="exhaustive", checkpoints=False, budget_usd=naive / 3)
-        rows, committed = store.observations(), store.committed_usd()
-        forecast = forecast_of(workflow, rows, "exhaustive", committed, checkpoints=False)
-        assert forecast.cost_usd.low <= naive - committed <= forecast.cost_usd.high
-        capped = forecast_of(workflow, rows, "exhaustive", committed, checkpoints=False, budget_usd=committed + 0.001)
-        assert capped.stopped_by == "budget"
-        assert capped.cost_usd == pytest.approx((0.001,) * 3)
-        result = profile(**run, sampler="exhaustive", checkpoints=False)
-        assert result.committed_usd == pytest.approx(naive, rel=0.05)  # the path that was cut short is executed again
-    done = forecast_of(workflow, rows, "exhaustive", naive * 2, checkpoints=False)
-    assert (done.cost_usd.high, done.total_calls) == (0.0, 0.0)
-
-
-def test_a_long_run_without_checkpoints_is_extrapolated_to_the_same_price():
-    workflow = toy(n_requests=1_200, n_models=4)
-    forecast = forecast_of(workflow, sampler="exhaustive", checkpoints=False)
-    assert forecast.is_extrapolated
-    least, most = 1_200 * 64, 1_200 * 64 * 3  # calls: every leaf path, ended early or not at all
-    assert least / 2 < forecast.total_calls < 2 * most
 
 
 class GoingOn:

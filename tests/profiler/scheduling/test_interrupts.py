@@ -61,20 +61,6 @@ def test_a_signal_ends_the_run_in_good_order(tmp_path, isolation, times, number,
     assert 14 <= len(before) < len(rows[whole])
 
 
-@pytest.mark.parametrize("isolation", ["process"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_without_checkpoints_it_leaves_no_row_of_a_unit_that_it_killed(tmp_path, isolation, number, python):
-    code = CODE.replace('sampler="exhaustive"', 'sampler="exhaustive", checkpoints=False')
-    with python.start(code, str(tmp_path / "s.db"), isolation, "600") as child:
-        until(child, "row", 20)
-        child.send_signal(number)
-        said = [line.strip() for line in child.stdout]
-        assert child.wait(30) == 0
-    assert said[-1] == "interrupted True 0"
-    with new_store(tmp_path / "s.db", toy(n_requests=6)) as store:
-        assert {row.failure for row in store.observations()} == {None}
-
-
 def test_a_signal_that_is_ignored_stays_ignored(tmp_path, python):
     """As under ``nohup``."""
     code = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + CODE

@@ -48,15 +48,8 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "input_keys", 
 )  # fmt: skip
 @click.option(
     "--sampler", default="priced", show_default=True, metavar="NAME",
-    help="priced (cheap models more often), cascade (uniform), neyman (half priced, half where plans compete), or exhaustive.",
+    help="priced (cheap models more often), cascade (uniform), or exhaustive.",
 )  # fmt: skip
-@click.option(
-    "--goal", metavar="GOAL",
-    help="What --sampler neyman looks for: frontier, floor:0.9 (accuracy) or cap:0.01 (dollars) [default: every path alike].",
-)  # fmt: skip
-@click.option(
-    "--no-checkpoints", is_flag=True, help="Run every path from its start, nothing shared: measures what checkpoints save."
-)
 @click.option(
     "--checkpoints", metavar="URL",
     help="Keep the contents of checkpoints in this folder or under this fsspec URL, in later runs too [default: in the store].",
@@ -95,18 +88,17 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     Example: vinelm profile nl2sql --models models.toml --store runs/nl2sql.db --coverage 0.02 --budget-usd 50
     """
     from vinelm.backends import require_keys
-    from vinelm.cli.inputs import load_inputs, sampler_of
+    from vinelm.cli.inputs import load_inputs
     from vinelm.cli.profile_output import print_forecast, print_json, show
-    from vinelm.profiler import ProfileLimits, check_uncheckpointed, only_failures
+    from vinelm.profiler import ProfileLimits, only_failures, require_sampler
     from vinelm.traces import RunRecords
 
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
     execution = _execution(workflow, settings)
-    sampler = sampler_of(settings["sampler"], settings["goal"], inputs, settings["seed"])
+    sampler = settings["sampler"]
+    require_sampler(sampler)
     _require_limits(inputs, settings)
     limits = ProfileLimits(**{name: settings[name] for name in LIMITS})
-    if settings["no_checkpoints"]:
-        check_uncheckpointed(sampler, limits, inputs.workflow.template, keep_going=settings["keep_going"])
     path = store or Path("runs") / f"{inputs.workflow.name}.db"
     if inputs.note and not quiet:
         echo(inputs.note, err=True)
@@ -183,12 +175,13 @@ def _cluster(settings: dict[str, Any]) -> RayCluster | None:
 
 def _require_limits(inputs: Inputs, settings: dict[str, Any]) -> None:
     """Require an explicit budget where models cost money; without any limit, set the default coverage."""
-    from vinelm.api import require_budget, require_certainty_limits
+    from vinelm.api import require_budget, require_max_error
     from vinelm.profiler import judge_backends_of
 
-    require_certainty_limits(settings["max_error"], checkpoints=not settings["no_checkpoints"])
+    if settings["max_error"] is not None:
+        require_max_error(settings["max_error"])
     has_budget = any(settings[name] is not None for name in ("budget_usd", "budget_calls", "max_error"))
-    if settings["coverage"] is None and not has_budget and not settings["no_checkpoints"]:
+    if settings["coverage"] is None and not has_budget:
         settings["coverage"] = DEFAULT_COVERAGE
     if not settings["dry_run"]:
         judges = judge_backends_of(inputs.workflow, inputs.catalog, inputs.backends)
@@ -196,13 +189,10 @@ def _require_limits(inputs: Inputs, settings: dict[str, Any]) -> None:
 
 
 def _checkpoint_place(settings: dict[str, Any]) -> CheckpointPlace | None:
-    from vinelm.errors import ConfigError
     from vinelm.traces import CheckpointPlace
 
     if settings["checkpoints"] is None:
         return None
-    if settings["no_checkpoints"]:
-        raise ConfigError("--checkpoints has no effect with --no-checkpoints: leave one of them out")
     return CheckpointPlace(settings["checkpoints"])
 
 
@@ -299,13 +289,13 @@ def _forecast(
     def forecast_to(limits: ProfileLimits) -> Forecast:
         return forecast_profile(
             template, inputs.catalog, ids, sampler, limits, workers=execution.workers,
-            rates=rates_of(inputs.catalog, inputs.backends), checkpoints=not settings["no_checkpoints"],
+            rates=rates_of(inputs.catalog, inputs.backends),
             rows=rows, committed_usd=committed_usd, seed=settings["seed"],
         )  # fmt: skip
 
     forecast = forecast_to(limits)
-    coverage = limits.coverage or (1.0 if settings["no_checkpoints"] else DEFAULT_COVERAGE)
-    unlimited = ProfileLimits(coverage=None if settings["no_checkpoints"] else coverage)
+    coverage = limits.coverage or DEFAULT_COVERAGE
+    unlimited = ProfileLimits(coverage=coverage)
     whole = forecast if limits == unlimited else forecast_to(unlimited)
     needs = needs_of(whole, limits, template, len(ids), coverage=coverage, rows=rows, committed_usd=committed_usd)
     return forecast, needs
@@ -323,7 +313,7 @@ def _run(
         def run(coverage: float | None) -> ProfileResult:
             return profile(
                 inputs.workflow, inputs.catalog, inputs.backends, store,
-                execution=execution, checkpoints=not settings["no_checkpoints"], keep_going=settings["keep_going"],
+                execution=execution, keep_going=settings["keep_going"],
                 on_progress=on_progress, on_note=noted(kind), coverage=coverage,
                 **{name: settings[name] for name in ("budget_usd", "budget_calls", "sampler", "seed", "identity")},
             )  # fmt: skip

@@ -230,11 +230,6 @@ def _notes(rows: Iterable[Observation], fit: CrossFit, objective: Objective | No
             "Some rows do not say how they were bought: the estimate takes it that, among requests that had shown the same so"
             " far, chance decided which models ran."
         )
-    if "neyman" in samplers:
-        yield (
-            "The sampler neyman prefers requests with few rows, which are easier or harder than others: the estimate does not"
-            " allow for that."
-        )
     caps = [objective] if objective is not None else swept(fit.planning)
     if all(one.max_cost_usd is None for one in caps) and not any(row.cost_usd for row in rows):
         yield "Every row was free: there are no dollars to weigh, and accuracy alone is compared."
