@@ -49,7 +49,6 @@ from .load.source import load_source as load_source
 from .load.source import never_blocks as never_blocks
 from .load.source import without_blocking as without_blocking
 from .planning.contingent.decision import ContingentDecision as ContingentDecision
-from .planning.contingent.graph import DecisionGraph as DecisionGraph
 from .planning.contingent.plan import ContingentPlan as ContingentPlan
 from .planning.deadline_program import LATE_WEIGHT as LATE_WEIGHT
 from .planning.decision import Decision as Decision

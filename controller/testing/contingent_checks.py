@@ -9,7 +9,6 @@ from typing import Any
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning.contingent.decision import ContingentDecision
-from vinelm.controller.planning.contingent.graph import DecisionGraph
 from vinelm.controller.planning.contingent.limits import Admissible
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
@@ -19,6 +18,7 @@ from vinelm.controller.testing.branching_cases import random_branching
 from vinelm.controller.testing.contingent_brute_force import ContingentQuestion, Measured, rank_of
 from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
+from vinelm.plans.decision_graph import DecisionGraph
 
 LEAST_PLANS, MOST_PLANS = 8, 1500
 """Fewest and most contingent plans of a trie that is checked."""
@@ -53,7 +53,7 @@ def check_request_bounds(rng: random.Random, annotated: AnnotatedTrie, planner: 
 
 def check_prices(annotated: AnnotatedTrie) -> list[str]:
     """Compare the best plan at each of some prices of accuracy with the best of all plans."""
-    graph = DecisionGraph.of_tree(annotated)
+    graph = DecisionGraph.of(annotated)
     problem = Problem(graph, 0, graph.groups_at(0), Admissible(graph, {}, None), may_stop=False)
     question = ContingentQuestion(annotated, Objective(maximize="accuracy"))
     plans, wrong = question.plans(), []

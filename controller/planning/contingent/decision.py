@@ -11,10 +11,11 @@ import numpy as np
 
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
-from vinelm.controller.planning.contingent.values import END, NOTHING, PlanGoal
+from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.decision import EFFORT, Decision
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS
 from vinelm.controller.planning.subtree import Choice, SubtreeView
+from vinelm.plans.decision_graph import END, NOTHING
 from vinelm.promise import Z90, Promise, SelectionOptimism
 
 _EQUAL = 1e-12

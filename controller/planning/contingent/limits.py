@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers, Span
 from vinelm.controller.planning.metric import COST_CAP, LATENCY_CAP, Metric, Remaining, bounded_quantities
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
+from vinelm.plans.decision_graph import DecisionGraph, Integers, Span
 from vinelm.trie import BoolArray, FloatArray
 
 
@@ -102,6 +102,14 @@ def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, C
         used = {LATENCY_CAP: request.elapsed_s, COST_CAP: request.spent_usd}[bound]
         found[bound] = Cap(totals, start, quantity, getattr(objective, bound) - used, request.load_s)
     return found
+
+
+def within_all(caps: Iterable[Cap], size: int) -> BoolArray:
+    """The positions whose histories are within all of the caps."""
+    fits = np.ones(size, np.bool_)
+    for cap in caps:
+        fits &= cap.admits(0, size)
+    return fits
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers
-from vinelm.controller.planning.contingent.values import END, NOTHING
 from vinelm.merged_paths import merged_standard_error
+from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers
 from vinelm.promise import contingent_standard_error, error_between_fits
 from vinelm.trie import BoolArray, FloatArray
 

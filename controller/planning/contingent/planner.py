@@ -9,21 +9,21 @@ from functools import cached_property
 import numpy as np
 
 from vinelm.controller.planning.contingent.decision import ContingentDecision
-from vinelm.controller.planning.contingent.fixed_plans import FixedPlans
-from vinelm.controller.planning.contingent.graph import DecisionGraph
 from vinelm.controller.planning.contingent.hull import Curve
-from vinelm.controller.planning.contingent.limits import Admissible, Cap, PathTotals, caps_of
+from vinelm.controller.planning.contingent.limits import Admissible, Cap, PathTotals, caps_of, within_all
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.planners import check_plannable
 from vinelm.controller.planning.contingent.population import Population, RootPlan
 from vinelm.controller.planning.contingent.problem import Problem, Solution
-from vinelm.controller.planning.contingent.values import END, NOTHING, PlanGoal
+from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.infeasibility import no_end, unmet
 from vinelm.controller.planning.metric import UNITS, Metric, Remaining, bounds_averages
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
+from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph
+from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie import BoolArray
 
 KEPT = 256
@@ -49,7 +49,7 @@ class ContingentPlanner:
         self.metrics = metrics
         self._ends = ends
         self._policies: dict[Objective, RootPlan] = {}
-        self._curves: dict[tuple[object, ...], tuple[Curve, FixedPlans]] = {}
+        self._curves: dict[tuple[object, ...], tuple[Curve, StaticPlans]] = {}
 
     def plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
         """Return the best plan for a request; the arguments are those of :meth:`Planner.plan`."""
@@ -111,8 +111,7 @@ class ContingentPlanner:
     @cached_property
     def graph(self) -> DecisionGraph:
         """The decision graph of the trie."""
-        graph = DecisionGraph.of_tree(self.metrics.annotated)
-        return graph if self._ends is None else graph.with_ends(self._ends)
+        return DecisionGraph.of(self.metrics.annotated, self._ends)
 
     # -- from the root on, at zero load --------------------------------------------------------------------------
 
@@ -138,8 +137,7 @@ class ContingentPlanner:
         if found is None:
             if len(self._curves) >= CURVES:
                 self._curves = {}
-            caps = [*admission.caps.values()]
-            found = Curve(problem, answers_first=answers_first), FixedPlans(self.graph, self._servable, caps)
+            found = Curve(problem, answers_first=answers_first), self._static_plans(admission)
             self._curves[key] = found
         return Population(problem, objective, *found)
 
@@ -153,8 +151,7 @@ class ContingentPlanner:
         def within(index: int) -> Population:
             narrowed = admission.and_within(_WITHIN, measure.at(float(times[index])))
             problem = Problem(self.graph, 0, self.graph.groups_at(0), narrowed, may_stop=False)
-            fixed = FixedPlans(self.graph, self._servable, [*narrowed.caps.values()])
-            return Population(problem, objective, Curve(problem, answers_first=True), fixed)
+            return Population(problem, objective, Curve(problem, answers_first=True), self._static_plans(narrowed))
 
         low, high = -1, len(times) - 1
         while high - low > 1:
@@ -165,6 +162,10 @@ class ContingentPlanner:
             else:
                 low = middle
         return replace(within(high).policy(), within_s=float(times[high]))
+
+    def _static_plans(self, admission: Admissible) -> StaticPlans:
+        within = within_all(admission.caps.values(), len(self.graph.nodes)) if admission.caps else None
+        return StaticPlans(self.graph, self._servable, within)
 
     # -- for one request -----------------------------------------------------------------------------------------
 

@@ -9,8 +9,6 @@ from statistics import NormalDist
 
 import numpy as np
 
-from vinelm.controller.planning.contingent.fixed_plans import FixedPlans
-from vinelm.controller.planning.contingent.graph import Integers
 from vinelm.controller.planning.contingent.hull import Curve
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem, Solution
@@ -18,6 +16,8 @@ from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, bounds_averages
 from vinelm.controller.planning.path_metrics import no_standard_errors
 from vinelm.objective import Objective
+from vinelm.plans.decision_graph import Integers
+from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie import BoolArray, FloatArray
 
 
@@ -60,7 +60,7 @@ class Population:
     problem: Problem
     objective: Objective
     curve: Curve
-    fixed: FixedPlans
+    fixed: StaticPlans
 
     def policy(self) -> RootPlan:
         """Return the best plan within the bounds on averages; where none meets them all, the floor is relaxed first."""

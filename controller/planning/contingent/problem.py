@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers, Span
 from vinelm.controller.planning.contingent.limits import Admissible, Cap, least_of_the_longest
-from vinelm.controller.planning.contingent.values import END, NOTHING, Induction, PlanGoal, Worth
+from vinelm.controller.planning.contingent.values import Induction, PlanGoal, Worth
+from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers, Span
 from vinelm.trie import BoolArray, FloatArray
 
 

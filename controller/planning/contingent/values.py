@@ -7,13 +7,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers, Span
+from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers, Span
 from vinelm.trie import BoolArray, FloatArray
 
-END = -1
-"""The choice to end the request."""
-NOTHING = -2
-"""The choice where no model is admitted and there is no answer to end with."""
 LEAST_PRICE = 1e-7
 """Accuracy for which a plan over outcomes spends a dollar at least. Its accuracies are sums over thousands of histories: where
 an invocation changes nothing they differ by rounding, which must not buy it."""

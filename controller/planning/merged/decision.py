@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from vinelm.controller.planning.contingent.decision import ContingentDecision, Option, explained
-from vinelm.controller.planning.contingent.graph import DecisionGraph
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.merged.evaluation import Outlook, evaluate
 from vinelm.controller.planning.merged.graph import Ints, MergedGraph
@@ -141,33 +140,3 @@ class MergedDecision(ContingentDecision):
                 [Option(stage, model, right, usd, float("nan"), 0.0, model == chosen) for model, right, usd in worths]
             )
         return found
-
-
-def decision_graph(graph: MergedGraph) -> DecisionGraph:
-    """Return the graph in the form of other contingent plans: positions are nodes, groups are arms."""
-    annotated, trie = graph.annotated, graph.trie
-    first_edge = np.flatnonzero(np.diff(trie.edge_arm, prepend=-1) != 0)
-    is_open = trie.is_leaf
-    rest = annotated.success - annotated.stop_success
-    on = 1.0 - annotated.stop
-    return DecisionGraph(
-        annotated=annotated,
-        is_tree=False,
-        nodes=np.arange(len(trie)),
-        levels=(0, *np.cumsum([len(level) for level in trie.levels]).tolist()),
-        first_group=np.searchsorted(graph.arm_source, np.arange(len(trie) + 1)),
-        first_edge=np.append(first_edge, trie.n_edges),
-        source=graph.arm_source,
-        stage=trie.stage[trie.target[first_edge]],
-        target=trie.target.astype(np.int64),
-        model=trie.model[trie.target],
-        arm=graph.going,
-        right=graph.right,
-        ended_right=annotated.stop_success + np.where(is_open & graph.ends, rest, 0.0),
-        lost=np.where(is_open & ~graph.ends, np.maximum(on, 0.0), 0.0),
-        may_end=graph.ends,
-        cost_usd=annotated.cost_usd[trie.target],
-        latency_s=annotated.latency_s[trie.target],
-        slot=trie.stage[trie.target[first_edge]],
-        checked=np.zeros(len(first_edge), np.bool_),
-    )

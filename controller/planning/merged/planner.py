@@ -13,7 +13,7 @@ from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.infeasibility import no_end, unmet
 from vinelm.controller.planning.merged.candidates import Candidate, choose, near_the_bounds
-from vinelm.controller.planning.merged.decision import MergedDecision, MergedPlan, decision_graph
+from vinelm.controller.planning.merged.decision import MergedDecision, MergedPlan
 from vinelm.controller.planning.merged.evaluation import evaluate
 from vinelm.controller.planning.merged.graph import MergedGraph
 from vinelm.controller.planning.merged.next_step import StepOptions, follow, next_step
@@ -24,6 +24,7 @@ from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
+from vinelm.plans.decision_graph import DecisionGraph
 from vinelm.trie import BoolArray, FloatArray
 
 KEPT = 256
@@ -64,7 +65,7 @@ class MergedPlanner:
     def __init__(self, metrics: PathMetrics, ends: BoolArray | None = None) -> None:
         self.metrics = metrics
         self.graph = MergedGraph.of(metrics.annotated, unavailable=metrics.missing, ends=ends)
-        self.decisions = decision_graph(self.graph)
+        self.decisions = DecisionGraph.of(metrics.annotated, ends)
         self._found: dict[Objective, Found] = {}
         self._values: dict[tuple[object, ...], tuple[Values, tuple[Resource, ...]]] = {}
         self._fixed: list[Candidate] | None = None

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from outcome_models import every_history, path_trie, random_outcome_trie, random_predictive
 
-from vinelm.controller.planning.contingent.graph import DecisionGraph
 from vinelm.controller.planning.contingent.plan import ContingentPlan
-from vinelm.controller.planning.contingent.values import END
 from vinelm.estimator.signals.build import signals_trie
+from vinelm.plans.decision_graph import END, DecisionGraph
 from vinelm.promise import error_between_fits
 from vinelm.vinefile.structure import check_annotated
 
@@ -102,7 +101,7 @@ def test_dollars_and_seconds_of_a_node(case):
 
 def test_ending_after_the_first_answer(case):
     found, _, _, (_, right, _) = case
-    graph = DecisionGraph.of_tree(found)
+    graph = DecisionGraph.of(found)
     everywhere = np.full(len(graph.source), END)
     (group,) = graph.groups_at(0)
     for edge in graph.edges_of(group):
@@ -114,7 +113,7 @@ def test_ending_after_the_first_answer(case):
 def test_the_worth_of_any_plan_is_that_of_its_histories(case):
     """Random choices in every history; its accuracy by the trie is the sum of what its ends are worth, and so by fit."""
     found, _, _, (reach, right, by_fit) = case
-    graph, (_, after) = DecisionGraph.of_tree(found), shown_before(found)
+    graph, (_, after) = DecisionGraph.of(found), shown_before(found)
     outcomes, rng = found.outcomes, np.random.default_rng(1)
     arm_of = {(int(n), int(a)): h for n, a, h in zip(outcomes.node, outcomes.arm, after, strict=True) if a >= 0}
     (root,) = graph.groups_at(0)

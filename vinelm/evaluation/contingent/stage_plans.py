@@ -13,11 +13,12 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
-from vinelm.controller.planning.contingent.fixed_plans import FixedPlans
+from vinelm.controller.planning.contingent.limits import within_all
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.metric import COST_CAP, LATENCY_CAP
 from vinelm.controller.planning.path_metrics import no_standard_errors
 from vinelm.objective import Objective
+from vinelm.plans.static_plans import StaticPlans
 from vinelm.policies import StaticPolicy
 from vinelm.promise import Promise
 from vinelm.template import runs_one_model
@@ -109,7 +110,7 @@ class StagePlans:
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
         self.annotated: AnnotatedTrie = planner.annotated
-        self._known: dict[Objective, FixedPlans] = {}
+        self._known: dict[Objective, StaticPlans] = {}
 
     def best(self, objective: Objective, *, single: bool = False) -> StagePlan | None:
         """Return the best static plan by the objective, or the best one that runs on one model; None if none meets the bounds.
@@ -168,7 +169,7 @@ class StagePlans:
         is_better = np.concatenate(([True], best[1:] > best[:-1]))[: len(order)]
         return [self._plan(fixed, int(index)) for index in order[is_better]]
 
-    def _fixed(self, objective: Objective) -> FixedPlans:
+    def _fixed(self, objective: Objective) -> StaticPlans:
         """The static plans, and which of them answer every request within the objective's bounds for each request."""
         per_request = replace(objective, min_accuracy=None, confidence=None, on_infeasible="best_effort")
         if objective.cost_budget == "population":
@@ -178,17 +179,19 @@ class StagePlans:
             decision = self._planner.plan(per_request, elapsed_s=float(self.annotated.latency_s[0]))
             assert isinstance(decision, ContingentDecision)
             caps = [cap for name, cap in decision.problem.admission.caps.items() if name in (LATENCY_CAP, COST_CAP)]
-            found = self._known[per_request] = FixedPlans(decision.plan.graph, None, caps)
+            graph = decision.plan.graph
+            within = within_all(caps, len(graph.nodes)) if caps else None
+            found = self._known[per_request] = StaticPlans(graph, None, within)
         return found
 
-    def _lower(self, fixed: FixedPlans, objective: Objective) -> FloatArray:
+    def _lower(self, fixed: StaticPlans, objective: Objective) -> FloatArray:
         if objective.confidence is None:
             return fixed.accuracy
         if self.annotated.accuracy_se is None:
             raise no_standard_errors(self.annotated)
         return np.maximum(fixed.accuracy - NormalDist().inv_cdf(objective.confidence) * fixed.error, 0.0)
 
-    def _plan(self, fixed: FixedPlans, index: int) -> StagePlan:
+    def _plan(self, fixed: StaticPlans, index: int) -> StagePlan:
         trie, graph = self.annotated.trie, fixed.graph
         row, cut = divmod(index, fixed.depth)
         choice = fixed.choice(index)

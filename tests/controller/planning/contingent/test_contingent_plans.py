@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from branching import routed
 
-from vinelm.controller import ContingentDecision, ContingentPlan, DecisionGraph, Planner, alternatives, explain
-from vinelm.controller.planning.contingent.fixed_plans import FixedPlans
+from vinelm.controller import ContingentDecision, ContingentPlan, Planner, alternatives, explain
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
+from vinelm.plans.decision_graph import DecisionGraph
+from vinelm.plans.static_plans import StaticPlans
 
 BEST = Objective(maximize="accuracy")
 
@@ -187,8 +188,8 @@ def test_the_shortest_longest_history_that_reaches_a_floor(planner):
 def test_the_error_of_a_fixed_plan_is_that_of_the_same_contingent_plan(requests):
     errors = np.linspace(0.01, 0.05, len(routed().trie))
     annotated = routed(accuracy_se=errors, meta={} if requests is None else {"requests": requests})
-    graph = DecisionGraph.of_tree(annotated)
-    fixed = FixedPlans(graph, None)
+    graph = DecisionGraph.of(annotated)
+    fixed = StaticPlans(graph, None)
     for number in range(len(fixed.accuracy)):
         choice = fixed.choice(number)
         plan = ContingentPlan(graph, 0, {0: int(choice[0])}, choice)

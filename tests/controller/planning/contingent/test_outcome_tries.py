@@ -8,14 +8,14 @@ import pytest
 from outcome_models import random_outcome_trie
 
 from vinelm.controller import Planner
-from vinelm.controller.planning.contingent.fixed_plans import FixedPlans
-from vinelm.controller.planning.contingent.graph import DecisionGraph
 from vinelm.controller.planning.contingent.limits import Admissible
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
-from vinelm.controller.planning.contingent.values import END, PlanGoal
+from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.testing.contingent_brute_force import ContingentQuestion
 from vinelm.objective import Objective
+from vinelm.plans.decision_graph import END, DecisionGraph
+from vinelm.plans.static_plans import StaticPlans
 
 ANY = Objective(maximize="accuracy")
 PRICES = (0.0, 0.02, 0.1, 0.3, 1.0, 4.0)
@@ -38,7 +38,7 @@ def small_trie(rng):
 
 def wrong_prices(annotated):
     """Prices of accuracy at which the plan is not the best of all."""
-    graph = DecisionGraph.of_tree(annotated)
+    graph = DecisionGraph.of(annotated)
     problem = Problem(graph, 0, graph.groups_at(0), Admissible(graph, {}, None), may_stop=False)
     question = ContingentQuestion(annotated, ANY)
     plans, wrong = question.plans(), []
@@ -142,8 +142,8 @@ def test_the_best_of_all_plans_at_length():
 def test_fixed_plans_run_one_model_for_each_invocation_and_end_where_the_check_passes(seed):
     rng = np.random.default_rng(seed)
     annotated, *_ = random_outcome_trie(rng, depth=3, n_labels=2, fits=3, goes_on=bool(seed % 2))
-    graph = DecisionGraph.of_tree(annotated)
-    fixed = FixedPlans(graph, None)
+    graph = DecisionGraph.of(annotated)
+    fixed = StaticPlans(graph, None)
     expected = {(models, length): plan for models, length, plan in fixed_plans(annotated)}
     assert len(fixed.accuracy) == 3 * len(fixed.models) == 3 * 2**3
     for number, (accuracy, cost) in enumerate(zip(fixed.accuracy, fixed.cost_usd, strict=True)):
@@ -162,18 +162,18 @@ def test_fixed_plans_run_one_model_for_each_invocation_and_end_where_the_check_p
 
 def test_slots_are_invocations_and_checked_arms_are_those_of_passed_answers():
     annotated, *_ = random_outcome_trie(np.random.default_rng(0), depth=3, n_labels=2)
-    graph, trie = DecisionGraph.of_tree(annotated), annotated.trie
+    graph, trie = DecisionGraph.of(annotated), annotated.trie
     for group in range(len(graph.source)):
         assert graph.slot[group] == trie.depth[graph.nodes[graph.source[group]]]
         assert graph.checked[group] == ("[passed" in trie.stages[graph.stage[group]])
     assert graph.checked.any()
     stopping, *_ = random_outcome_trie(np.random.default_rng(0), depth=3, n_labels=2, goes_on=False)
-    assert not DecisionGraph.of_tree(stopping).checked.any(), "there a passed answer has no arm"
+    assert not DecisionGraph.of(stopping).checked.any(), "there a passed answer has no arm"
 
 
 def test_the_mass_by_fit_averages_to_the_mass():
     annotated, *_ = random_outcome_trie(np.random.default_rng(1), depth=3, n_labels=2, fits=4)
-    graph = DecisionGraph.of_tree(annotated)
+    graph = DecisionGraph.of(annotated)
     ended, right = graph.right_by_fit
     reach = annotated.reach[graph.nodes]
     inner = graph.first_group[:-1] < graph.first_group[1:]
@@ -181,7 +181,7 @@ def test_the_mass_by_fit_averages_to_the_mass():
     first = graph.source > 0
     np.testing.assert_allclose(right.mean(1)[first], (reach[graph.source] * graph.right)[first], atol=1e-7)
     alone, *_ = random_outcome_trie(np.random.default_rng(1), depth=3, fits=1)
-    assert DecisionGraph.of_tree(alone).right_by_fit is None
+    assert DecisionGraph.of(alone).right_by_fit is None
 
 
 def test_confidence_compares_plans_by_the_spread_between_fits():

@@ -1,4 +1,4 @@
-"""Fixed plans: a model for each stage, whatever happens, ending after a given number of invocations where that is allowed.
+"""Static plans: a model for each stage, whatever happens, ending after a given number of invocations where that is allowed.
 
 They compete with the corners of the hull for bounds on averages, since they may lie between two corners.
 """
@@ -13,9 +13,7 @@ from math import comb
 
 import numpy as np
 
-from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers
-from vinelm.controller.planning.contingent.limits import Cap
-from vinelm.controller.planning.contingent.values import END, NOTHING
+from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers
 from vinelm.promise import END_CORRELATION, SAMPLING_PART, error_between_fits, share_variance
 from vinelm.template import every_assignment
 from vinelm.trie import BoolArray, FloatArray
@@ -49,20 +47,20 @@ def assignments(models: Sequence[Sequence[int]]) -> Integers:
 
 
 @dataclass(frozen=True, eq=False)
-class FixedPlans:
-    """The fixed plans of a graph and what each is worth from the root on. Computed when first used.
+class StaticPlans:
+    """The static plans of a graph and what each is worth from the root on. Computed when first used.
 
     Plan ``i`` runs assignment ``i // depth`` and ends, where that is allowed, after ``i % depth + 1`` invocations.
 
     Args:
         graph: The graph.
         servable: Whether each edge's model can be served; None if all can.
-        caps: What each history has to meet.
+        within: Positions whose histories meet the bounds of each request; None if all do.
     """
 
     graph: DecisionGraph
     servable: BoolArray | None
-    caps: Sequence[Cap] = ()
+    within: BoolArray | None = None
 
     @cached_property
     def models(self) -> Integers:
@@ -96,9 +94,9 @@ class FixedPlans:
 
     @property
     def error(self) -> FloatArray:
-        """The standard error of each plan's accuracy; see :attr:`ContingentPlan.standard_error`.
+        """The standard error of each plan's accuracy, as that of a contingent plan.
 
-        A fixed plan has one model for each stage, so that the ends of one stage are those of one stage and model.
+        A static plan has one model for each stage, so that the ends of one stage are those of one stage and model.
         """
         together, squares = self._worth[5:], self._worth[3]
         if self.graph.right_by_fit is not None:
@@ -156,7 +154,7 @@ class FixedPlans:
             worth[0] += np.bincount(plan, reach * graph.ended_right[at], count)
             worth[1] += np.bincount(plan, reach * graph.cost_usd[edge], count)
             np.maximum.at(worth[2], plan, used_s)
-            worth[4] += np.bincount(plan, reach * graph.lost[at] + ~self._within[at], count)
+            worth[4] += np.bincount(plan, reach * graph.lost[at] + self._beyond(at), count)
             if by_fit is not None:
                 np.add.at(worth[5:].T, plan, by_fit[0][at])
             plan, at, reach, used_s = self._merged(plan, at, reach, used_s)
@@ -231,13 +229,9 @@ class FixedPlans:
         sampling = share_variance(annotated.success if annotated.trie.is_merged else annotated.accuracy, self._requests)
         return np.sqrt(np.maximum(annotated.accuracy_se**2 - SAMPLING_PART * sampling, 0.0))
 
-    @cached_property
-    def _within(self) -> BoolArray:
-        """Positions whose histories are within the caps."""
-        fits = np.ones(len(self.graph.nodes), np.bool_)
-        for cap in self.caps:
-            fits &= cap.admits(0, len(fits))
-        return fits
+    def _beyond(self, at: Integers) -> BoolArray:
+        """Histories that exceed a bound of each request."""
+        return np.zeros(len(at), np.bool_) if self.within is None else ~self.within[at]
 
     def _merged(
         self, plan: Integers, at: Integers, reach: FloatArray, used_s: FloatArray

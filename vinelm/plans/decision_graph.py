@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -18,9 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie import BoolArray, FloatArray, MergedTrie
 
 Integers = npt.NDArray[Any]
+END = -1
+"""The choice to end the request."""
+NOTHING = -2
+"""The choice where no model is admitted and there is no answer to end with."""
 _ROUNDING = 1e-9
 """Chance below which what is missing from a node's arms is taken for rounding."""
 
@@ -75,41 +79,48 @@ class DecisionGraph:
     checked: BoolArray
 
     @classmethod
-    def of_tree(cls, annotated: AnnotatedTrie) -> Self:
-        """Return the graph of a trie in which each node has one parent."""
+    def of(cls, annotated: AnnotatedTrie, ends: BoolArray | None = None) -> Self:
+        """Return the graph of a trie, of a tree as of one whose histories are merged.
+
+        Args:
+            annotated: The trie with its estimates.
+            ends: Nodes that plans may end at, shape (n + 1,); None for every answerable one.
+        """
         trie, outcomes = annotated.trie, annotated.outcomes
-        nodes = np.concatenate(trie.levels)
+        if isinstance(trie, MergedTrie):
+            nodes: Integers = np.arange(len(trie))
+            from_node: Integers = trie.source
+            to_node: Integers = trie.target
+        else:
+            nodes = np.concatenate(trie.levels)
+            from_node, to_node = trie.parent[nodes[1:]], nodes[1:]
         position = np.empty(len(trie), np.int64)
         position[nodes] = np.arange(len(nodes))
-        target = np.arange(1, len(nodes))
-        parent, stage = position[trie.parent[nodes[1:]]], trie.stage[nodes[1:]]
+        origin, target, edge_stage = position[from_node], position[to_node], trie.stage[to_node]
         is_first = np.ones(len(target), np.bool_)
-        is_first[1:] = (parent[1:] != parent[:-1]) | (stage[1:] != stage[:-1])
+        is_first[1:] = (origin[1:] != origin[:-1]) | (edge_stage[1:] != edge_stage[:-1])
         first = np.flatnonzero(is_first)
-        source = parent[first]
+        source, stage = origin[first], edge_stage[first]
+        # The arms of a tree are kept at the first child of each, those of merged histories at the first edge.
+        arm_item = first if isinstance(trie, MergedTrie) else to_node[first]
+        allowed = trie.answerable if ends is None else trie.answerable & ends
         return cls(
             annotated=annotated,
-            is_tree=True,
+            is_tree=not trie.is_merged,
             nodes=nodes,
             levels=(0, *np.cumsum([len(level) for level in trie.levels]).tolist()),
             first_group=np.searchsorted(source, np.arange(len(nodes) + 1)),
             first_edge=np.append(first, len(target)),
             source=source,
-            stage=stage[first],
+            stage=stage,
             target=target,
-            model=trie.model[nodes[1:]],
-            **_chances(annotated, nodes, nodes[1:][first], source, trie.answerable),
-            cost_usd=annotated.cost_usd[nodes[1:]],
-            latency_s=annotated.latency_s[nodes[1:]],
-            slot=stage[first] if outcomes is None else trie.depth[nodes[source]].astype(np.int64),
-            checked=np.zeros(len(first), np.bool_) if outcomes is None else outcomes.passed[stage[first]],
+            model=trie.model[to_node],
+            **_chances(annotated, nodes, arm_item, source, allowed),
+            cost_usd=annotated.cost_usd[to_node],
+            latency_s=annotated.latency_s[to_node],
+            slot=stage if outcomes is None else trie.depth[nodes[source]].astype(np.int64),
+            checked=np.zeros(len(first), np.bool_) if outcomes is None else outcomes.passed[stage],
         )
-
-    def with_ends(self, ends: BoolArray) -> Self:
-        """Return the same graph, where plans may end at these nodes only (shape (n + 1,)); of a tree."""
-        allowed = self.annotated.trie.answerable & ends
-        first_child = self.nodes[self.target[self.first_edge[:-1]]]
-        return replace(self, **_chances(self.annotated, self.nodes, first_child, self.source, allowed))
 
     @cached_property
     def position(self) -> Integers:
@@ -252,9 +263,9 @@ def _common(counts: Integers) -> int:
 
 
 def _chances(
-    annotated: AnnotatedTrie, nodes: Integers, first_child: Integers, source: Integers, answerable: BoolArray
+    annotated: AnnotatedTrie, nodes: Integers, arm_item: Integers, source: Integers, answerable: BoolArray
 ) -> dict[str, Any]:
-    """What may happen at each position before a model is chosen. ``first_child`` is a child in each group.
+    """What may happen at each position before a model is chosen. ``arm_item`` is where the trie keeps each group's arm.
 
     Without ``arm`` the trie is linear: the one stage comes next where the request does not stop.
     """
@@ -262,7 +273,7 @@ def _chances(
     if annotated.arm is None or annotated.arm_success is None:
         arm, right = 1.0 - stop[source], (success - stop_success)[source]
     else:
-        arm, right = annotated.arm[first_child], annotated.arm_success[first_child]
+        arm, right = annotated.arm[arm_item], annotated.arm_success[arm_item]
     may_end = answerable[nodes]
     rest = 1.0 - stop - np.bincount(source, arm, len(nodes))
     rest_right = success - stop_success - np.bincount(source, right, len(nodes))
