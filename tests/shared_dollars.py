@@ -57,15 +57,25 @@ class Treasury:
         self.link, self.journal, self.daily_usd = RedisLink(url, name), journal, daily_usd
         self.spenders, self.numbers, self.spent_usd = [], count(), 0.0
         self.is_up, self.day = True, DAY
+        self.days = 1  # how often the day was later than ever before
+        self.latest = DAY
+        self.dead_nano = 0  # held by processes that died
 
     def spender(self):
         self.spenders.append(Spender(self, f"p{next(self.numbers)}"))
         return self.spenders[-1]
 
+    def turn_to(self, day):
+        """The clock of Redis says another day."""
+        self.day = day
+        self.days += day > self.latest
+        self.latest = max(day, self.latest)
+
     def kill(self, spender):
         """What its open calls cost is billed all the same: up to their bounds."""
         self.spenders.remove(spender)
         self.spent_usd += sum(permit.upper_usd for permit in spender.open)
+        self.dead_nano += sum(spender.lease._held.values())
         spender.lease._journal.close()
 
     def flush(self):

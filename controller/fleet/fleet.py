@@ -168,7 +168,7 @@ class Fleet:
         if config.journal is not None:
             member, orders = self._member, self._orders
             self._dollars = DollarLease(
-                journal_at(config.journal),
+                journal_at(config.journal, config.name),
                 self._live.process,
                 config.daily_usd,
                 processes=lambda: member.processes if (part := orders.share()) is None else 1.0 / max(part, LEAST_PART),

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
 
-from vinelm.controller.fleet.leases.dollar_scripts import GIVE_BACK, GRANT, RESTORE
+from vinelm.controller.fleet.leases.dollar_scripts import (
+    CLOCK_BOUND_S,
+    CLOCK_LEAPT,
+    CLOCK_WENT_BACK,
+    CLOCKS_DIFFER,
+    GIVE_BACK,
+    GRANT,
+    GRANTED,
+    NOT_CURRENT,
+    REFUSED,
+    RESTORE,
+)
 from vinelm.controller.fleet.leases.journal import SpendJournal, TenantDay
 from vinelm.controller.fleet.leases.tenant_account import NANO, TenantAccount
 from vinelm.controller.fleet.redis_link import RedisLink
@@ -15,8 +31,12 @@ from vinelm.errors import FleetUnreachable, JournalUnavailable
 MONEY = "money"
 OTHERS = "*"
 """The name under which ``daily_usd`` caps each tenant that it does not name."""
+DAY_S = 86_400
 LOW = 0.5
 """A new slice is asked for when less than this part of the last one is free."""
+
+
+_LOG = logging.getLogger(__name__)
 
 
 class DollarLease:
@@ -25,7 +45,8 @@ class DollarLease:
     However processes, Redis and the journal's machine die, at most the cap is leased, and so at most the cap is spent (and what
     single calls cost beyond their upper bounds): a grant counts in the journal before it is spent; a Redis that has forgotten,
     or is of an earlier run, grants nothing until the journal's sums are restored; and a restoration makes void every grant that
-    the journal does not have yet.
+    the journal does not have yet. Days never go back, and where clocks disagree nothing is granted. A grant whose answer is
+    lost, or that the journal does not take, returns to the cap with the next exchange.
 
     Args:
         journal: the durable record.
@@ -34,6 +55,8 @@ class DollarLease:
         processes: returns the number of processes that live; or 1 / p, where orders give this one the part p of the cap.
         is_alone: returns whether Redis does not answer.
         wake: asks for the next round now.
+        clock: the time of this machine, in seconds since 1970; the clock of Redis has to agree with it.
+        elapsed_s: seconds since any moment, which no step of a clock changes.
         day: the day to lease for; None for the server's own. For tests.
     """
 
@@ -46,6 +69,8 @@ class DollarLease:
         processes: Callable[[], float],
         is_alone: Callable[[], bool],
         wake: Callable[[], None],
+        clock: Callable[[], float] = time.time,
+        elapsed_s: Callable[[], float] = time.monotonic,
         day: int | None = None,
     ) -> None:
         self.day = day
@@ -54,7 +79,12 @@ class DollarLease:
         self._accounts: dict[str, TenantAccount] = {}
         self._held: dict[TenantDay, int] = {}  # what the journal says of this process
         self._slice: dict[str, int] = {}
+        self._unsure: set[TenantDay] = set()  # of which the journal may say more than is held
+        self._turn = 0  # grows with each exchange, so that Redis sees which came late
         self._generation = -1
+        self._clock, self._elapsed_s = clock, elapsed_s
+        self._seen: tuple[int, float] | None = None  # the day of the last grant, and when that was
+        self._told = ""
         self._lock = threading.Lock()
 
     def account(self, tenant: str) -> TenantAccount | None:
@@ -80,54 +110,113 @@ class DollarLease:
             account.take_refusals()  # the calls have raised them: nobody else reads them
             wanted, least = (math.ceil(usd * NANO) for usd in account.wanted_usd())
             free = account.free_usd() * NANO
-            if wanted or (self._slice.get(account.tenant, 0) and free < LOW * self._slice[account.tenant]):
-                try:
+            try:
+                self._settle_unsure(link, account)
+                if wanted or (self._slice.get(account.tenant, 0) and free < LOW * self._slice[account.tenant]):
                     self._lease(link, account, wanted, least)
-                except JournalUnavailable:  # without it no dollars
-                    account.refuse()
+            except JournalUnavailable as error:  # without it no dollars
+                self._tell(account, str(error))
 
     def _lease(self, link: RedisLink, account: TenantAccount, wanted: int, least: int) -> None:
         """Lease a slice of at least ``wanted``, or ``least`` where the cap allows no more; 0 for any that it allows."""
-        cap = round(account.daily_usd * NANO)
         for _ in range(4):
-            members = max(self._processes(), 1.0)
-            arguments: list[str | int | float] = [self._generation, account.tenant, cap, wanted, members, self._day_asked]
-            status, nano_usd, _, day = link.run_script(GRANT, [MONEY], arguments)
-            if status == -1:  # this Redis does not know what is spent
-                self._restore(link)
+            status, nano_usd, _, day, last = self._asked(link, account, wanted)
+            if status == NOT_CURRENT:  # this Redis does not know what is spent
+                self._restore(link, int(day))
                 continue
-            where = (account.tenant, int(day))
-            if status == 1 and nano_usd and self._journal.add(self._generation, self._process, where, nano_usd):
-                self._held[where] = self._held.get(where, 0) + nano_usd
-                self._slice[account.tenant] = nano_usd
-                lost = self._return_other_days(link, account, where)
-                account.add_lease(nano_usd)
+            if status == REFUSED and least < wanted:
+                wanted = least
+                continue
+            if status == REFUSED:
+                account.refuse()
+            elif status in (CLOCK_WENT_BACK, CLOCKS_DIFFER, CLOCK_LEAPT):
+                self._tell(account, _clock_problem(status, int(day), int(last)))
+            elif status == GRANTED and nano_usd:
+                where = (account.tenant, int(day))
+                if not self._journaled(link, where, nano_usd):
+                    self._restore(link, int(day))  # the journal is of a later generation than this Redis and this process
+                    continue
+                lost = self._accept(link, account, where, nano_usd)
                 if lost and wanted:  # the call counted on what another day had left
                     wanted = lost
                     continue
-            elif status == 0 and least < wanted:
-                wanted = least
-                continue
-            elif status == 0:
-                account.refuse()
             return
 
-    @property
-    def _day_asked(self) -> int | str:
-        return "" if self.day is None else self.day
+    def _asked(self, link: RedisLink, account: TenantAccount, wanted: int) -> Any:
+        """What Redis answers to the wish for a slice, given what this process holds."""
+        cap, members = round(account.daily_usd * NANO), max(self._processes(), 1.0)
+        held_day = max((day for tenant, day in self._held if tenant == account.tenant), default=0)
+        held = self._held.get((account.tenant, held_day), 0)
+        day: int | str = "" if self.day is None else self.day
+        now: float | str = "" if self.day is not None else self._clock()
+        self._turn += 1
+        return link.run_script(
+            GRANT,
+            [MONEY],
+            [
+                *(self._generation, account.tenant, cap, wanted, members, day),
+                *(self._process, self._turn, held_day, held, now, self._last_possible_day()),
+            ],
+        )
 
-    def _restore(self, link: RedisLink) -> None:
+    def _journaled(self, link: RedisLink, where: TenantDay, nano_usd: int) -> bool:
+        """Write a grant down; False if it is of an earlier generation. What cannot be written returns to the cap."""
+        try:
+            return self._journal.hold(self._generation, self._process, where, self._held.get(where, 0) + nano_usd)
+        except JournalUnavailable:  # perhaps it is written all the same
+            self._unsure.add(where)
+            self._say_held(link, where)
+            raise
+
+    def _accept(self, link: RedisLink, account: TenantAccount, where: TenantDay, nano_usd: int) -> int:
+        """Let the account spend a grant that is written down; return what was left of other days."""
+        self._held[where] = self._held.get(where, 0) + nano_usd
+        self._slice[account.tenant] = nano_usd
+        self._seen = where[1], self._elapsed_s()
+        self._told = ""
+        try:
+            return self._return_other_days(link, account, where)
+        finally:
+            account.add_lease(nano_usd)
+
+    def _last_possible_day(self) -> int | str:
+        """By the time that this process has lived since its last grant, whatever clocks say; "" before the first."""
+        if self._seen is None:
+            return ""
+        last, at_s = self._seen
+        return last + 1 + math.floor((self._elapsed_s() - at_s + CLOCK_BOUND_S) / DAY_S)
+
+    def _tell(self, account: TenantAccount, why: str) -> None:
+        """Refuse the calls that wait, and say why: to them, and once in the log."""
+        account.refuse(why)
+        if why != self._told:
+            self._told = why
+            _LOG.error("no dollars are leased for the tenants of this fleet: %s", why)
+
+    def _restore(self, link: RedisLink, today: int) -> None:
         """Tell Redis what the journal says is spent or leased, under a new generation; or learn that another process has."""
         current = self._journal.generation()
         if current != self._generation and current:
-            known = link.hash(MONEY).get("generation")
+            known = link.fields(MONEY, "generation")[0]
             self._generation = current
             if known is not None and int(known) == current:
                 return  # whether it is of this run, the next grant tells
-        number, sums = self._journal.restore()
-        pairs = [item for (tenant, day), nano in sums.items() for item in (f"day:{day}:{tenant}", nano)]
-        link.run_script(RESTORE, [MONEY], [number, *pairs])
-        self._generation = number
+        found = self._journal.restore(today)
+        grants = [item for grant in found.grants for item in grant]
+        link.run_script(RESTORE, [MONEY], [found.generation, found.last_day, *grants])
+        self._generation = found.generation
+
+    def _settle_unsure(self, link: RedisLink, account: TenantAccount) -> None:
+        """Write down again what is held, where nobody knows whether the journal has taken more, and tell Redis."""
+        for where in [unsure for unsure in self._unsure if unsure[0] == account.tenant]:
+            self._journal.give_back(self._process, where, self._held.get(where, 0))
+            self._unsure.discard(where)
+            self._say_held(link, where)
+
+    def _say_held(self, link: RedisLink, where: TenantDay) -> None:
+        self._turn += 1
+        held = self._held.get(where, 0)
+        link.run_script(GIVE_BACK, [MONEY], [self._generation, *where, self._process, self._turn, held])
 
     def _return_other_days(self, link: RedisLink, account: TenantAccount, today: TenantDay) -> int:
         """Give back what is left of leases of other days, which is those days' money; return how much it was."""
@@ -139,10 +228,12 @@ class DollarLease:
 
     def _return(self, link: RedisLink, account: TenantAccount, where: TenantDay) -> int:
         nano_usd = account.take_back(self._held[where])
-        if nano_usd:  # the journal first: what Redis counts too much does no harm
-            self._journal.give_back(self._process, where, nano_usd)
-            self._held[where] -= nano_usd
-            link.run_script(GIVE_BACK, [MONEY], [self._generation, where[0], where[1], nano_usd])
+        if nano_usd:
+            with suppress(JournalUnavailable):  # else it counts as spent on its day
+                # The journal first: what Redis counts too much does no harm.
+                self._journal.give_back(self._process, where, self._held[where] - nano_usd)
+                self._held[where] -= nano_usd
+                self._say_held(link, where)
         return nano_usd
 
     def go_alone(self, link: RedisLink) -> None:
@@ -158,3 +249,21 @@ class DollarLease:
         except (FleetUnreachable, JournalUnavailable):
             pass
         self._journal.close()
+
+
+def _clock_problem(status: int, day: int, last: int) -> str:
+    if status == CLOCKS_DIFFER:
+        return "the clocks of Redis and of this machine are more than an hour apart: set them right"
+    if status == CLOCK_LEAPT:
+        return f"the clock of Redis has leapt ahead to {_date(day)}: set it right, or start this process anew if it is right"
+    return (
+        f"the clock of Redis has gone back: it says {_date(day)}, and dollars were already granted for {_date(last)}: set it "
+        "right; if it was ahead then, see docs/fleet.md"
+    )
+
+
+def _date(day: int) -> str:
+    try:
+        return datetime.fromtimestamp(day * DAY_S, UTC).date().isoformat()
+    except (OverflowError, ValueError, OSError):
+        return f"day {day}"

@@ -20,14 +20,23 @@ RESTS_S = 5.0
 """After a failure the server is left alone for so long: the thread that asks has snapshots to publish as well."""
 
 
-def journal_at(where: str | Path) -> SpendJournal:
-    """Return the journal in this SQLite file, or in the database of this ``postgresql://`` address.
+def journal_at(where: str | Path, fleet: str = "default") -> SpendJournal:
+    """Return the journal of a fleet in this SQLite file, or in the database of this ``postgresql://`` address.
 
     Raises:
-        ConfigError: it cannot be opened.
+        ConfigError: it cannot be opened, or is another fleet's.
         MissingExtra: it is in PostgreSQL, and the extra ``postgres`` is not installed.
     """
-    return PostgresJournal(str(where)) if _URL.match(str(where)) else SqliteJournal(where)
+    journal = PostgresJournal(str(where)) if _URL.match(str(where)) else SqliteJournal(where)
+    try:
+        journal.belongs_to(fleet)
+    except JournalUnavailable as error:
+        journal.close()
+        raise ConfigError(f"{error}: see that no other program holds it") from error
+    except ConfigError:
+        journal.close()
+        raise
+    return journal
 
 
 class PostgresJournal(SpendJournal):
@@ -51,14 +60,14 @@ class PostgresJournal(SpendJournal):
         except psycopg.Error:
             raise ConfigError("journal= is no address of PostgreSQL: write postgresql://user@host:port/database") from None
         shown = (self._settings.get(name) for name in ("host", "port", "dbname"))
-        self._name = f"PostgreSQL at {':'.join(str(part) for part in shown if part)}"
+        self.name = f"PostgreSQL at {':'.join(str(part) for part in shown if part)}"
         self._made: Any = None  # the connection
         self._rests_until = float("-inf")
         try:
             self._open()
         except psycopg.Error as error:
             raise ConfigError(
-                f"{self._name}: cannot be the fleet's journal ({_first_line(error)}): see that PostgreSQL runs there, and that "
+                f"{self.name}: cannot be the fleet's journal ({_first_line(error)}): see that PostgreSQL runs there, and that "
                 "the user may create tables"
             ) from None
 
@@ -89,7 +98,7 @@ class PostgresJournal(SpendJournal):
     @contextmanager
     def _transaction(self) -> Iterator[JournalConnection]:
         if time.monotonic() < self._rests_until:
-            raise JournalUnavailable(f"{self._name}: the fleet's journal could not be written just now")
+            raise JournalUnavailable(f"{self.name}: the fleet's journal could not be written just now")
         try:
             if self._made is None or self._made.closed:
                 self._open()
@@ -100,7 +109,7 @@ class PostgresJournal(SpendJournal):
             self._rests_until = time.monotonic() + RESTS_S
             with suppress(self._psycopg.Error):
                 self.close()
-            raise JournalUnavailable(f"{self._name}: the fleet's journal cannot be written ({_first_line(error)})") from None
+            raise JournalUnavailable(f"{self.name}: the fleet's journal cannot be written ({_first_line(error)})") from None
 
 
 class _Marked:

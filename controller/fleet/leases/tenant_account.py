@@ -47,7 +47,7 @@ class TenantAccount(SpendGuard):
         self._leased_nano = 0
         self._waiting: list[float] = []
         self._refused_usd, self._refused_until = 0.0, -1.0
-        self._has_answer = False
+        self._has_answer, self._why = False, ""
 
     def authorize(self, upper_usd: float) -> SpendPermit:
         """Reserve money for a call that costs at most ``upper_usd`` dollars; may wait for a lease.
@@ -132,13 +132,14 @@ class TenantAccount(SpendGuard):
         """Count a lease; calls that wait for it go on."""
         with self._changed:
             self._leased_nano += nano_usd
-            self._has_answer = True
+            self._has_answer, self._why = True, ""
             self._changed.notify_all()
 
-    def refuse(self) -> None:
-        """The cap does not allow another lease: refuse the calls that wait."""
+    def refuse(self, why: str = "") -> None:
+        """There is no other lease now: refuse the calls that wait. ``why`` if it is not the cap."""
         with self._changed:
             self._has_answer = True
+            self._why = why
             self._refused_usd = min(self._waiting, default=0.0)
             self._refused_until = time.monotonic() + REFUSED_FOR_S
             self._changed.notify_all()
@@ -164,7 +165,8 @@ class TenantAccount(SpendGuard):
         return needed_usd <= self.limit_usd
 
     def _refusal(self, upper_usd: float, left_usd: float) -> str:
-        why = "the fleet's Redis does not answer" if self._is_alone() else "other processes may hold the rest"
+        alone = "the fleet's Redis does not answer" if self._is_alone() else ""
+        why = self._why or alone or "other processes may hold the rest"
         return (
             f"the call may cost up to ${upper_usd:.6f}, and for tenant {self.tenant!r} this process has "
             f"${left_usd:.6f} left of ${self.daily_usd:g} for today ({why}): raise daily_usd, or lower the model's max_tokens"

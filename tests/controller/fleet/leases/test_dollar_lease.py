@@ -6,16 +6,18 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import count
 
 import pytest
 from postgres_servers import postgres_server, postgres_server_url, postgres_url  # noqa: F401
 from shared_dollars import DAY, Treasury
 
 from vinelm.controller import FleetConfig
+from vinelm.controller.fleet.leases.dollar_scripts import GRANT
 from vinelm.controller.fleet.leases.journal import SpendJournal, SqliteJournal
 from vinelm.controller.fleet.leases.postgres_journal import journal_at
 from vinelm.controller.fleet.leases.tenant_account import PATIENCE_S, TenantAccount
-from vinelm.errors import CallRefused, ConfigError
+from vinelm.errors import CallRefused, ConfigError, FleetUnreachable, JournalUnavailable
 from vinelm.observation import Usage
 from vinelm.policies import BoundGuard, GuardPair, SpendGuard, aauthorized
 
@@ -94,7 +96,7 @@ def test_a_redis_that_forgot_learns_from_the_journal_first(treasury, restarts):
 def test_a_grant_that_was_on_its_way_while_sums_were_restored_is_void(file_treasury, monkeypatch):
     one, two = file_treasury.spender(), file_treasury.spender()
     assert one.call(0.1)
-    write, sums = SpendJournal.add, []
+    write, sums = SpendJournal.hold, []
 
     def late(journal, *arguments):
         if not sums:  # Redis has granted; before that is written, Redis is lost and the sums are restored
@@ -103,10 +105,11 @@ def test_a_grant_that_was_on_its_way_while_sums_were_restored_is_void(file_treas
             assert two.call(0.1)
         return write(journal, *arguments)
 
-    monkeypatch.setattr(SpendJournal, "add", late)
-    assert one.call(5.0) is None  # what Redis had granted is not used
+    monkeypatch.setattr(SpendJournal, "hold", late)
+    assert one.call(5.0)  # what Redis had granted is not used: it is granted again, under the new generation
+    assert len(sums) == 1
     monkeypatch.undo()
-    assert one.call(5.0)  # granted again, under the new generation
+    one.round()
     with closing(sqlite3.connect(file_treasury.journal)) as journal:
         (sum_nano,) = journal.execute("SELECT sum(nano_usd) FROM fleet_grants").fetchone()
     assert sum_nano / 1e9 == pytest.approx(file_treasury.counted_usd())
@@ -259,9 +262,9 @@ def test_a_server_that_comes_back_grants_again_and_has_lost_nothing(redis_url, f
 def test_processes_that_open_a_new_journal_at_once_get_one(postgres_url):  # noqa: F811
     with ThreadPoolExecutor(6) as pool:
         journals = list(pool.map(lambda _: journal_at(postgres_url), range(6)))
-        assert all(pool.map(lambda made: made.add(0, "p", ("acme", 1), 5), journals))
-    assert journals[0].restore() == (1, {("acme", 1): 30})
-    assert not journals[1].add(0, "p", ("acme", 1), 5)  # of an earlier generation
+        assert all(pool.map(lambda named: named[1].hold(0, f"p{named[0]}", ("acme", 1), 5), enumerate(journals)))
+    assert journals[0].restore(1) == (1, 1, [(f"p{i}", "acme", 1, 5) for i in range(6)])
+    assert not journals[1].hold(0, "p", ("acme", 1), 5)  # of an earlier generation
     for made in journals:
         made.close()
 
@@ -273,3 +276,159 @@ def test_a_server_that_refuses_or_is_away_is_one_line_without_the_password():
         assert "geheim" not in str(failed.value)
         assert "\n" not in str(failed.value)
     assert "geheim" not in repr(FleetConfig(url="redis://h", daily_usd={"a": 1.0}, journal="postgresql://ann:geheim@h/d"))
+
+
+def test_a_clock_that_leapt_and_came_back_grants_no_day_twice(treasury):
+    """One grant 30 days ahead, then the true day again: whatever is restored, the true day keeps its grants."""
+    one = treasury.spender()
+    one.pay(one.call(10.0), 10.0)
+    treasury.kill(one)
+    for _ in range(3):
+        treasury.day = DAY + 30
+        ahead = treasury.spender()
+        permit = ahead.call(0.5)
+        if permit is not None:
+            ahead.pay(permit, 0.5)
+        treasury.flush()
+        treasury.kill(ahead)
+        treasury.day = DAY
+        back = treasury.spender()
+        assert back.call(1.0) is None
+        with pytest.raises(CallRefused, match="the clock of Redis has gone back: it says 2024-10-04, and dollars were already"):
+            back.lease.account("acme").authorize(0.1)
+        treasury.flush()
+        assert back.call(1.0) is None
+        treasury.kill(back)
+    with closing(journal_at(treasury.journal)) as journal:
+        held = {grant.day: grant.nano_usd for grant in journal.restore(DAY).grants if grant.day == DAY}
+    assert held == {DAY: 10_000_000_000}
+
+
+def test_a_clock_a_little_behind_midnight_goes_on_with_the_last_day(redis_url, fleet_name, tmp_path, monkeypatch):
+    """Seconds before midnight after seconds past it: the same day, whose cap is spent."""
+    treasury = Treasury(redis_url, fleet_name, tmp_path / "fleet.sqlite", acme=10.0)
+    one = treasury.spender()
+    treasury.day += 1
+    one.pay(one.call(10.0), 10.0)
+    script = "vinelm.controller.fleet.leases.dollar_lease.GRANT"
+    monkeypatch.setattr(script, GRANT.replace("now = day * 86400", "now = day * 86400 + 86399"))
+    treasury.day -= 1
+    assert one.call(0.1) is None
+    two = treasury.spender()
+    assert two.call(0.1) is None
+
+
+def refusal(spender, upper_usd=0.1):
+    with pytest.raises(CallRefused) as refused:
+        spender.lease.account("acme").authorize(upper_usd)
+    return str(refused.value)
+
+
+def test_clocks_that_disagree_grant_nothing_and_say_so(redis_url, fleet_name, tmp_path):
+    treasury = Treasury(redis_url, fleet_name, tmp_path / "fleet.sqlite", acme=10.0)
+    one = treasury.spender()
+    treasury.day = None  # the server's own clock
+    one.lease._clock = lambda: time.time() + 7200
+    assert one.call(0.1) is None
+    assert "the clocks of Redis and of this machine are more than an hour apart" in refusal(one)
+    one.lease._clock = time.time
+    assert one.call(0.1)
+
+
+def test_a_leap_ahead_beyond_what_the_process_has_lived_grants_nothing(file_treasury):
+    one = file_treasury.spender()
+    assert one.call(0.1)
+    file_treasury.day += 9
+    assert one.call(6.0) is None
+    assert "has leapt ahead to" in refusal(one, 6.0)
+    file_treasury.day -= 9
+    assert one.call(4.0)  # nothing was granted for that day, so that the clock may come back
+    file_treasury.day += 1
+    assert one.call(8.0)
+
+
+class FailingJournal:
+    """A journal whose writes fail: before they reach the disk, or after, when nobody learns of it."""
+
+    def __init__(self, journal, *, is_written):
+        self._journal, self._is_written = journal, is_written
+
+    def __getattr__(self, name):
+        return getattr(self._journal, name)
+
+    def hold(self, *arguments):
+        if self._is_written:
+            self._journal.hold(*arguments)
+        raise JournalUnavailable("the commit took too long")
+
+    def give_back(self, *arguments):
+        if self._is_written:
+            self._journal.give_back(*arguments)
+        raise JournalUnavailable("the commit took too long")
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_journal_that_fails_costs_no_dollars(treasury, is_written):
+    one, two = treasury.spender(), treasury.spender()
+    journal = one.lease._journal
+    for _ in range(5):
+        one.lease._journal = FailingJournal(journal, is_written=is_written)
+        assert one.call(6.0) is None
+        assert "the commit took too long" in refusal(one, 6.0)
+        assert treasury.counted_usd() == 0.0
+        one.lease._journal = journal
+        one.round()
+    assert two.call(9.9)
+    treasury.flush()
+    assert one.call(0.2) is None  # restored from the journal: 9.9 are held, and nothing of what failed
+    assert one.call(0.05)
+
+
+def test_a_grant_whose_answer_is_lost_returns_to_the_cap(treasury):
+    one = treasury.spender()
+    run_script = treasury.link.run_script
+
+    def lost(*arguments):
+        run_script(*arguments)
+        raise FleetUnreachable("the answer is lost")
+
+    assert one.call(0.1)
+    before = treasury.counted_usd()
+    treasury.link.run_script = lost
+    with pytest.raises(FleetUnreachable):
+        one.call(8.0)
+    treasury.link.run_script = run_script
+    assert treasury.counted_usd() > before
+    assert one.call(8.0)
+
+
+def test_a_journal_belongs_to_one_fleet(treasury, redis_url):
+    one = treasury.spender()
+    assert one.call(1.0)
+    journal_at(treasury.journal).close()
+    with pytest.raises(
+        ConfigError, match="is the journal of the fleet 'default', and this one is 'other': give each fleet its own"
+    ):
+        journal_at(treasury.journal, "other")
+
+
+def test_a_process_of_an_earlier_generation_reads_the_journal_again_and_goes_on(treasury, redis_url):
+    """Another Redis with the same journal, or this one back from an older state: sums are restored, and leases go on."""
+    one = treasury.spender()
+    assert one.call(1.0)
+    elsewhere = Treasury(redis_url, f"{treasury.link.prefix[8:-2]}-b", treasury.journal, acme=10.0)
+    elsewhere.numbers = count(100)  # names of processes are unique
+    two = elsewhere.spender()
+    held = treasury.counted_usd()
+    assert two.call(10.0) is None
+    assert two.call(9.0 - held)  # what the first holds counts here, too
+    assert one.call(held + 0.5) is None
+    assert one.call(0.5)  # and the other way round
+    state = treasury.link.hash("money")
+    assert two.call(0.1)
+    treasury.link._redis.hset(treasury.link.prefix + "money", mapping=state)
+    three = treasury.spender()
+    assert three.call(0.2)
+    total = one.lease.account("acme").reserved_usd + two.lease.account("acme").reserved_usd
+    assert total + three.lease.account("acme").reserved_usd <= 10.0
+    two.lease._journal.close()

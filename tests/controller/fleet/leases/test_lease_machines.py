@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from shared_dollars import Treasury
 from shared_rates import World
 
-from vinelm.errors import FleetUnreachable
+from vinelm.controller.fleet.redis_link import RedisLink
+from vinelm.errors import FleetUnreachable, JournalUnavailable
 
 WHERE = {}
 MANY = settings(max_examples=80, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
@@ -36,8 +37,31 @@ class AnswerLost:
         return found
 
 
+class FailingWrites:
+    """A journal whose next write fails: before it reaches the disk, or after, when nobody learns of it."""
+
+    def __init__(self, journal):
+        self._journal, self.fails = journal, None
+
+    def __getattr__(self, name):
+        return getattr(self._journal, name)
+
+    def hold(self, *arguments):
+        return self._write(self._journal.hold, arguments)
+
+    def give_back(self, *arguments):
+        return self._write(self._journal.give_back, arguments)
+
+    def _write(self, write, arguments):
+        fails, self.fails = self.fails, None
+        found = None if fails == "before" else write(*arguments)
+        if fails is not None:
+            raise JournalUnavailable("the journal is away")
+        return found
+
+
 class Dollars(RuleBasedStateMachine):
-    """Three kinds of trouble at any time: processes die, Redis forgets or is away, answers are lost."""
+    """Trouble at any time: processes die, Redis forgets or is away, answers are lost, the journal fails, clocks leap."""
 
     CAP = 10.0
     which = st.integers(0, 7)
@@ -51,7 +75,11 @@ class Dollars(RuleBasedStateMachine):
         )
         self.treasury.link = AnswerLost(self.treasury.link)
         for _ in range(3):
-            self.treasury.spender()
+            self.another()
+
+    def another(self):
+        lease = self.treasury.spender().lease
+        lease._journal = FailingWrites(lease._journal)
 
     def teardown(self):
         if hasattr(self, "treasury"):
@@ -83,7 +111,7 @@ class Dollars(RuleBasedStateMachine):
     @rule(which=which)
     def kill_one_and_start_another(self, which):
         self.treasury.kill(self.spender(which))
-        self.treasury.spender()
+        self.another()
 
     @precondition(lambda self: len(self.treasury.spenders) > 1)
     @rule(which=which)
@@ -107,6 +135,26 @@ class Dollars(RuleBasedStateMachine):
     def lose_an_answer(self):
         self.treasury.link.loses_next = True
 
+    @rule(which=which, when=st.sampled_from(["before", "after"]))
+    def fail_a_write(self, which, when):
+        self.spender(which).lease._journal.fails = when
+
+    @rule(days=st.sampled_from([-30, -8, -1, 1, 1, 8, 30]))
+    def turn_the_clock(self, days):
+        self.treasury.turn_to(max(self.treasury.day + days, 1))
+
+    @rule(which=which, usd=usd)
+    def share_the_journal_with_another_redis(self, which, usd):
+        """Its processes restore the sums under a new generation; those of the first have to learn that."""
+        here = self.treasury.link
+        self.treasury.link = RedisLink(WHERE["url"], f"{here.prefix[8:-2]}-b")
+        self.another()
+        guest = self.treasury.spenders[-1]
+        guest.call(usd)
+        self.treasury.kill(guest)
+        self.treasury.link.close()
+        self.treasury.link = here
+
     @rule(which=which, uppers=st.lists(usd, max_size=4))
     def call_without_redis(self, which, uppers):
         self.treasury.is_up = False
@@ -114,11 +162,29 @@ class Dollars(RuleBasedStateMachine):
             self.spender(which).call(upper)
         self.treasury.is_up = True
 
+    @rule()
+    def nothing_is_lost(self):
+        """Once everything answers, Redis counts what processes hold, have spent, or died with, and no more."""
+        treasury = self.treasury
+        treasury.link.loses_next = False
+        for spender in treasury.spenders:
+            spender.lease._journal.fails = None
+            spender.round()
+        tenants = [spender for spender in treasury.spenders if spender.lease.account("acme")]
+        if treasury.day < treasury.latest or not tenants:
+            return
+        for spender in tenants:
+            spender.lease._lease(treasury.link, spender.lease.account("acme"), 1, 1)  # each says what it holds
+        if treasury.counted_usd() is not None and tenants[-1].lease._held:
+            held = sum(n for s in tenants for (_, day), n in s.lease._held.items() if day == treasury.day)
+            counted = round(treasury.counted_usd() * 1e9)
+            assert held <= counted <= held + treasury.dead_nano
+
     @invariant()
     def no_more_than_the_cap(self):
         if hasattr(self, "treasury"):
             under_way = sum(permit.upper_usd for spender in self.treasury.spenders for permit in spender.open)
-            assert self.treasury.spent_usd + under_way <= self.CAP + 1e-9
+            assert self.treasury.spent_usd + under_way <= self.CAP * self.treasury.days + 1e-9
 
 
 class Rates(RuleBasedStateMachine):
