@@ -2,7 +2,8 @@
 
 Worker processes make calls within a fleet: each call reserves dollars of one tenant's day and waits for a rate limit, as a real
 one does, but sends nothing. Every start and every dollar is written to a file before it counts. Two loops run a policy over
-them: one leads, one waits. Meanwhile workers, the leader and Redis, which starts again empty, are killed with ``kill -9``. At
+them: one leads, one waits. Meanwhile workers, the leader and Redis, which starts again empty, are killed with ``kill -9``, the
+journal is locked for seconds, and Redis loses its sums of dollars or what is held of a rate, or goes back to older sums. At
 the end: dollars at most the cap, calls in any minute at most the limit, no call failed, and no orders of a leader that was
 replaced. A call that was under way in a killed process counts at its upper bound: it may have been billed.
 """
@@ -15,6 +16,7 @@ import multiprocessing
 import os
 import random
 import signal
+import sqlite3
 import sys
 import tempfile
 import threading
@@ -22,9 +24,11 @@ import time
 import uuid
 import warnings
 from collections import deque
+from contextlib import closing, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import redis
 from fleet_parts.workload import fleet_workload
 from redis_for_bench import own_redis
 from result_files import add_results_option, provenance, write_results
@@ -35,8 +39,11 @@ from vinelm.errors import CallRefused, FleetUnreachable
 from vinelm.observation import Usage
 
 UPPER_USD, MINUTE_S = 0.01, 60.0
+KEYS = "vinelm:{chaos}:"
 REDIS_SHARE = 0.05
 """Part of the kills that concern Redis. After each no new rates are granted for a minute, so that many would leave no calls."""
+TROUBLE_SHARE = 0.1
+"""Part of the blows that kill nobody: a journal that cannot be written, a key that is evicted, sums of earlier."""
 LEADER_SHARE = 0.2
 """Part of the kills that concern the leader of the loop."""
 POLICY, LOOPS = "slack+balance+shares", 2
@@ -156,6 +163,45 @@ def kill(process: BaseProcess) -> None:
     process.join()
 
 
+class Troubles:
+    """What befalls the fleet's records while processes live.
+
+    Args:
+        config: the fleet's.
+        rng: chooses.
+    """
+
+    def __init__(self, config: FleetConfig, rng: random.Random) -> None:
+        self._config, self._rng = config, rng
+        self._older: bytes | None = None
+        self.counts = dict.fromkeys(("journal_locks", "money_losses", "older_sums", "rate_losses"), 0)
+
+    def cause(self) -> None:
+        """Cause one of them, while Redis answers."""
+        kind = self._rng.choice(sorted(self.counts))
+        with suppress(redis.RedisError), redis.Redis.from_url(self._config.url) as server:
+            {
+                "journal_locks": self._lock_the_journal,
+                "money_losses": lambda: server.delete(KEYS + "money"),
+                "older_sums": lambda: self._go_back(server),
+                "rate_losses": lambda: server.delete(KEYS + "rates:east"),
+            }[kind]()
+            self.counts[kind] += 1
+
+    def _lock_the_journal(self) -> None:
+        with closing(sqlite3.connect(str(self._config.journal), timeout=5.0, isolation_level=None)) as journal:
+            journal.execute("BEGIN IMMEDIATE")
+            time.sleep(self._rng.uniform(1.5, 3.0))  # longer than the processes wait for it
+            journal.execute("ROLLBACK")
+
+    def _go_back(self, server: redis.Redis) -> None:
+        """As when a replica that lags behind takes over, under the same run."""
+        now = server.dump(KEYS + "money")
+        if self._older is not None:
+            server.restore(KEYS + "money", 0, self._older, replace=True)
+        self._older = now
+
+
 def chaos(kills: int, workers: int, cap_usd: float, limit: int, seed: int) -> dict[str, float]:
     """Kill so many times, and return what was counted."""
     rng, context = random.Random(seed), multiprocessing.get_context("fork")  # a worker is there at once, without imports
@@ -177,11 +223,14 @@ def chaos(kills: int, workers: int, cap_usd: float, limit: int, seed: int) -> di
         fleet_workload()  # before the processes fork
         running, loops = [start() for _ in range(workers)], [start_loop() for _ in range(LOOPS)]
         redis_kills = leader_kills = 0
+        troubles = Troubles(config, random.Random(seed + 1))
         watch = OrderWatch(config)
         watch.start()
         time.sleep(6.0)
         for _ in range(kills):
             time.sleep(rng.uniform(0.2, 1.0))
+            if rng.random() < TROUBLE_SHARE:
+                troubles.cause()
             if rng.random() < REDIS_SHARE:
                 redis_kills += 1
                 redis.kill()
@@ -212,6 +261,7 @@ def chaos(kills: int, workers: int, cap_usd: float, limit: int, seed: int) -> di
         "redis_kills": redis_kills,
         "leader_kills": leader_kills,
         "worker_kills": kills - redis_kills - leader_kills,
+        **troubles.counts,
         "calls": len(starts),
         "refused": sum(what == "refused" for what, *_ in lines),
         "failed": sum(what == "failed" for what, *_ in lines),

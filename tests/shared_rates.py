@@ -60,6 +60,10 @@ class World:
         """Redis forgets all."""
         self.link._redis.delete(*self.link._redis.keys(self.link.prefix + "*") or ["none"])
 
+    def lose(self, key):
+        """Redis evicts one key."""
+        self.link._redis.delete(self.link.prefix + key)
+
     def run(self, seconds, step=0.25):
         for _ in range(round(seconds / step)):
             self.clock.seconds += step

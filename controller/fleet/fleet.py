@@ -26,7 +26,7 @@ from vinelm.controller.fleet.session_rows import SessionRows
 from vinelm.controller.fleet.shared_corrections import SharedCorrections
 from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.spend_control import SpendControl
-from vinelm.errors import ConfigError
+from vinelm.errors import ConfigError, FleetUnreachable
 from vinelm.policies import SpendGuard
 
 LEAST_PART = 0.001
@@ -42,7 +42,8 @@ class Fleet:
         config: how to join.
 
     Raises:
-        ConfigError: the URL, the name or the journal cannot be right; or Redis cannot be reached and the config requires it.
+        ConfigError: the URL, the name or the journal cannot be right; Redis may evict leases; or it cannot be reached and the
+            config requires it.
     """
 
     def __init__(self, config: FleetConfig) -> None:
@@ -59,6 +60,8 @@ class Fleet:
                 self.stop()
                 raise ConfigError("the fleet's Redis does not answer: start it, or do not require it (required=False)")
             warnings.warn("the fleet's Redis does not answer: this process goes on alone until it does", stacklevel=4)
+        else:
+            self._require_lasting_keys()
 
     @classmethod
     def of(cls, fleet: str | FleetConfig) -> Fleet:
@@ -153,6 +156,22 @@ class Fleet:
         """Leave the fleet: give back what is leased, end the thread. Idempotent; the object is not to be used any more."""
         if self._pid == os.getpid():
             self._at_end()
+
+    def _require_lasting_keys(self) -> None:
+        """Refuse a Redis that may delete what the fleet has leased."""
+        link = RedisLink(self.config.url, self.config.name)
+        try:
+            policy = link.evicts_anything()
+        except FleetUnreachable:
+            return  # it has answered a moment ago; a process that loses it goes on alone
+        finally:
+            link.close()
+        if policy:
+            self.stop()
+            raise ConfigError(
+                f"the fleet's Redis at {link.where} deletes any key when its memory is full (maxmemory-policy {policy}): "
+                "set maxmemory-policy noeviction, or a volatile one"
+            )
 
     def _note(self) -> str:
         return self._member.note

@@ -128,6 +128,17 @@ class RedisLink:
         found: list[bytes | None] = self._answer(lambda: self._redis.hmget(self.prefix + key, names))
         return found
 
+    def evicts_anything(self) -> str:
+        """Return the policy by which a full Redis may delete keys that have no time to live; "" if it never does."""
+        memory = self._answer(lambda: self._redis.info("memory"))
+        policy = str(memory.get("maxmemory_policy", ""))
+        return policy if int(memory.get("maxmemory", 0)) and policy.startswith("allkeys") else ""
+
+    @property
+    def where(self) -> str:
+        """Host and port, or the socket; without a password."""
+        return self._where
+
     def ping(self) -> None:
         """Raise :class:`FleetUnreachable` if Redis does not answer."""
         self._answer(self._redis.ping)

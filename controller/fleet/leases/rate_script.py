@@ -42,12 +42,25 @@ end
 if remembered ~= '' and remembered ~= epoch then
     suspect = '1'
 end
+if clock[5] ~= run and redis.call('EXISTS', KEYS[2]) == 1 then
+    suspect = '1'  -- the clock is lost, what was held is not
+end
 redis.call('HSET', KEYS[1], 'now', now, 'wall', wall, 'suspect', suspect)
+
+-- Each exchange leaves an entry, and entries have no time to live: an engine that had some and has none has lost its key.
+-- Who lives says again what it holds; until those who do not must have finished, nothing is granted.
+local engine = string.match(KEYS[2], 'rates:(.*)$')
+local entries = redis.call('HGETALL', KEYS[2])
+local before = redis.call('HMGET', KEYS[1], 'had:' .. engine, 'lost:' .. engine)
+local lost = before[1] == epoch and tonumber(before[2])
+if before[1] == epoch and #entries == 0 then
+    lost = now
+end
+redis.call('HSET', KEYS[1], 'had:' .. engine, epoch, 'lost:' .. engine, lost or '')
 
 -- What all hold: process -> epoch, sequence, heard at, held, held, waits since (-1: no), wanted, wanted, call, call, is rich,
 -- and whether the call is larger than the part of its process, in requests and in tokens.
 local members, others, total = 1, {{}}, {{0, 0}}
-local entries = redis.call('HGETALL', KEYS[2])
 local waits_since = tonumber(ARGV[6]) >= 0 and math.max(now - tonumber(ARGV[6]), 0) or -1
 for i = 1, #entries, 2 do
     local one = cjson.decode(entries[i + 1])
@@ -94,6 +107,9 @@ if now - born < {GRACE_MS} then
 elseif suspect == '1' and now - born < {RECLAIM_AFTER_MS} then
     closed_ms = {RECLAIM_AFTER_MS} - (now - born)
 end
+if lost and now - lost < {RECLAIM_AFTER_MS} then
+    closed_ms = math.max(closed_ms, {RECLAIM_AFTER_MS} - (now - lost))
+end
 local fits = closed_ms == 0 and not first
 for k = 1, 2 do
     fits = fits and (limit[k] == 0 or wanted[k] <= rest[k])
@@ -126,6 +142,6 @@ for k = 1, 2 do
     mine[11 + k] = call[k] > part[k] and 1 or 0
 end
 redis.call('HSET', KEYS[2], process, cjson.encode(mine))
-redis.call('PEXPIRE', KEYS[2], 86400000)
+redis.call('PERSIST', KEYS[2])
 return {{epoch, held[1], held[2], keep[1], keep[2], members, closed_ms}}
 """

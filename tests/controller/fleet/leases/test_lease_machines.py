@@ -120,6 +120,7 @@ class Dollars(RuleBasedStateMachine):
         if not spender.open:
             self.treasury.spenders.remove(spender)
             spender.lease.close(self.treasury.link)
+            self.treasury.dead_nano += sum(spender.lease._held.values())  # what it has spent
 
     @rule()
     def flush(self):
@@ -229,6 +230,12 @@ class Rates(RuleBasedStateMachine):
     def flush(self):
         """Somebody lives who knows that there was a Redis before."""
         self.world.flush()
+        self.world.run(0.5, step=0.5)
+
+    @precondition(lambda self: any(worker.lease.epoch for worker in self.world.workers))
+    @rule(key=st.sampled_from(["rates:east", "rates:east", "rates:clock"]))
+    def evict_a_key(self, key):
+        self.world.lose(key)
         self.world.run(0.5, step=0.5)
 
     @rule(which=which)

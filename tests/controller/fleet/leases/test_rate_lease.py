@@ -1,10 +1,16 @@
 """The limits of an engine hold over all processes together, and each gets its part."""
 
+from contextlib import closing
+
 import pytest
+from redis_servers import RedisServer
 from shared_rates import World
 
+from vinelm.controller.fleet.fleet import Fleet
 from vinelm.controller.fleet.leases.rate_lease import ALONE_AFTER_S
 from vinelm.controller.fleet.leases.rate_script import GRACE_MS, RECLAIM_AFTER_MS
+from vinelm.controller.fleet.redis_link import RedisLink
+from vinelm.errors import ConfigError
 
 GRACE_S, RECLAIM_S = GRACE_MS / 1000, RECLAIM_AFTER_MS / 1000
 
@@ -186,3 +192,49 @@ def test_a_call_larger_than_the_part_of_its_process_is_served_too(redis_url, fle
     assert world.most_in_a_minute()[1] <= 1000
     assert waiting(other) == 0
     assert waiting(busy) < 200 - 20
+
+
+@pytest.mark.parametrize("key", ["rates:east", "rates:clock"])
+def test_a_lost_key_starts_empty_and_not_full(world, key):
+    """What a dead process has used in the last minute counts, although no living one knows of it."""
+    first, second = world.worker(), world.worker()
+    for _ in range(12):
+        first.call()
+    world.run(GRACE_S + 3)
+    assert len(world.started) >= 6
+    world.kill(first)
+    for _ in range(30):
+        second.call()
+    for _ in range(4):
+        world.lose(key)
+        world.run(10)
+    world.run(100)
+    assert world.most_in_a_minute()[0] <= 12
+    assert waiting(second) < 30  # and it goes on
+
+
+def test_holdings_have_no_time_to_live(world):
+    world.worker().call()
+    world.run(3)
+    assert world.link._redis.ttl(world.link.prefix + "rates:east") == -1
+
+
+def test_a_redis_that_may_evict_leases_is_refused_in_one_line(tmp_path):
+    server = RedisServer(tmp_path)
+    server.start()
+    try:
+        with closing(RedisLink(server.url)) as link:
+            assert link.evicts_anything() == ""
+            link._redis.config_set("maxmemory", "100mb")
+            link._redis.config_set("maxmemory-policy", "volatile-lru")
+            assert link.evicts_anything() == ""
+            link._redis.config_set("maxmemory-policy", "allkeys-lru")
+            with pytest.raises(
+                ConfigError, match=r"deletes any key .*\(maxmemory-policy allkeys-lru\): set .* noeviction"
+            ) as told:
+                Fleet.of(server.url)
+            assert "\n" not in str(told.value)
+            link._redis.config_set("maxmemory", "0")
+            Fleet.of(server.url).stop()
+    finally:
+        server.kill()
