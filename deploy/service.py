@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import signal
 import sys
 import uuid
@@ -80,11 +81,11 @@ class Service:
         Raises:
             VineLMError: it is not valid, was refused, or no model answered.
         """
-        run_id = asked.get("id") or uuid.uuid4().hex
+        run_id = _text(asked, "id") or uuid.uuid4().hex
         request = self._request(asked, run_id)
         given = asked.get("objective")
         objective = self.default if given is None else Objective.from_dict(given)
-        labels = {"tenant": asked.get("tenant", ""), "thread_id": asked.get("conversation", "")}
+        labels = {"tenant": _text(asked, "tenant"), "thread_id": _text(asked, "conversation")}
         session = self.vine.session(objective, request=request, configurable=labels, run_id=run_id)
         context = self.vine.context(policy=session, request=request, request_id=run_id)
         state = self.app.invoke(self.workflow.graph_input(request), {"configurable": labels}, context=context)
@@ -97,11 +98,9 @@ class Service:
             "latency_s": round(session.clock.now() - session.started_at, 3),
         }
 
-    def _request(self, asked: Mapping[str, Any], run_id: Any) -> Request:
-        if not isinstance(run_id, str):
-            raise ConfigError("id must be a text")
+    def _request(self, asked: Mapping[str, Any], run_id: str) -> Request:
         if self.known is not None:
-            if asked.get("data_id") not in self.known:
+            if _text(asked, "data_id") not in self.known:
                 raise ConfigError("simulated models answer only requests of the dataset: give its id as data_id")
             return self.known[asked["data_id"]]
         data = asked.get("data")
@@ -111,7 +110,7 @@ class Service:
 
     def feedback(self, said: Mapping[str, Any]) -> dict[str, Any]:
         """Say whether the answer of a request was right."""
-        self.vine.feedback(str(said.get("id")), said.get("success", -1.0))
+        self.vine.feedback(_text(said, "id"), said.get("success", -1.0))
         return {}
 
     def health(self) -> dict[str, Any]:
@@ -124,6 +123,14 @@ class Service:
             "rows": rows and {"written": rows.written, "waiting": rows.waiting, "lost": rows.dropped},
             "fleet": fleet and {"alone": fleet.fleet.is_alone, "processes": fleet.fleet.processes},
         }
+
+
+def _text(asked: Mapping[str, Any], key: str) -> str:
+    """The text under a key; "" if it is missing."""
+    found = asked.get(key, "")
+    if not isinstance(found, str) or not found.isprintable():  # a lone half of a character is not printable either
+        raise ConfigError(f"{key} must be a text of printable characters")
+    return found
 
 
 def export_health(service: Service) -> None:
@@ -172,7 +179,7 @@ def answering(ask: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Callable[[H
             asked = await request.json()
             if not isinstance(asked, dict):
                 raise ValueError
-        except ValueError:
+        except (ValueError, RecursionError):
             return Line({"error": "the body is not a JSON object"}, 400)
         try:
             return Line(await run_in_threadpool(ask, asked))
@@ -218,15 +225,31 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--host", default="127.0.0.1", help="address to listen on [default: %(default)s]")
     made.add_argument("--port", type=int, default=8000, help="[default: %(default)s]")
     made.add_argument("--max-cost-usd", type=float, default=0.01, help="mean dollars of a request [default: %(default)s]")
-    made.add_argument("--fleet", help="redis://...: what all processes share")
+    made.add_argument(
+        "--fleet",
+        type=_address,
+        help="redis://...: what all processes share [with a password: VINELM_FLEET in the environment]",
+    )
     made.add_argument("--fleet-name", default="default", help="[default: %(default)s]")
     made.add_argument(
         "--daily-usd", action="append", default=[], metavar="TENANT=USD", help="cap of a tenant's day; needs --journal"
     )
-    made.add_argument("--journal", help="what was leased of the caps: a SQLite file, or postgresql://... for several machines")
+    made.add_argument(
+        "--journal",
+        type=_address,
+        help="what was leased of the caps: a SQLite file, or postgresql://... for several machines [or VINELM_JOURNAL]",
+    )
     made.add_argument("--evidence", type=Path, help="store of served rows")
     made.add_argument("--watch-s", type=float, default=5.0, help="look for a new trie so often [default: %(default)s]")
+    made.set_defaults(fleet=os.environ.get("VINELM_FLEET"), journal=os.environ.get("VINELM_JOURNAL"))
     return made
+
+
+def _address(text: str) -> str:
+    """An address without a password: every user of a machine sees the options of its processes."""
+    if "://" in text and ":" in text.split("://", 1)[1].rpartition("@")[0]:
+        raise argparse.ArgumentTypeError("the address holds a password: give it in VINELM_FLEET, VINELM_JOURNAL or PGPASSWORD")
+    return text
 
 
 def main() -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from numbers import Real
+from reprlib import repr as shown
 from typing import Any, Literal, get_args
 
 from vinelm.errors import ConfigError
@@ -68,21 +70,27 @@ class Objective:
             raise ConfigError(
                 'an objective needs exactly one target: maximize="accuracy", minimize="cost" or minimize="latency"'
             )
-        if self.min_accuracy is not None and not 0.0 <= self.min_accuracy <= 1.0:
-            raise ConfigError(f"min_accuracy is {self.min_accuracy}: it must be a fraction in [0, 1]")
-        for name in ("max_cost_usd", "max_latency_s"):
-            value = getattr(self, name)
-            if value is not None and not (value >= 0.0 and math.isfinite(value)):
-                raise ConfigError(f"{name} is {value}: it must be a finite number >= 0")
+        self._check_numbers()
         _one_of("cost_budget", self.cost_budget, get_args(CostBudget))
         _one_of("risk", self.risk, get_args(Risk))
         _one_of("on_infeasible", self.on_infeasible, get_args(OnInfeasible))
+        self._check_effects()
+        object.__setattr__(self, "shape", self._shape())
+
+    def _check_numbers(self) -> None:
+        for name in _NUMBERS:
+            _number(name, getattr(self, name))
+        if self.min_accuracy is not None and not 0.0 <= self.min_accuracy <= 1.0:
+            raise ConfigError(f"min_accuracy is {self.min_accuracy}: it must be a fraction in [0, 1]")
+        for name in ("max_cost_usd", "max_latency_s", "z", "late_weight"):
+            value = getattr(self, name)
+            if value is not None and not (value >= 0.0 and math.isfinite(value)):
+                raise ConfigError(f"{name} is {value}: it must be a finite number >= 0")
         if self.confidence is not None and not 0.5 < self.confidence < 1.0:
             raise ConfigError(f"confidence is {self.confidence}: it must lie in (0.5, 1)")
-        if self.z is not None and not (self.z >= 0.0 and math.isfinite(self.z)):
-            raise ConfigError(f"z is {self.z}: it must be a finite number >= 0")
-        if self.late_weight is not None and not (self.late_weight >= 0.0 and math.isfinite(self.late_weight)):
-            raise ConfigError(f"late_weight is {self.late_weight}: it must be a finite number >= 0")
+
+    def _check_effects(self) -> None:
+        """Refuse settings that would have no effect."""
         if self.late_weight is not None and not (self.risk == "dp" and self.maximize):
             raise ConfigError('late_weight has no effect here: it needs risk="dp" and maximize="accuracy"')
         if self.cost_budget == "per_request" and self.max_cost_usd is None:
@@ -93,7 +101,6 @@ class Objective:
             raise ConfigError('z has no effect here: it needs risk="mean+sd" or cost_budget="per_request"')
         if self.confidence is not None and self.maximize is None and self.min_accuracy is None:
             raise ConfigError('confidence has no effect here: it needs maximize="accuracy" or min_accuracy')
-        object.__setattr__(self, "shape", self._shape())
 
     def _shape(self) -> tuple[object, ...]:
         bounds = (self.min_accuracy is not None, self.max_cost_usd is not None, self.max_latency_s is not None)
@@ -115,10 +122,12 @@ class Objective:
         Raises:
             ConfigError: A key is no field of an objective, or a value is invalid.
         """
+        if not isinstance(plain, Mapping):
+            raise ConfigError(f"an objective is {type(plain).__name__}: it must be an object of fields and values")
         names = {f.name for f in fields(cls) if f.init}
         for key in plain:
             if key not in names:
-                raise ConfigError(f"an objective has no field {key!r}: it has {', '.join(sorted(names))}")
+                raise ConfigError(f"an objective has no field {shown(key)}: it has {', '.join(sorted(names))}")
         return cls(**plain)
 
     def describe(
@@ -146,7 +155,22 @@ class Objective:
         return self.describe()
 
 
+_NUMBERS = ("min_accuracy", "max_cost_usd", "max_latency_s", "z", "late_weight", "confidence")
+
+
+def _number(name: str, value: object) -> None:
+    """Require a number or None: neither a text nor a truth value, nor an integer beyond every float."""
+    if value is None or type(value) is float:
+        return
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ConfigError(f"{name} is {shown(value)}: it must be a number")
+    try:
+        float(value)
+    except OverflowError:
+        raise ConfigError(f"{name} is too large: it must be a finite number") from None
+
+
 def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
     if value not in allowed:
         words = ", ".join(repr(item) for item in allowed if item is not None)
-        raise ConfigError(f"{name} is {value!r}: use {words}")
+        raise ConfigError(f"{name} is {shown(value)}: use {words}")

@@ -2,6 +2,7 @@ import copy
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
 from vinelm.errors import ConfigError
@@ -74,3 +75,22 @@ def test_equal_objectives_have_equal_hashes_and_shapes():
     assert "shape" not in repr(made)
     with pytest.raises(ConfigError, match="'shape'"):
         Objective.from_dict({"maximize": "accuracy", "shape": ()})
+
+
+@pytest.mark.parametrize("name", ["min_accuracy", "max_cost_usd", "max_latency_s", "confidence"])
+@pytest.mark.parametrize("value", [True, "1", [0.5], {}, 10**400, float("nan"), -1])
+def test_what_is_no_number_in_range_is_one_line(name, value):
+    with pytest.raises(ConfigError, match=name) as told:
+        Objective(maximize="accuracy", **{name: value})
+    assert len(str(told.value)) < 200
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("plain", [5, True, "accuracy", [], ["maximize"], None])
+def test_an_objective_is_read_from_an_object_of_fields(plain):
+    with pytest.raises(ConfigError, match="it must be an object of fields"):
+        Objective.from_dict(plain)
+
+
+def test_numbers_of_numpy_are_numbers():
+    assert Objective(maximize="accuracy", max_cost_usd=np.float32(0.5), max_latency_s=np.int64(3)).max_latency_s == 3

@@ -32,7 +32,7 @@ def test_every_mapped_folder_is_a_package():
 
 
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
-LOCKED = ("audit", "build", "demo", "dev", "docs", "ray", "runtime")
+LOCKED = ("audit", "build", "demo", "dev", "docs", "ray", "runtime", "serve")
 
 
 def pins_of(text):
@@ -99,6 +99,10 @@ def test_the_locked_files_pin_every_dependency():
         "dev": [*PROJECT["project"]["dependencies"], *itertools.chain(*extras_of_dev)],
         "ray": [*PROJECT["project"]["dependencies"], *extras["profile"], *extras["ray"]],
         "build": PROJECT["build-system"]["requires"],
+        "serve": [
+            *PROJECT["project"]["dependencies"],
+            *itertools.chain(*(extras[name] for name in ("demo", "fleet", "metrics", "postgres", "profile"))),
+        ],
         **{name: PROJECT["dependency-groups"][name] for name in ("audit", "docs")},
     }
     for name in LOCKED:
@@ -109,7 +113,7 @@ def test_the_locked_files_pin_every_dependency():
 def test_users_tests_and_the_build_have_the_same_versions():
     """The files are installed one after the other into one environment: a second one must change nothing of the first."""
     versions = {}
-    for name in ("dev", "demo", "ray", "runtime", "build"):
+    for name in ("dev", "demo", "ray", "runtime", "build", "serve"):
         for requirement, hashes in locked(name).items():
             pin = requirement.partition(" ;")[0]
             assert versions.setdefault(pin, hashes) == hashes
