@@ -22,6 +22,7 @@ PARTS = {
     "command_line": "random command lines",
     "sandbox": "generated Python against the sandbox",
     "sql": "generated SQL against its limits",
+    "evidence": "served rows with odd values",
     "service": "odd objectives and bodies, example service",
 }
 

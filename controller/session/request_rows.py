@@ -26,7 +26,7 @@ class InFlight:
     def __init__(self, engine_of: Mapping[str, str]) -> None:
         self._engine_of = engine_of
         self._counts: dict[str, int] = {}
-        self._lock = RLock()  # a request that is dropped in the middle is counted by the garbage collector, at any moment
+        self._lock = RLock()  # a request that is dropped is counted by another thread
 
     def begin(self, model: str) -> int:
         """Count one more, and return how many there were."""
@@ -71,7 +71,7 @@ class RequestRows:
         now: the request's clock, in seconds.
     """
 
-    __slots__ = ("__weakref__", "_emit", "_in_flight", "_lock", "_now", "_passed", "_pending", "_template", "run_id")
+    __slots__ = ("_emit", "_in_flight", "_lock", "_now", "_passed", "_pending", "_template", "run_id")
 
     def __init__(
         self,
@@ -159,10 +159,6 @@ class RequestRows:
                 if one.stopped is None and self._template.is_linear and self._template.stage_after(len(path)) is None:
                     one.stopped = True
                 self._emit_row(path)
-
-    def __del__(self) -> None:
-        with suppress(Exception):
-            self.close()
 
     # -- with the lock held ------------------------------------------------------------------------------------
 

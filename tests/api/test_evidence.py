@@ -300,3 +300,52 @@ def test_a_request_is_gone_when_it_ends(tmp_path, no_collector, settings):
     app.invoke({"question": SECRET}, {"configurable": {"tenant": "acme"}}, context=vine.context(policy=session))
     del session
     assert gone() is None
+
+
+LIVE = {
+    "global": "session = one()",
+    "in a cycle": "a = {}; a['a'] = a; a['s'] = one(); del a",
+    "in a generator": "def kept():\n    session = one()\n    yield session\ng = kept(); next(g)",
+    "in an unfinished task": "import asyncio\nasync def wait():\n    session = one()\n    await asyncio.sleep(3600)\n"
+    "async def run():\n    asyncio.get_running_loop().create_task(wait()); await asyncio.sleep(0.1)\nasyncio.run(run())",
+    "in a daemon thread": "import threading, time\ndef wait(): session = one(); time.sleep(3600)\n"
+    "threading.Thread(target=wait, daemon=True).start()\ntime.sleep(1)",
+    "after an exception": "session = one(); raise KeyError",
+    "of two applications": "first, second = one(), one()",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("where", LIVE)
+def test_a_process_ends_although_a_session_is_alive_and_its_rows_are_written(tmp_path, where):
+    """The pattern of docs/your-own-app.md: a session that somebody holds when the interpreter ends."""
+    script = textwrap.dedent(f"""
+        import sys
+        sys.path[:0] = {[os.path.dirname(os.path.dirname(__file__)), os.path.dirname(__file__)]!r}
+        from test_evidence import serving, OBJECTIVE
+        n = 0
+        def one():
+            global n
+            n += 1
+            vine, app = serving(evidence={str(tmp_path)!r} + f"/served{{n}}.db")
+            session = vine.session(OBJECTIVE, run_id="alive")
+            session.next_model("generate", ())  # an invocation that never ends
+            app.invoke({{"question": "?"}}, context=vine.context(policy=vine.session(OBJECTIVE)))
+            return session
+    """)
+    done = subprocess.run([sys.executable, "-c", script + LIVE[where]], timeout=90, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr or "KeyError" in done.stderr
+    files = sorted(tmp_path.glob("served*.db"))
+    assert len(files) == (2 if where == "of two applications" else 1)
+    for path in files:
+        assert {row.prefix[:1] for row in rows_of(path)}, done.stderr
+
+
+def test_a_request_of_an_odd_name_costs_no_other_row(tmp_path, caplog):
+    vine, app = serving(evidence=tmp_path / "served.db")
+    for name in ("r0", "\ud800", "r1"):
+        app.invoke({"question": SECRET}, context=vine.context(OBJECTIVE, request_id=name))
+    vine.close()
+    assert {row.request_id for row in rows_of(tmp_path / "served.db")} == {"r0", "r1"}
+    assert vine.evidence.writer.refused == 2
+    assert SECRET not in caplog.text

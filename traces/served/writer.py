@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import atexit
 import logging
+import multiprocessing
 import os
+import sqlite3
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Condition, Thread
+from threading import Condition, Thread, current_thread
 from weakref import WeakSet
 
 from vinelm.errors import StoreError, VineLMError
@@ -41,21 +44,31 @@ class Feedback:
     success: bool | float
 
 
+_REFUSALS = (
+    UnicodeError, OverflowError, TypeError, ValueError,
+    sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError,
+)  # fmt: skip
+
+
 class EvidenceWriter:
     """Takes rows without blocking and writes them in batches. Thread-safe; goes on in a forked child with an empty queue.
 
-    When ``bound`` rows wait, the oldest is dropped for each new one: counted, and told in the log. What waits when the process
-    ends is written then.
+    When ``bound`` rows wait, the oldest is dropped for each new one: counted, and told in the log. A row that the store
+    refuses is set aside, counted and named in the log, and the others are written. What waits when the process ends is written
+    then, by the thread that ends it: no thread is started during shutdown.
 
     Args:
         path: the store, created if it does not exist.
         identity: the workflow, template and catalog that serve.
         on_rows: called in the writer's thread with the rows of each batch; what it raises is logged.
+        on_end: called before the process ends, to queue what is still held elsewhere.
         bound: rows that wait at most, >= 1.
 
     Attributes:
         written: rows in the store.
-        dropped: rows and feedback that were lost: the queue was full, or the store could not be written to the end.
+        dropped: rows and feedback that were lost: the queue was full, the store could not be written to the end, or refused
+            them.
+        refused: those of them that the store refused.
         unknown: feedback of requests without a row.
     """
 
@@ -65,37 +78,60 @@ class EvidenceWriter:
         identity: StoreIdentity,
         *,
         on_rows: Callable[[Sequence[Observation]], None] | None = None,
+        on_end: Callable[[], None] | None = None,
         bound: int = BOUND,
     ) -> None:
         self.path, self.identity = path, identity
-        self._on_rows, self._bound = on_rows, bound
+        self._on_rows, self._on_end, self._bound = on_rows, on_end, bound
         self._reset()
         _OPEN.add(self)
 
     def _reset(self) -> None:
-        self.written = self.dropped = self.unknown = 0
+        self.written = self.dropped = self.unknown = self.refused = 0
         self._pid = os.getpid()
         self._ready = Condition()
         self._waiting: deque[Observation | Feedback] = deque()
+        self._deferred: deque[Callable[[], None]] = deque()
+        self._is_over = self._is_finishing = False
+        _end_with_the_worker()
         self._writing = 0
         self._thread: Thread | None = None
         self._closes_by: float | None = None
         self._told: str | None = None
 
-    def put(self, item: Observation | Feedback) -> None:
-        """Queue a row, or feedback on one that was queued before."""
+    def start(self) -> None:
+        """Start the thread, so that none has to be started later, in a moment where that cannot be done."""
         if self._pid != os.getpid():
             self._reset()
+        with self._ready:
+            if self._thread is None and not self._is_over:
+                self._closes_by = None
+                self._thread = Thread(target=self._run, name="vinelm-evidence", daemon=True)
+                self._thread.start()
+
+    def put(self, item: Observation | Feedback) -> None:
+        """Queue a row, or feedback on one that was queued before."""
+        self.start()
         with self._ready:
             if len(self._waiting) >= self._bound:
                 self._waiting.popleft()
                 self._drop(1, "more rows come than can be written")
             self._waiting.append(item)
-            if self._thread is None:
-                self._closes_by = None
-                self._thread = Thread(target=self._run, name="vinelm-evidence", daemon=True)
-                self._thread.start()
             if len(self._waiting) == 1:
+                self._ready.notify_all()
+        if (
+            self._is_over and not sys.is_finalizing() and current_thread() is not self._thread
+        ):  # an exit handler that runs after ours still serves
+            self._write_what_waits()
+
+    def defer(self, finish: Callable[[], None]) -> None:
+        """Have ``finish``, which may put rows, called by the thread. Starts none: safe wherever objects are finalized."""
+        if self._pid == os.getpid():
+            with self._ready:
+                if len(self._deferred) >= self._bound:
+                    self._deferred.popleft()
+                    self._drop(1, "more requests end than can be written")
+                self._deferred.append(finish)
                 self._ready.notify_all()
 
     @property
@@ -106,7 +142,7 @@ class EvidenceWriter:
     def flush(self, timeout_s: float = CLOSING_S) -> bool:
         """Wait until all that was queued is written; False if it is not within the time. Errors of the disk are logged."""
         with self._ready:
-            return self._ready.wait_for(lambda: not self.waiting, timeout_s)
+            return self._ready.wait_for(lambda: not (self.waiting or self._deferred or self._is_finishing), timeout_s)
 
     def close(self, timeout_s: float = CLOSING_S) -> bool:
         """Write what waits and end the thread; False if some of it is lost, which is counted and logged. Idempotent.
@@ -121,7 +157,19 @@ class EvidenceWriter:
             self._ready.notify_all()
         if thread is not None:
             thread.join(timeout_s + RETRY_S)
+        if self._is_over and not (thread is not None and thread.is_alive()):
+            self._write_what_waits()
         return self.dropped == lost and not self.waiting
+
+    def end(self) -> None:
+        """Write everything for the last time: the process ends."""
+        if self._pid != os.getpid():
+            return
+        if self._on_end is not None:
+            with suppress(Exception):
+                self._on_end()
+        self._is_over = True
+        self.close()
 
     # -- the thread --------------------------------------------------------------------------------------------
 
@@ -135,18 +183,44 @@ class EvidenceWriter:
                 with suppress(VineLMError):
                     store.close()
 
+    def _write_what_waits(self) -> None:
+        """As the thread does, on this thread: shutdown starts no other."""
+        with self._ready:
+            self._closes_by = self._closes_by or time.monotonic() + CLOSING_S
+        self._run()
+
+    def _finish_deferred(self) -> None:
+        """Call what was deferred, without the lock: it queues its rows."""
+        while True:
+            with self._ready:
+                self._is_finishing = bool(self._deferred)
+                if not self._is_finishing:
+                    self._ready.notify_all()
+                    return
+                finish = self._deferred.popleft()
+            with suppress(Exception):
+                finish()
+
     def _take(self) -> list[Observation | Feedback] | None:
         """The next batch; None once the queue is empty and the writer closes."""
-        with self._ready:
-            self._ready.wait_for(lambda: self._waiting or self._closes_by is not None)
-            if not self._waiting:
-                self._thread = None
-                return None
-            if self._closes_by is None and len(self._waiting) < BATCH:
-                self._ready.wait_for(lambda: self._closes_by is not None, GATHERED_S)
-            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
-            self._writing = len(batch)
-            return batch
+        while True:
+            self._finish_deferred()
+            with self._ready:
+                self._ready.wait_for(lambda: self._waiting or self._deferred or self._closes_by is not None)
+                if self._deferred:
+                    continue
+                if not self._waiting:
+                    self._thread = None
+                    return None
+                return self._batch()
+
+    def _batch(self) -> list[Observation | Feedback]:
+        """The next rows, with the lock held; others may still join them."""
+        if self._closes_by is None and len(self._waiting) < BATCH:
+            self._ready.wait_for(lambda: self._closes_by is not None, GATHERED_S)
+        batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+        self._writing = len(batch)
+        return batch
 
     def _write(self, store: ServedStore | None, batch: list[Observation | Feedback]) -> ServedStore | None:
         """Write a batch, again and again until it succeeds or the writer closes; the store, None if it has to be reopened."""
@@ -158,11 +232,14 @@ class EvidenceWriter:
                 self._told = None
                 break
             except Exception as error:
-                self._tell(error)
                 if store is not None:
                     with suppress(VineLMError):
                         store.close()
                 store = None
+                if _is_about_rows(error):
+                    batch = self._one_by_one(batch)
+                    continue
+                self._tell(error)
                 if self._gives_up(error):
                     with self._ready:
                         self._drop(len(batch), "they could not be written")
@@ -171,6 +248,25 @@ class EvidenceWriter:
             self._writing = 0
             self._ready.notify_all()
         return store
+
+    def _one_by_one(self, batch: list[Observation | Feedback]) -> list[Observation | Feedback]:
+        """Write each item alone, and set those aside that the store refuses; what is left where the store itself fails."""
+        for at, item in enumerate(batch):
+            try:
+                with ServedStore(self.path, self.identity) as store:
+                    self._write_once(store, [item])
+            except Exception as error:
+                if not _is_about_rows(error):
+                    return batch[at:]
+                with self._ready:
+                    self.refused += 1
+                    self.dropped += 1
+                what = "the row" if isinstance(item, Observation) else "feedback"
+                _LOG.warning(
+                    "%s: %s of the run %.80s is set aside, since the store refuses it (%s)",
+                    self.path, what, ascii(item.request_id), type(error.__cause__ or error).__name__,
+                )  # fmt: skip
+        return []
 
     def _write_once(self, store: ServedStore, batch: list[Observation | Feedback]) -> None:
         rows = [item for item in batch if isinstance(item, Observation)]
@@ -212,7 +308,22 @@ class EvidenceWriter:
         self._told = text
 
 
+def _is_about_rows(error: BaseException | None) -> bool:
+    """Whether a write failed for what was to be written, and not for the state of the store."""
+    while error is not None:
+        if isinstance(error, _REFUSALS):
+            return True
+        error = getattr(error, "orig", None) or error.__cause__
+    return False
+
+
 @atexit.register
-def _close_all() -> None:
+def _end_all() -> None:
     for writer in list(_OPEN):
-        writer.close()
+        writer.end()
+
+
+def _end_with_the_worker() -> None:
+    """Processes of :mod:`multiprocessing` end without exit handlers, but call their own finalizers."""
+    if "multiprocessing.util" in sys.modules and multiprocessing.parent_process() is not None:
+        sys.modules["multiprocessing.util"].Finalize(None, _end_all, exitpriority=100)

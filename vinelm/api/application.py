@@ -399,7 +399,8 @@ class VineLM(LongRunning):
             control.planned(planner.plan(objective).path_cost_usd)
         planner.prepare_in_background(objective)
         clock = clock or self.models.new_clock()
-        return Session(
+        kept = None if self.evidence is None else self.evidence.request(run_id, clock)
+        session = Session(
             planner,
             objective,
             clock=clock,
@@ -414,8 +415,11 @@ class VineLM(LongRunning):
             default=self._served_default,
             on_spent=None if control is None else control.spent,
             rows=None if self.fleet is None else self.fleet.rows(planner, objective, configurable),
-            evidence=None if self.evidence is None else self.evidence.request(run_id, clock),
+            evidence=kept,
         )
+        if kept is not None and self.evidence is not None:
+            self.evidence.end_with(session, kept)
+        return session
 
     def _control_of(self, objective: Objective) -> SpendControl | None:
         """The correction that all requests of an objective share; None where nothing is corrected."""

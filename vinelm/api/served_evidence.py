@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from weakref import WeakValueDictionary
+from threading import Lock
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.clock import Clock
@@ -52,10 +55,12 @@ class ServedEvidence:
         if not path.absolute().parent.is_dir():
             raise ConfigError(f"evidence={str(path)!r}: the folder {path.absolute().parent} does not exist: create it first")
         self._observers, self._on_drift, self._drift = observers, on_drift, drift
-        self._running: WeakValueDictionary[str, RequestRows] = WeakValueDictionary()
+        self._running: dict[str, list[RequestRows]] = {}
+        self._lock = Lock()
+        self._pid = os.getpid()
         identity = served_identity(annotated)
         ServedStore(path, identity).close()  # a file that cannot be one is refused now, not in a log
-        self.writer = EvidenceWriter(path, identity, on_rows=self._compare)
+        self.writer = EvidenceWriter(path, identity, on_rows=self._compare, on_end=self._finish_all)
         self.follow(annotated)
 
     def follow(self, annotated: AnnotatedTrie) -> None:
@@ -67,9 +72,32 @@ class ServedEvidence:
 
     def request(self, run_id: str | None, clock: Clock) -> RequestRows:
         """Return what makes the rows of a new request; without ``run_id`` it is named after the time."""
+        if self._pid != os.getpid():  # the requests of the process that was forked are its own
+            self._pid, self._running = os.getpid(), {}
         made = RequestRows(run_id or new_run_id(), self._template, self.writer.put, self._in_flight, clock.now)
-        self._running[made.run_id] = made
+        self.writer.start()
+        with self._lock:
+            self._running.setdefault(made.run_id, []).append(made)
         return made
+
+    def end_with(self, session: object, rows: RequestRows) -> None:
+        """Finish a request's rows when its session is gone, in the writer's thread: finalizers only leave a note."""
+        weakref.finalize(session, self.writer.defer, partial(self._finish, rows)).atexit = False
+
+    def _finish(self, rows: RequestRows) -> None:
+        rows.close()
+        with self._lock:
+            left = [one for one in self._running.pop(rows.run_id, []) if one is not rows]
+            if left:
+                self._running[rows.run_id] = left
+
+    def _finish_all(self) -> None:
+        """Finish the rows of all requests of this process."""
+        if self._pid == os.getpid():
+            with self._lock:
+                running = [one for some in self._running.values() for one in some]
+            for rows in running:
+                self._finish(rows)
 
     def feedback(self, run_id: str, success: bool | float) -> None:
         """Say whether the last answer of a request is right.
@@ -79,15 +107,15 @@ class ServedEvidence:
         """
         if not 0.0 <= success <= 1.0:
             raise ConfigError(f"success is {success}: give True, False or a score in [0, 1]")
-        running = self._running.get(run_id)
-        if running is not None:
-            running.close()
+        with self._lock:
+            running = list(self._running.get(run_id, ()))
+        for rows in running:
+            rows.close()
         self.writer.put(Feedback(run_id, success))
 
     def close(self) -> bool:
         """Write what is left; False if some of it is lost."""
-        for running in list(self._running.values()):
-            running.close()
+        self._finish_all()
         return self.writer.close()
 
     def _compare(self, rows: Sequence[Observation]) -> None:
