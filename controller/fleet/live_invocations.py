@@ -79,15 +79,18 @@ class LiveInvocations:
         """
         now = self._now()
         with self._lock:
+            names = self._names
+            tenant, stage = names["tenant"].place(start.tenant), names["stage"].place(start.stage)
+            engine = names["engine"].place(start.engine)
             if not self._free:
                 self._grow()
-            slot = self._free.pop()
+            slot = self._free[-1]
             self._rows[slot] = (
                 start.session,
                 start.node,
-                self._names["tenant"].place(start.tenant),
-                self._names["stage"].place(start.stage),
-                self._names["engine"].place(start.engine),
+                tenant,
+                stage,
+                engine,
                 _RUNNING,
                 start.deadline_s,
                 start.rest_s,
@@ -100,6 +103,7 @@ class LiveInvocations:
             )
             if rest is not None:
                 self._unknown[slot] = rest
+            self._free.pop()  # last: a place that could not be filled stays free
         return slot
 
     def queue(self, slot: int, engine: str | None = None) -> None:

@@ -92,8 +92,11 @@ class SessionRows:
         with suppress(Exception):
             for item in self._slots:
                 if item[0] == path:
-                    self._slots.remove(item)
-                    self._live.end(item[1])
+                    self._slots.remove(item)  # before it ends: its place may be given to another at once
+                    try:
+                        self._live.end(item[1])
+                    except Exception:
+                        self._slots.append(item)  # it ends with the request
                     return
 
     def __del__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.plan_request import load_array
@@ -25,7 +26,7 @@ class SessionLoad:
         self._engine_of = planner.engine_of
         self._read: LoadSource | None = None
         self._monitor: LoadMonitor | None = None
-        self._in_flight: list[str] = []  # append and remove are atomic
+        self._in_flight: list[tuple[tuple[str, ...], str]] = []  # path and engine; append and remove are atomic
         if callable(source):
             self._read = source
         else:
@@ -53,27 +54,31 @@ class SessionLoad:
         engine, monitor = self._engine_of.get(path[-1]), self._monitor
         if monitor is None or engine is None:
             return
-        self._in_flight.append(engine)
         try:
             monitor.dispatched(engine)
         except Exception:
             return
+        self._in_flight.append((path, engine))
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
         """Report that it ended, after ``excess_s`` seconds more than at zero load (None: it failed, or this is not known)."""
-        self._finished(invocation.prefix[-1], excess_s)
+        self._finished(invocation.prefix, excess_s)
 
     def interrupted(self, path: tuple[str, ...]) -> None:
         """Report that its call is no longer in flight."""
-        self._finished(path[-1], None)
+        self._finished(path, None)
 
-    def _finished(self, model: str, excess_s: float | None) -> None:
+    def _finished(self, path: tuple[str, ...], excess_s: float | None) -> None:
         """A call whose start was not reported here is ignored: the branches of a fan-out are one invocation."""
-        engine, monitor = self._engine_of.get(model), self._monitor
-        if monitor is None or engine not in self._in_flight:
+        engine, monitor = self._engine_of.get(path[-1]), self._monitor
+        if monitor is None or engine is None:
             return
         try:
-            self._in_flight.remove(engine)
+            self._in_flight.remove((path, engine))
+        except ValueError:
+            return
+        try:
             monitor.finished(engine, excess_s)
         except Exception:
-            return
+            with suppress(Exception):
+                monitor.finished(engine, None)  # perhaps it was the excess that it could not take

@@ -92,9 +92,9 @@ class InFlightLoadMonitor:
         """Count a call as finished and record its excess latency."""
         with self._lock:
             own = self._own.setdefault(engine, _OwnCalls())
-            own.in_flight = max(own.in_flight - 1, 0)
             if excess_s is not None and isfinite(excess_s):  # a NaN would stay in the sums forever
                 own.add(self._clock.now(), excess_s)
+            own.in_flight = max(own.in_flight - 1, 0)  # last: the caller tries again without the excess
 
     def _extra_s(self, engine: str, own: _OwnCalls, now: float, others: int) -> float:
         curve = self._curves.get(engine)

@@ -164,8 +164,8 @@ class RequestRows:
 
     def _close(self, path: Path, one: _Pending) -> None:
         if one.is_open:
-            one.is_open = False
             self._in_flight.end(path[-1])
+            one.is_open = False
 
     def _emit_row(self, path: Path) -> None:
         one = self._pending.pop(path)

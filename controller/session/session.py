@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, SupportsFloat, get_args
 
@@ -159,17 +160,18 @@ class Session(StopRulePolicy):
                 self._chosen[prefix] = (stage, model)
                 decision = self.steps[-1].decision
             elapsed_s = self._elapsed_s
-        for follower in self._followers:
-            follower.began(stage, (*prefix, model), elapsed_s, decision)
+        self._tell_began(stage, (*prefix, model), elapsed_s, decision)
         return model
 
     def record(self, invocation: Invocation) -> None:
         """Record an invocation that has ended. After a failure its prefix is planned anew, around the failure if possible."""
-        with self._lock:
-            self._add(invocation)
-            excess_s = None if self._load is None else self._excess_s(invocation)
-        for follower in self._followers:
-            follower.ended(invocation, excess_s)
+        excess_s: float | None = None
+        try:
+            with self._lock:
+                self._add(invocation)
+                excess_s = None if self._load is None else self._excess_s(invocation)
+        finally:  # whatever cannot be recorded is under way no longer
+            self._tell_ended(invocation, excess_s)
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
         """Count the dollars that another process spent on ``prefix``; expected ones where they are not recorded.
@@ -184,7 +186,10 @@ class Session(StopRulePolicy):
     def interrupted(self, prefix: tuple[str, ...]) -> None:
         """Note that the invocation has no result and will be run again: its call is no longer in flight."""
         for follower in self._followers:
-            follower.interrupted(prefix)
+            try:
+                follower.interrupted(prefix)
+            except Exception as error:
+                self._follower_failed("interrupted", error, prefix)
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return whether to go on: False where the stop rule ends the request or the plan does.
@@ -241,8 +246,7 @@ class Session(StopRulePolicy):
             model = self._fallback(failed, tried)
             decision, elapsed_s = self.steps[-1].decision, self._elapsed_s
         if model is not None:
-            for follower in self._followers:
-                follower.began(failed.stage, (*failed.prefix[:-1], model), elapsed_s, decision)
+            self._tell_began(failed.stage, (*failed.prefix[:-1], model), elapsed_s, decision)
         return model
 
     def note_failure(
@@ -299,6 +303,28 @@ class Session(StopRulePolicy):
             raise ConfigError(why, code="dp-too-large")
         self.steps.append(TraceStep("failed", (), None, None, 0.0, 0.0, None, f"{why}: planned with mean+sd"))
         return replace(objective, risk="mean+sd", late_weight=None)
+
+    # -- those who follow the calls, without the lock: one that fails neither stops the others nor the request -------
+
+    def _tell_began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
+        for follower in self._followers:
+            try:
+                follower.began(stage, path, elapsed_s, decision)
+            except Exception as error:
+                self._follower_failed("began", error, path)
+
+    def _tell_ended(self, invocation: Invocation, excess_s: float | None) -> None:
+        for follower in self._followers:
+            try:
+                follower.ended(invocation, excess_s)
+            except Exception as error:
+                self._follower_failed("ended", error, invocation.prefix)
+                with suppress(Exception):
+                    follower.interrupted(invocation.prefix)  # nothing stays under way
+
+    def _follower_failed(self, event: str, error: Exception, path: tuple[str, ...]) -> None:
+        note = f"a follower failed ({type(error).__name__}): not told that the invocation {event}"
+        self.steps.append(TraceStep("failed", path[:-1], None, None, self._elapsed_s, self.spent_usd, None, note))
 
     # -- one answer, with the lock held --------------------------------------------------------------------------
 

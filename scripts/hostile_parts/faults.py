@@ -10,35 +10,24 @@ no trace tells of. Under a cap a call may be refused instead: money that cannot 
 from __future__ import annotations
 
 import asyncio
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
-from vinelm import AnnotatedTrie, Catalog, Loop, Objective, Stage, Template, Trie, VineLM
-from vinelm.adapters.langgraph import GraphRun
-from vinelm.catalog import Model, Price
+from vinelm import Loop, Objective, Stage, VineLM
 from vinelm.controller import InFlightLoadMonitor
 from vinelm.errors import CallError, CallRefused
-from vinelm.observation import Usage
-from vinelm.protocols import CallContext
 
-HOUSE = Path(__file__).resolve().parents[2]
-OURS = tuple(f"{HOUSE / top}/" for top in ("vinelm", "controller"))
+from .injection import Captured, entered, failing
+from .stub_models import StubBackend, Watcher, annotated_trie
+
 THE_CALL = (
     "vinelm.backends.",
     "vinelm.adapters.calls.fallback_model",
+    "vinelm.adapters.calls.streamed_answer",
     "vinelm.adapters.calls.tool_binding",
     "vinelm.catalog.",
     "vinelm.errors",
@@ -108,10 +97,6 @@ OBJECTIVES = {
 SIGNALS: dict[str, Any] = {"signal": lambda state: len(state["text"]) > 1, "answer": ("text",)}
 
 
-class InjectedFault(Exception):
-    """The fault."""
-
-
 class State(TypedDict, total=False):
     """The application's state."""
 
@@ -119,78 +104,14 @@ class State(TypedDict, total=False):
     text: str
 
 
-class Stub(BaseChatModel):
-    """Answers with its name, for a tenth of a cent; asks the guard first. A model that is down fails."""
-
-    name_: str
-    call: Any
-    is_down: bool = False
-
-    @property
-    def _llm_type(self) -> str:
-        return "stub"
-
-    def _spend(self) -> None:
-        call: CallContext = self.call
-        permit = None if call.guard is None else call.guard.authorize(0.01)
-        usage = Usage(model=self.name_, cost_usd=0.001, latency_s=0.01)
-        call.on_usage(usage)
-        if permit is not None:
-            permit.settle(usage)
-        if self.is_down:
-            raise CallError(f"{self.name_} is down", kind="server")
-
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        self._spend()
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(self.name_))])
-
-    def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
-        self._spend()
-        yield ChatGenerationChunk(message=AIMessageChunk(content=self.name_))
-
-
-class StubBackend:
-    """Counts the calls' models; ``down`` names those that fail."""
-
-    is_simulated, is_virtual_time = True, False
-
-    def __init__(self, down: frozenset[str]) -> None:
-        self.down = down
-
-    def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
-        """Return the chat model."""
-        return Stub(name_=model.name, call=call, is_down=model.name in self.down)
-
-
-class Watcher:
-    """An observer that is whole."""
-
-    def decided(self, decided: Any) -> None:
-        """Take it."""
-
-    def began(self, stage: str, prefix: tuple[str, ...], model: Any) -> None:
-        """Take it."""
-
-    def ended(self, token: Any, invocation: Any) -> None:
-        """Take it."""
-
-
 class Application:
     """``answer`` and up to two ``repair``: the workflow is finished after three answers, so every loop runs to its bound."""
 
-    def __init__(self, down: frozenset[str] = frozenset()) -> None:
-        price = Price(input=1.0, output=1.0, source="made up", as_of="2026-01-01")
-        names = ("good", "fair", "poor")
-        catalog = Catalog(
-            [Model(name=name, provider="stub", model_id=name, price=price, engine=name, max_tokens=8) for name in names]
-        )
-        template = Template((Stage("answer"), Loop((Stage("repair"),), times=DEPTH - 1))).bind(names)
-        trie = Trie.from_template(template)
-        zeros = np.zeros(len(trie))
-        quality = np.array([0.0, *(0.3 - 0.1 * trie.model[node] for node in range(1, len(trie)))]) * (trie.depth > 0)
-        right = quality / np.maximum(trie.depth, 1)
-        annotated = AnnotatedTrie(trie, template, catalog, right, zeros, zeros, zeros, zeros, zeros, zeros)
-        self.vine = VineLM(catalog, {"stub": StubBackend(down)}, trie=annotated, load=InFlightLoadMonitor(), **SIGNALS)
+    def __init__(self, down: frozenset[str] = frozenset(), **settings: Any) -> None:
+        annotated = annotated_trie(Stage("answer"), Loop((Stage("repair"),), times=DEPTH - 1))
+        self.backend = StubBackend(down)
+        settings = {"load": InFlightLoadMonitor(), **SIGNALS, **settings}
+        self.vine = VineLM(annotated.catalog, {"stub": self.backend}, trie=annotated, **settings)
         self.vine.observe(Watcher())
         self.vine.observe(object())  # type: ignore[arg-type]  # one without a method
         self.graph = {mode: self._built(mode) for mode in MODES}
@@ -216,7 +137,8 @@ class Application:
 
     def serve(self, mode: str, objective: str, thread: str) -> State:
         """Serve one request."""
-        context, config = self.vine.context(OBJECTIVES[objective]), {"configurable": {"thread_id": thread}}
+        context = self.vine.context(OBJECTIVES[objective])
+        config: Any = {"configurable": {"thread_id": thread, "tenant": "acme"}}
         graph = self.graph[mode]
         if mode == "async":
             found: State = asyncio.run(graph.ainvoke({}, config, context=context))
@@ -227,97 +149,11 @@ class Application:
         return found
 
 
-# -- which functions, and how they fail ------------------------------------------------------------------------------
-
-
-def entered(serve: Callable[[], object]) -> set[tuple[str, str]]:
-    """Module and qualified name of our functions that ``serve`` enters, in any thread."""
-    found: set[tuple[str, str]] = set()
-
-    def hook(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(OURS):
-            found.add((frame.f_globals["__name__"], frame.f_code.co_qualname))
-
-    threading.setprofile(hook)
-    sys.setprofile(hook)
-    try:
-        serve()
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
-    return found
-
-
 def is_target(module: str, name: str) -> bool:
     """Whether a fault there is ours to survive."""
     if "<" in name or module.startswith(THE_CALL):
         return False
     return name not in BOUNDARIES and not name.startswith((*OF_OTHERS, *STAND_INS))
-
-
-@contextmanager
-def failing(module: str, name: str, at: int, is_lasting: bool) -> Iterator[list[int]]:
-    """Let that function raise at its call number ``at``, or from then on; yields a list with the number of faults."""
-    owner: Any = sys.modules[module]
-    *path, last = name.split(".")
-    for part in path:
-        owner = getattr(owner, part)
-    original = vars(owner)[last]
-    calls, faults = [0], [0]
-
-    def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-        def faulty(*args: Any, **kwargs: Any) -> Any:
-            calls[0] += 1
-            if calls[0] == at or (is_lasting and calls[0] > at):
-                faults[0] += 1
-                raise InjectedFault("a prompt and a key")
-            return function(*args, **kwargs)
-
-        return faulty
-
-    if isinstance(original, property):
-        replaced: Any = property(wrapped(original.fget))  # type: ignore[arg-type]
-    elif isinstance(original, (classmethod, staticmethod)):
-        replaced = type(original)(wrapped(original.__func__))
-    else:
-        replaced = wrapped(original)
-    places = [(owner, last)]
-    if not path:  # other modules have imported it by name
-        held = [one for key, one in sys.modules.items() if key.startswith("vinelm") and one is not owner]
-        places += [(one, key) for one in held for key, value in list(vars(one).items()) if value is original]
-    for place, key in places:
-        setattr(place, key, replaced)
-    try:
-        yield faults
-    finally:
-        for place, key in places:
-            setattr(place, key, original)
-
-
-class Captured:
-    """The runs that were made while it is installed, to read their traces afterwards."""
-
-    def __init__(self) -> None:
-        self.runs: list[GraphRun] = []
-
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        """Keep every run that is made inside the block."""
-        init, runs = GraphRun.__init__, self.runs
-
-        def kept(run: GraphRun, *args: Any, **kwargs: Any) -> None:
-            init(run, *args, **kwargs)
-            runs.append(run)
-
-        GraphRun.__init__ = kept  # type: ignore[method-assign]
-        try:
-            yield
-        finally:
-            GraphRun.__init__ = init  # type: ignore[method-assign]
-
-    def notes(self) -> str:
-        """Everything that the traces tell."""
-        return " | ".join(str(step.get("note", "")) for run in self.runs for step in run.policy.trace())
 
 
 def run(

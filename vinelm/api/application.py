@@ -146,7 +146,8 @@ class VineLM(LongRunning):
         )
         if self.fleet is not None:
             self.adapter.tells_config = True
-            self.adapter.account_of = self.fleet.account_of if mode == "enforce" else None
+            has_accounts = mode == "enforce" and bool(self.fleet.fleet.config.daily_usd)
+            self.adapter.account_of = self.fleet.account_of if has_accounts else None
         if annotated is not None:
             self._serve(annotated, None if isinstance(trie, AnnotatedTrie | None) else Path(trie))
 

@@ -64,7 +64,8 @@ class ServedFleet:
 
     def account_of(self, context: RunContext) -> CallGuard | None:
         """Return what authorizes the calls of a run for its tenant; None if the tenant has no cap."""
-        self._share_limits()
+        with suppress(Exception):  # of rate limits, not of money
+            self._share_limits()
         return self.fleet.account(_label(self._tenant, context.configurable or {}))
 
     def _share_limits(self) -> None:

@@ -25,18 +25,24 @@ class PairPermit:
 
     __slots__ = ("_permits",)
 
-    def __init__(self, *permits: CallPermit) -> None:
-        self._permits = permits
+    def __init__(self, first: CallPermit, second: CallPermit) -> None:
+        self._permits = first, second
 
     def settle(self, usage: Usage) -> None:
-        """Replace both reservations by what the call really cost."""
-        for permit in self._permits:
-            permit.settle(usage)
+        """Replace both reservations by what the call really cost: the second even where the first one fails."""
+        first, second = self._permits
+        try:
+            first.settle(usage)
+        finally:
+            second.settle(usage)
 
     def close(self) -> None:
         """Count the call at its upper bound with both, unless it is settled."""
-        for permit in self._permits:
-            permit.close()
+        first, second = self._permits
+        try:
+            first.close()
+        finally:
+            second.close()
 
 
 class GuardPair:
@@ -65,8 +71,12 @@ class GuardPair:
         return self._second(await aauthorized(self._account, upper_usd), upper_usd)
 
     def _second(self, first: CallPermit, upper_usd: float) -> PairPermit:
+        second: CallPermit | None = None
         try:
-            return PairPermit(first, self._guard.authorize(upper_usd))
+            second = self._guard.authorize(upper_usd)
+            return PairPermit(first, second)
         except BaseException:
             first.settle(_NOT_MADE)
+            if second is not None:
+                second.settle(_NOT_MADE)
             raise

@@ -84,7 +84,11 @@ class SpendGuard:
                 raise CallRefused(line)
             permit = SpendPermit(self, upper_usd)
             self._open.add(permit)
-            self._reservation_changed()
+            try:
+                self._reservation_changed()
+            except BaseException:  # nobody gets the permit
+                self._open.remove(permit)
+                raise
             return permit
 
     def add_inherited(self, usd: float) -> None:
@@ -114,8 +118,8 @@ class SpendGuard:
         with self._lock:
             if permit not in self._open:
                 return
-            self._open.remove(permit)
             self._count(permit.upper_usd if usage is None else usage.cost_usd)
+            self._open.remove(permit)  # last: where counting fails, the reservation stays
             self._reservation_changed()
 
     def _count(self, cost_usd: float) -> None:

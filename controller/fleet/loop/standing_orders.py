@@ -31,13 +31,19 @@ class CallStanding:
         self._session, self._tenant, self._stage = session, tenant, stage
 
     def __float__(self) -> float:
-        total = self._priority + self._orders.priority(self._session, self._tenant, self._stage)
+        try:
+            total = self._priority + self._orders.priority(self._session, self._tenant, self._stage)
+        except Exception:  # read in the line of an engine, where other requests wait, too
+            return self._priority
         return min(max(total, -MOST_PRIORITY), MOST_PRIORITY)
 
     @property
     def engine(self) -> str | None:
         """The replica that the conversation's calls go to while it has room; None for no matter."""
-        return self._orders.engine(self._session)
+        try:
+            return self._orders.engine(self._session)
+        except Exception:
+            return None
 
 
 class StandingOrders:

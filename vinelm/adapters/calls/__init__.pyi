@@ -2,6 +2,8 @@ from .app_repeats import app_repeats as app_repeats
 from .fallback_model import PROTOTYPE as PROTOTYPE
 from .fallback_model import REPEATABLE as REPEATABLE
 from .fallback_model import FallbackModel as FallbackModel
+from .streamed_answer import achunks as achunks
+from .streamed_answer import chunks as chunks
 from .tool_binding import STRUCTURED as STRUCTURED
 from .tool_binding import TRACING_ONLY as TRACING_ONLY
 from .tool_binding import BoundTools as BoundTools
@@ -9,5 +11,4 @@ from .tool_binding import Structured as Structured
 from .tool_binding import aimed as aimed
 from .tool_binding import bind_lazily as bind_lazily
 from .tool_binding import structured_chain as structured_chain
-from .tool_binding import whole_chunk as whole_chunk
 from .traced_model import name_model as name_model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import Any, Protocol
 
@@ -15,7 +15,8 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from pydantic import Field
 
-from vinelm.adapters.calls.tool_binding import aimed, bind_lazily, structured_chain, whole_chunk
+from vinelm.adapters.calls.streamed_answer import achunks, chunks
+from vinelm.adapters.calls.tool_binding import aimed, bind_lazily, structured_chain
 from vinelm.adapters.calls.traced_model import name_model
 from vinelm.errors import CallError
 
@@ -137,8 +138,9 @@ class FallbackModel(BaseChatModel):
         while True:
             chosen: BaseChatModel = self.binding.answering
             try:
-                with closing(_chunks(chosen, messages, stop, kwargs)) as chunks:
-                    for chunk in chunks:
+                model, options = aimed(chosen, kwargs)
+                with closing(chunks(model, messages, {"stop": stop, **options})) as answer:
+                    for chunk in answer:
                         if chosen is not first and not is_begun:
                             name_model(chunk, chosen)
                         is_begun = True
@@ -160,8 +162,9 @@ class FallbackModel(BaseChatModel):
         while True:
             chosen: BaseChatModel = self.binding.answering
             try:
-                async with aclosing(_achunks(chosen, messages, stop, kwargs)) as chunks:
-                    async for chunk in chunks:
+                model, options = aimed(chosen, kwargs)
+                async with aclosing(achunks(model, messages, {"stop": stop, **options})) as answer:
+                    async for chunk in answer:
                         if chosen is not first and not is_begun:
                             name_model(chunk, chosen)
                         is_begun = True
@@ -175,35 +178,3 @@ class FallbackModel(BaseChatModel):
 PROTOTYPE = FallbackModel.model_construct(binding=None)
 """To be copied, which takes some 2 µs: validation and LangChain's serialization would be repeated for every invocation."""
 PROTOTYPE._serialized  # noqa: B018 - LangChain computes it on first use and stores it with the fields
-
-
-def _streams(model: BaseChatModel, options: Mapping[str, Any], *, asynchronously: bool) -> bool:
-    kind, off = type(model), model.disable_streaming
-    is_native = kind._stream is not BaseChatModel._stream or (asynchronously and kind._astream is not BaseChatModel._astream)
-    return is_native and off is not True and not (off == "tool_calling" and options.get("tools"))
-
-
-def _chunks(
-    chosen: BaseChatModel, messages: list[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
-) -> Generator[ChatGenerationChunk]:
-    """The model's chunks; a model that does not stream gives its answer in one."""
-    model, options = aimed(chosen, kwargs)
-    if model.rate_limiter:
-        model.rate_limiter.acquire(blocking=True)
-    if _streams(model, options, asynchronously=False):
-        yield from model._stream(messages, stop=stop, **options)
-    else:
-        yield whole_chunk(model._generate(messages, stop=stop, **options))
-
-
-async def _achunks(
-    chosen: BaseChatModel, messages: list[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
-) -> AsyncGenerator[ChatGenerationChunk]:
-    model, options = aimed(chosen, kwargs)
-    if model.rate_limiter:
-        await model.rate_limiter.aacquire(blocking=True)
-    if _streams(model, options, asynchronously=True):
-        async for chunk in model._astream(messages, stop=stop, **options):
-            yield chunk
-    else:
-        yield whole_chunk(await model._agenerate(messages, stop=stop, **options))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import Any, ClassVar, cast
 
@@ -15,7 +15,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field, field_validator
 
-from vinelm.adapters.calls import REPEATABLE, aimed, bind_lazily, name_model, structured_chain, whole_chunk
+from vinelm.adapters.calls import REPEATABLE, achunks, aimed, bind_lazily, chunks, name_model, structured_chain
 from vinelm.adapters.langgraph import AdapterHolder, ChatCall, halted_here, node_of
 from vinelm.errors import CallError
 from vinelm.objective import Objective
@@ -122,8 +122,8 @@ class VineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        for call in self._calls(stop, kwargs):
-            with call:
+        for attempt in range(self.max_retries + 1):
+            with _Call(self, stop, kwargs, is_last=attempt == self.max_retries) as call:
                 if call.model.rate_limiter:
                     call.model.rate_limiter.acquire(blocking=True)
                 result = call.model._generate(messages, run_manager=run_manager, **call.options)
@@ -138,8 +138,8 @@ class VineChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        for call in self._calls(stop, kwargs):
-            with call:
+        for attempt in range(self.max_retries + 1):
+            with _Call(self, stop, kwargs, is_last=attempt == self.max_retries) as call:
                 if call.model.rate_limiter:
                     await call.model.rate_limiter.aacquire(blocking=True)
                 result = await call.model._agenerate(messages, run_manager=run_manager, **call.options)
@@ -164,10 +164,15 @@ class VineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        for call in self._calls(stop, kwargs):
-            with call, closing(_chunks(call, messages)) as chunks:
-                for chunk in chunks:
-                    call.begins(chunk)
+        for attempt in range(self.max_retries + 1):
+            with (
+                _Call(self, stop, kwargs, is_last=attempt == self.max_retries) as call,
+                closing(chunks(call.model, messages, call.options)) as answer,
+            ):
+                for chunk in answer:
+                    if not call.is_begun:
+                        call.is_begun = True
+                        name_model(chunk, call.model)
                     yield chunk
                 return
 
@@ -178,18 +183,15 @@ class VineChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        for call in self._calls(stop, kwargs):
-            with call:
-                async with aclosing(_achunks(call, messages)) as chunks:
-                    async for chunk in chunks:
-                        call.begins(chunk)
+        for attempt in range(self.max_retries + 1):
+            with _Call(self, stop, kwargs, is_last=attempt == self.max_retries) as call:
+                async with aclosing(achunks(call.model, messages, call.options)) as answer:
+                    async for chunk in answer:
+                        if not call.is_begun:
+                            call.is_begun = True
+                            name_model(chunk, call.model)
                         yield chunk
                 return
-
-    def _calls(self, stop: list[str] | None, options: Mapping[str, Any]) -> Iterator[_Call]:
-        """One attempt after the other, until one does not suppress its error."""
-        for attempt in range(self.max_retries + 1):
-            yield _Call(self, stop, options, is_last=attempt == self.max_retries)
 
 
 class _Call:
@@ -198,11 +200,12 @@ class _Call:
     A context manager: suppresses an error after which another invocation may succeed, unless it is the last or has streamed.
     """
 
-    __slots__ = ("_call", "_is_last", "is_async_native", "is_begun", "model", "options", "scope", "streams")
+    __slots__ = ("_call", "_is_last", "_raises", "is_begun", "model", "options", "scope")
 
     def __init__(self, owner: VineChatModel, stop: list[str] | None, options: Mapping[str, Any], *, is_last: bool) -> None:
         self._is_last, self.is_begun = is_last, False
         adapter = cast("AdapterHolder", owner.vine).adapter
+        self._raises = adapter.on_error == "raise"
         limits = {"max_tokens": owner.max_tokens, "timeout_s": owner.timeout}
         limits = {name: value for name, value in limits.items() if value is not None}
         self._call = ChatCall(
@@ -217,46 +220,20 @@ class _Call:
         if owner.temperature is not None:
             self.options.setdefault("temperature", owner.temperature)
         self.options["stop"] = owner.stop if stop is None else stop
-        self.is_async_native = type(self.model)._astream is not BaseChatModel._astream
-        is_native = self.is_async_native or type(self.model)._stream is not BaseChatModel._stream
-        off = self.model.disable_streaming
-        self.streams = is_native and off is not True and not (off == "tool_calling" and self.options.get("tools"))
-
-    def begins(self, chunk: ChatGenerationChunk) -> None:
-        """Note that a chunk of the answer has come."""
-        if not self.is_begun:
-            self.is_begun = True
-            name_model(chunk, self.model)
 
     def __enter__(self) -> _Call:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         if error is None or isinstance(error, GeneratorExit):  # the caller of a stream has seen enough
-            self._call.done()
+            self.scope.done()
+            try:
+                self._call.done()
+            except Exception as failed:
+                if self._raises:
+                    raise
+                self.scope.note_failure("the path", failed)
             return False
         self.scope.failed(error)
         may_repeat = isinstance(error, CallError) and error.kind in REPEATABLE
         return may_repeat and not (self._is_last or self.is_begun)
-
-
-def _chunks(call: _Call, messages: list[BaseMessage]) -> Generator[ChatGenerationChunk]:
-    """The model's chunks; a model that does not stream gives its answer in one."""
-    model = call.model
-    if model.rate_limiter:
-        model.rate_limiter.acquire(blocking=True)
-    if call.streams and type(model)._stream is not BaseChatModel._stream:
-        yield from model._stream(messages, **call.options)
-    else:
-        yield whole_chunk(model._generate(messages, **call.options))
-
-
-async def _achunks(call: _Call, messages: list[BaseMessage]) -> AsyncGenerator[ChatGenerationChunk]:
-    model = call.model
-    if model.rate_limiter:
-        await model.rate_limiter.aacquire(blocking=True)
-    if call.streams:
-        async for chunk in model._astream(messages, **call.options):
-            yield chunk
-    else:
-        yield whole_chunk(await model._agenerate(messages, **call.options))

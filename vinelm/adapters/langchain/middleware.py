@@ -66,13 +66,14 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         """The response with the path's entry; without it where our own part of the work fails."""
         if isinstance(response, AIMessage):
             response = ModelResponse(result=[response])
-        if scope.is_kept_by_run:
-            return ExtendedModelResponse(model_response=response)
         try:
+            if scope.is_kept_by_run:
+                return ExtendedModelResponse(model_response=response)
             return ExtendedModelResponse(model_response=response, command=Command(update={PATH_KEY: scope.update()}))
-        except Exception:
+        except Exception as error:
             if self._adapter.on_error == "raise":
                 raise
+            scope.note_failure("the path's entry", error)
             return ExtendedModelResponse(model_response=response)
 
     def _open(self, request: ModelRequest[Any]) -> InvocationScope:

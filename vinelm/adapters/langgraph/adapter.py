@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Protocol, overload
 
@@ -52,12 +52,10 @@ class GraphAdapter:
         template: the workflow's shape, bound to the catalog; None if it is not known.
         observers: notified of decisions and invocations.
         signals: what an invocation shows; None if nothing is declared.
-        invoke, path_of, run_here: what nodes, edges and chat models ask; see
+        invoke, call, path_of: what nodes, chat models and edges ask; see
             :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
-        default_model, policy_of: see :class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`.
+        default_model, policy_of, default_scope: see :class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`.
         tells_config: whether contexts are given LangGraph's ``configurable`` of their run. To be set before the first run.
-        account_of: returns what authorizes the calls of a new run beside its policy's guard: an account that requests share.
-            None, or a result of None: nothing does. To be set before the first run.
 
     Args:
         models: makes the chat models.
@@ -88,7 +86,6 @@ class GraphAdapter:
         self.signals = signals
         self.on_error: OnError = on_error
         self.tells_config = False
-        self.account_of: Callable[[RunContext], CallGuard | None] | None = None
         self.template = None if template is None else template.bind(tuple(models.catalog))
         self.observers = ObserverGroup()
         self._stages: dict[str, str | None] = {}
@@ -105,17 +102,29 @@ class GraphAdapter:
             observers=self.observers,
             default=default,
             signals=signals,
-            account_of=lambda context: None if self.account_of is None else self.account_of(context),
         )
         finder = RunFinder(self, self._runs, defaults)
-        self.invoke, self.path_of, self.run_here = finder.invoke, finder.path_of, finder.run_here
+        self.invoke, self.call, self.path_of = finder.invoke, finder.call, finder.path_of
         self.default_model, self.policy_of = defaults.default_model, defaults.policy_of
+        self.default_scope = defaults.default_scope
         self.thread_paths = ThreadPaths()
 
     @property
     def adapter(self) -> GraphAdapter:
         """This adapter; see :class:`AdapterHolder`."""
         return self
+
+    @property
+    def account_of(self) -> Callable[[RunContext], CallGuard | None] | None:
+        """Returns what authorizes the calls of a new run beside its policy's guard: an account that requests share.
+
+        None, or a result of None: nothing does. To be set before the first run.
+        """
+        return self._runs.account_of
+
+    @account_of.setter
+    def account_of(self, account_of: Callable[[RunContext], CallGuard | None] | None) -> None:
+        self._runs.account_of = account_of
 
     @property
     def catalog(self) -> Catalog:
@@ -320,7 +329,8 @@ class GraphAdapter:
             yield
         finally:
             AMBIENT.reset(token)
-            self._runs.forget(context)
+            with suppress(Exception):  # it is dropped when others have come
+                self._runs.forget(context)
 
 
 def _run_context(  # noqa: PLR0917 - the arguments of two public methods

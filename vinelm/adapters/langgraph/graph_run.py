@@ -14,11 +14,12 @@ from vinelm.adapters.langgraph.path_channel import PathValue, costs_of, models_o
 from vinelm.adapters.langgraph.run_context import RunContext
 from vinelm.adapters.langgraph.runs.outcomes import RunOutcomes
 from vinelm.adapters.langgraph.runs.policy_arguments import accepts
+from vinelm.adapters.langgraph.runs.run_guard import with_account
 from vinelm.adapters.langgraph.runs.steady_clock import steady
 from vinelm.adapters.langgraph.runs.superstep import Superstep
 from vinelm.clock import VirtualClock
-from vinelm.errors import InfeasibleError
-from vinelm.policies import BoundGuard, GuardPair
+from vinelm.errors import InfeasibleError, VineLMError
+from vinelm.policies import BoundGuard
 from vinelm.protocols import CallGuard, Invocation, Policy
 from vinelm.signals import Outcome, Signals
 from vinelm.telemetry import DecisionEvent, ObserverGroup
@@ -59,7 +60,7 @@ class GraphRun:
         on_error: what follows a failure of the policy itself.
         clock: the policy's; under ``on_error="default"`` one that does not fail.
         guard: the policy's; under ``on_error="default"`` one that does not fail. Beside it stands an account that the request
-            shares with others, if there is one.
+            shares with others, if there is one; see :func:`~vinelm.adapters.langgraph.runs.run_guard.with_account`.
         falls_back: whether another model may answer after a failed call.
         is_rooted: whether a node of the root graph has found the run by its channels.
         outcomes: what its invocations have shown; None if the workflow declares no signals.
@@ -69,6 +70,7 @@ class GraphRun:
         "__weakref__",
         "_default",
         "_lock",
+        "_named",
         "_observers",
         "_places",
         "_stand_in",
@@ -98,7 +100,7 @@ class GraphRun:
         default: Callable[[str], str] | None = None,
         *,
         signals: Signals | None = None,
-        account: CallGuard | None = None,
+        account_of: Callable[[], CallGuard | None] | None = None,
     ) -> None:
         self.control, self.policy, self.context = control, policy, context
         self.on_error = "raise" if default is None else getattr(policy, "on_error", "raise")
@@ -111,9 +113,17 @@ class GraphRun:
             if self.guard is not None and type(self.guard) is not BoundGuard:
                 self.guard = BoundGuard(self.guard, getattr(self.guard, "limit_usd", None), self.note_failure)
         self._stand_in = self.guard if type(self.guard) is BoundGuard else None
-        if account is not None:
-            self.guard = account if self.guard is None else GuardPair(account, self.guard)
         self._default = default
+        if account_of is not None:
+            note = self.note_failure if default is not None else None
+            try:
+                self.guard = with_account(self.guard, account_of(), note)
+            except Exception as error:
+                if note is None or isinstance(error, VineLMError):
+                    raise
+                note("the account", error)  # a cap wins: where the account is not known, no call is authorized
+                self.guard = BoundGuard(None, None, note)
+        self._named: tuple[str, ...] = ()
         template = policy.template
         self.flow = None if template is None or template.is_chain else template.flow
         self.path: tuple[str, ...] | None = None
@@ -187,6 +197,7 @@ class GraphRun:
             self.policy.record(invocation)
         except Exception as error:
             self._degrade("record", error, invocation.prefix, invocation.stage)
+            self.interrupted(invocation.prefix)  # whatever cannot be recorded is under way no longer
         if self._places is not None:
             with self._lock:
                 if self._places.ended(invocation) and self.path == invocation.prefix:
@@ -281,6 +292,11 @@ class GraphRun:
         except Exception as error:
             self._degrade("interrupted", error, prefix)
 
+    def abandon(self, prefix: tuple[str, ...]) -> None:
+        """Tell the policy that the model it named last does not run after ``prefix``: the default model takes its place."""
+        if self._named[:-1] == prefix and self._named:
+            self.interrupted(self._named)
+
     def take_unwritten_usd(self) -> float:
         """Return the dollars recorded since this was last called: what the next path entry has to carry."""
         if not self._unwritten_usd:
@@ -315,9 +331,11 @@ class GraphRun:
             self.outcomes.tell(prefix)
         choose = self._observed_model if self._observers.observers else self.policy.next_model
         try:
-            return choose(stage, prefix)
+            model = choose(stage, prefix)
         except Exception as error:
             return self._default_after(error, stage, prefix)
+        self._named = (*prefix, model)
+        return model
 
     # -- decisions, observed -------------------------------------------------------------------------------------
 

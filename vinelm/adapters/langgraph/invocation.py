@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
@@ -100,10 +99,19 @@ class InvocationScope:
         self._tokens: list[Any] = []
         self._started_s = run.clock.now()
         hears = False
-        on_gate, standing = getattr(run.policy, "on_gate", None), getattr(run.policy, "standing", None)
         if observers is not None:
             with suppress(Exception):
                 hears = observers.hears
+        on_gate: Callable[..., None] | None = None
+        priority: SupportsFloat = run.context.priority
+        try:
+            told, standing = getattr(run.policy, "on_gate", None), getattr(run.policy, "standing", None)
+            on_gate = None if told is None else _surviving(told, path)
+            priority = priority if standing is None else standing(self.stage, run.context.priority)
+        except Exception as error:
+            if run.on_error == "raise":
+                raise
+            self.note_failure("the fleet", error)
         call = CallContext(
             stage=self.stage,
             prefix=path,
@@ -112,8 +120,8 @@ class InvocationScope:
             request=run.policy.request,
             guard=run.guard,
             on_exchange=self._exchanged if hears else None,
-            on_gate=None if on_gate is None else partial(on_gate, path),
-            priority=run.context.priority if standing is None else standing(self.stage, run.context.priority),
+            on_gate=on_gate,
+            priority=priority,
         )
         try:
             self.answering: BaseChatModel = self._models.chat_model(path[-1], call, self._limits)
@@ -221,6 +229,9 @@ class InvocationScope:
             if self._run.on_error == "raise":
                 raise
             self._run.note_failure("record", error, self.path[:-1], self.stage)
+            self._tell_end(None)
+            with suppress(Exception):
+                self._run.interrupted(self.path)  # whatever cannot be recorded is under way no longer
         else:
             self._tell_end(invocation)
 
@@ -228,6 +239,18 @@ class InvocationScope:
         if self._tokens and self._observers is not None:
             with suppress(Exception):
                 self._observers.ended(self._tokens, invocation)
+
+
+def _surviving(on_gate: Callable[..., None], path: tuple[str, ...]) -> Callable[..., None]:
+    """``on_gate`` for a backend, in the middle of a call: what it raises is passed over."""
+
+    def gated(*what: Any) -> None:
+        try:
+            on_gate(path, *what)
+        except Exception:
+            return
+
+    return gated
 
 
 def _failure(error: BaseException) -> tuple[FailureKind, str]:

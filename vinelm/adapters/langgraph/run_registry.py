@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
@@ -22,13 +23,15 @@ class RunRegistry:
     A run lives as long as LangGraph's channels for it. Where those are not known (graphs of chat models alone, with-blocks)
     the newest ``bound`` runs are kept, and an older one loses its policy.
 
+    Attributes:
+        account_of: returns what authorizes the calls of a run beside its policy's own guard; None: nothing does.
+
     Args:
         new_policy: returns the policy of a new run; called once per run.
         bound: number of runs to keep, at least 1.
         observers: notified of the runs' decisions.
         default: returns a stage's default model.
         signals: what the workflow declares.
-        account_of: returns what authorizes the calls of a new run beside its policy's own guard; None: nothing does.
     """
 
     def __init__(
@@ -38,10 +41,9 @@ class RunRegistry:
         observers: ObserverGroup = NOBODY,
         default: Callable[[str], str] | None = None,
         signals: Signals | None = None,
-        *,
-        account_of: Callable[[RunContext], CallGuard | None] = lambda context: None,
     ) -> None:
-        self._new_policy, self._signals, self._account_of = new_policy, signals, account_of
+        self._new_policy, self._signals = new_policy, signals
+        self.account_of: Callable[[RunContext], CallGuard | None] | None = None
         self._default = default
         self._bound = bound
         self._observers = observers
@@ -98,8 +100,15 @@ class RunRegistry:
         return self._new(None, context)
 
     def _new(self, control: Any, context: RunContext) -> GraphRun:
-        policy, account = self._new_policy(context), self._account_of(context)
-        return GraphRun(control, policy, context, self._observers, self._default, signals=self._signals, account=account)
+        return GraphRun(
+            control,
+            self._new_policy(context),
+            context,
+            self._observers,
+            self._default,
+            signals=self._signals,
+            account_of=None if self.account_of is None else partial(self.account_of, context),
+        )
 
     def forget(self, control: Any) -> None:
         """Drop that run, if it is kept here."""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.config import get_config
+from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 
 from vinelm.adapters.langgraph.chat.channel import path_here, write_path
-from vinelm.adapters.langgraph.inner.places import is_inner, where_of
+from vinelm.adapters.langgraph.inner.places import is_inner
 from vinelm.adapters.langgraph.invocation import InvocationScope
 from vinelm.adapters.langgraph.path_channel import models_of
 from vinelm.adapters.langgraph.run_context import AMBIENT, carried_by
-from vinelm.errors import ConfigError, WorkflowError
+from vinelm.errors import ConfigError, VineLMError, WorkflowError
 from vinelm.objective import Objective
 
 if TYPE_CHECKING:
@@ -61,9 +62,34 @@ class ChatCall:
         limits: Mapping[str, Any] | None = None,
         falls_back: bool = True,
     ) -> None:
-        config, runtime = _node()
+        self._adapter = adapter
+        self._config: RunnableConfig | None = None
+        config: RunnableConfig | None = None
+        runtime: Runtime[Any] | None = None
+        try:
+            config, runtime = _node()
+            self.scope = self._opened(stage, config, runtime, default, objective, limits, falls_back)
+        except (VineLMError, GraphBubbleUp):  # the caller's, or LangGraph's
+            raise
+        except Exception as error:
+            if runtime is None:
+                with suppress(Exception):  # outside of a graph
+                    config, runtime = get_config(), get_runtime()
+            self.scope = self._adapter.default_scope(error, stage or "", (), None, config, runtime, objective)
+
+    def _opened(  # noqa: PLR0917 - those of the class
+        self,
+        stage: str | None,
+        config: RunnableConfig | None,
+        runtime: Runtime[Any] | None,
+        default: str | None,
+        objective: Objective | None,
+        limits: Mapping[str, Any] | None,
+        falls_back: bool,
+    ) -> InvocationScope:
         context = carried_by(None if runtime is None else runtime.context)
-        host, adapter = context.chat_host, context.owner.adapter or adapter
+        host, adapter = context.chat_host, context.owner.adapter or self._adapter
+        self._adapter = adapter
         if _PROFILED and runtime is None and AMBIENT.get() is None:
             raise WorkflowError(
                 "a chat model was called in a thread or a graph of the application's own while it was being profiled: "
@@ -75,21 +101,17 @@ class ChatCall:
             raise ConfigError("a chat model without a stage was called outside of a graph: give vine.chat_model(...) a name")
         if name not in adapter.stages:
             adapter.declare(name, default if default in adapter.catalog else None)
-        self._adapter = adapter
-        self._config: RunnableConfig | None = None
         if config is not None and runtime is not None and self._is_in_root_graph(config, runtime, adapter):
             self._config = config
             if host is not None:
                 value, is_repeated = path_here(config)
                 host.admit(name, models_of(value), node=node, is_repeated=is_repeated)
-            adapter.run_here(objective)
-            self.scope = adapter.invoke(name, None, config, runtime, limits=limits, own_writes=True, falls_back=falls_back)
-            return
+            return adapter.invoke(
+                name, None, config, runtime, limits=limits, own_writes=True, falls_back=falls_back, objective=objective
+            )
         if host is not None:
             host.admit_inner(name, node=node)
-        run = adapter.run_here(objective)
-        path = run.enter(where_of(config), name)
-        self.scope = InvocationScope(adapter.models, adapter.observers, run, name, path, limits=limits, falls_back=falls_back)
+        return adapter.call(name, config, runtime, objective=objective, limits=limits, falls_back=falls_back)
 
     @staticmethod
     def _is_in_root_graph(config: RunnableConfig, runtime: Runtime[Any], adapter: GraphAdapter) -> bool:
@@ -103,15 +125,9 @@ class ChatCall:
             return False
 
     def done(self) -> None:
-        """Record that the invocation succeeded, and its place in the path."""
-        self.scope.done()
+        """Write the place of an invocation that succeeded into the path."""
         if self._config is not None:
-            try:
-                write_path(self._config, self.scope.update())
-            except Exception as error:
-                if self._adapter.on_error == "raise":
-                    raise
-                self.scope.note_failure("the path", error)
+            write_path(self._config, self.scope.update())
 
 
 @contextmanager
@@ -132,10 +148,12 @@ def node_of(config: RunnableConfig | None) -> Iterator[None]:
 
 
 def halted_here() -> BaseException | None:
-    """Return what ended the surrounding run at a call of a chat model, if anything did."""
-    _, runtime = _node()
-    host = carried_by(None if runtime is None else runtime.context).chat_host
-    return None if host is None else host.halted
+    """Return what ended the surrounding run at a call of a chat model, if anything did; never raises."""
+    with suppress(Exception):
+        _, runtime = _node()
+        host = carried_by(None if runtime is None else runtime.context).chat_host
+        return None if host is None else host.halted
+    return None
 
 
 def _node() -> tuple[RunnableConfig | None, Runtime[Any] | None]:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 
 from vinelm.adapters.langgraph.graph_run import GraphRun
 from vinelm.adapters.langgraph.invocation import InvocationScope
-from vinelm.adapters.langgraph.run_context import RunContext, carried_by
+from vinelm.adapters.langgraph.run_context import AMBIENT, RunContext, carried_by
 from vinelm.clock import VirtualClock
 from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
 from vinelm.policies import BoundGuard, DefaultPolicy, OnError
-from vinelm.protocols import ChatModelSource, Policy
+from vinelm.protocols import CallGuard, ChatModelSource, Policy
 from vinelm.telemetry import ObserverGroup
 from vinelm.template import Template
+
+INTERNAL = "__pregel_"
+"""Begins the keys of ``configurable`` that LangGraph keeps for itself."""
 
 
 class DefaultHost(Protocol):
@@ -34,6 +39,10 @@ class DefaultHost(Protocol):
     @property
     def on_error(self) -> OnError:
         """What follows a failure of VineLM itself."""
+
+    @property
+    def account_of(self) -> Callable[[RunContext], CallGuard | None] | None:
+        """Returns what authorizes the calls of a new run beside its policy's guard; None: nothing does."""
 
 
 class DefaultRuns:
@@ -113,21 +122,41 @@ class DefaultRuns:
 
     # -- where VineLM itself has failed --------------------------------------------------------------------------
 
-    def default_run(self, error: Exception, stage: str, prefix: tuple[str, ...], runtime: Runtime[Any] | None) -> GraphRun:
-        """Return a run for one invocation, apart from the request's own, which is not known: under a cap it makes no call.
+    def default_run(
+        self,
+        error: Exception,
+        stage: str,
+        config: RunnableConfig | None,
+        runtime: Runtime[Any] | None,
+        objective: Objective | None,
+    ) -> GraphRun:
+        """Return a run for one invocation, apart from the request's own, which is not known.
 
-        Raises the error where that was asked for.
+        Under a cap per request it makes no call, nor where nobody knows whether there is one; an account that requests share
+        is asked for its calls as well. Raises the error where that was asked for.
         """
-        objective = None
-        with suppress(Exception):
-            objective = carried_by(None if runtime is None else runtime.context).objective
-        policy = self._stand_in(error, f"stage {stage!r}" if stage else "the run", objective)
-        if policy.guard is not None:
+        if self._host.on_error == "raise":
+            raise error
+        ask = self._host.account_of
+        context = _context(runtime, objective, None if ask is None else config)
+        policy = self._stand_in(
+            error, f"stage {stage!r}" if stage else "the run", None if context is None else context.objective
+        )
+        is_capped = policy.guard is not None or getattr(context and context.policy, "guard", None) is not None
+        if is_capped or (context is None and self._enforces):
             policy.guard = BoundGuard(None, None, lambda what, error: None)
-        return GraphRun(None, policy, RunContext(), default=self.any_default)
+        account_of = None if ask is None or context is None else partial(ask, context)
+        return GraphRun(None, policy, RunContext(), default=self.any_default, account_of=account_of)
 
-    def default_scope(
-        self, error: Exception, stage: str, prefix: tuple[str, ...], run: GraphRun | None, runtime: Runtime[Any]
+    def default_scope(  # noqa: PLR0917 - what was known when it failed
+        self,
+        error: Exception,
+        stage: str,
+        prefix: tuple[str, ...],
+        run: GraphRun | None,
+        config: RunnableConfig | None,
+        runtime: Runtime[Any] | None,
+        objective: Objective | None = None,
     ) -> InvocationScope:
         """Return the invocation on the default model, without observers, since one of them may be what failed.
 
@@ -136,7 +165,9 @@ class DefaultRuns:
         if self._host.on_error == "raise":
             raise error
         if run is None:
-            run = self.default_run(error, stage, prefix, runtime)
+            run = self.default_run(error, stage, config, runtime, objective)
+        else:
+            run.abandon(prefix)
         model = self.any_default(stage)
         run.note_failure(f"stage {stage!r}", error, prefix, stage, model)
         run.path, run.stages = (*prefix, model), ()
@@ -156,6 +187,26 @@ class DefaultRuns:
         return policy
 
 
+def _context(runtime: Runtime[Any] | None, objective: Objective | None, config: RunnableConfig | None) -> RunContext | None:
+    """The settings of a run that was not found, as far as accounts and caps need them; None if they cannot be read."""
+    try:
+        carried = AMBIENT.get() if runtime is None or runtime.context is None else runtime.context
+        context = carried if isinstance(carried, RunContext) else carried_by(carried)
+        return RunContext(
+            objective=context.objective or objective,
+            policy=context.policy,
+            configurable=None if config is None else told_configurable(config),
+        )
+    except Exception:
+        return None
+
+
+def told_configurable(config: RunnableConfig) -> dict[str, Any]:
+    """Return what a run's caller gave as ``configurable``: LangGraph's own keys in it lead back to the run, a cycle."""
+    given = config.get("configurable") or {}
+    return {key: one for key, one in given.items() if not key.startswith(INTERNAL)}
+
+
 def current_runtime() -> Runtime[Any] | None:
     """Return LangGraph's runtime of the surrounding node; None outside of a graph."""
     try:
@@ -164,4 +215,4 @@ def current_runtime() -> Runtime[Any] | None:
         return None
 
 
-__all__ = ["DefaultRuns", "current_runtime"]
+__all__ = ["DefaultRuns", "current_runtime", "told_configurable"]

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
@@ -28,15 +27,12 @@ from vinelm.adapters.langgraph.path_channel import (
 )
 from vinelm.adapters.langgraph.run_context import AMBIENT, RunContext, carried_by
 from vinelm.adapters.langgraph.run_registry import RunRegistry
-from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns, current_runtime
+from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns, current_runtime, told_configurable
 from vinelm.adapters.langgraph.runs.streaming import streams_tokens
 from vinelm.errors import VineLMError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.protocols import ChatModelSource
 from vinelm.telemetry import ObserverGroup
-
-INTERNAL = "__pregel_"
-"""Begins the keys of ``configurable`` that LangGraph keeps for itself."""
 
 
 class FinderHost(Protocol):
@@ -83,6 +79,7 @@ class RunFinder:
         limits: Mapping[str, Any] | None = None,
         own_writes: bool = False,
         falls_back: bool = True,
+        objective: Objective | None = None,
     ) -> InvocationScope:
         """Begin the invocation of a stage that a node runs, in the root graph or inside a subgraph.
 
@@ -96,6 +93,7 @@ class RunFinder:
             limits: fields of the catalog entry to replace, such as ``max_tokens``.
             own_writes: the invocation follows those that the node has written itself: a chat model may be called repeatedly.
             falls_back: False where the caller repeats failed calls itself.
+            objective: of a new run whose context has none.
 
         Raises:
             WorkflowError: the node runs outside of a graph's run.
@@ -106,11 +104,13 @@ class RunFinder:
         try:
             if is_inner(runtime):
                 run = self._inner_run(stage, config, runtime)
+                prefix = run.path or ()
                 return self._kept_scope(run, stage, config, limits, falls_back=falls_back, is_inner=True)
             channel = channel_of(config)
             opening = None if channel is None else channel.opening
-            run = self._runs.known(opening, runtime.control) or self._new_run(opening, runtime, config)
+            run = self._runs.known(opening, runtime.control) or self._new_run(opening, runtime, config, objective)
             if run.keeps_path:
+                prefix = run.path or ()
                 return self._kept_scope(run, stage, config, limits, falls_back=falls_back)
             value, is_repeated = self._value(channel, carried, config, own_writes=own_writes)
             step: Any = config.get("metadata", {}).get("langgraph_step", len(models_of(value)))
@@ -128,7 +128,40 @@ class RunFinder:
         except (VineLMError, GraphBubbleUp):  # the caller's, or LangGraph's
             raise
         except Exception as error:
-            return self._defaults.default_scope(error, stage, prefix, run, runtime)
+            return self._defaults.default_scope(error, stage, prefix, run, config, runtime, objective)
+
+    def call(
+        self,
+        stage: str,
+        config: RunnableConfig | None,
+        runtime: Runtime[Any] | None,
+        *,
+        objective: Objective | None = None,
+        limits: Mapping[str, Any] | None = None,
+        falls_back: bool = True,
+    ) -> InvocationScope:
+        """Begin the invocation of a chat model whose place in the path no channel of the root graph carries.
+
+        Its run is that of the graph around it, that of the surrounding ``with vine.request(...)``, or a new one.
+
+        Args:
+            stage: name of the stage.
+            config: LangGraph's, of the node around the call; None outside of a graph.
+            runtime: the same.
+            objective: applies where neither the graph nor the with-block names one.
+            limits: see :meth:`invoke`.
+            falls_back: see :meth:`invoke`.
+        """
+        run: GraphRun | None = None
+        prefix: tuple[str, ...] = ()
+        try:
+            run = self._run_here(config, runtime, objective)
+            prefix = run.path or ()
+            return self._scope(run, stage, run.enter(where_of(config), stage), limits, falls_back=falls_back)
+        except (VineLMError, GraphBubbleUp):
+            raise
+        except Exception as error:
+            return self._defaults.default_scope(error, stage, prefix, run, config, runtime, objective)
 
     @staticmethod
     def _value(
@@ -202,7 +235,10 @@ class RunFinder:
         )  # fmt: skip
 
     def path_of(self, config: RunnableConfig) -> RunPath | None:
-        """Return the run that an edge belongs to and its path; None where no run is in progress (``update_state``)."""
+        """Return the run that an edge belongs to and its path.
+
+        None where no run is in progress (``update_state``), or before the first call of a chat model, which brings the channel.
+        """
         channel = channel_of(config)
         opening = None if channel is None else channel.opening
         runtime = current_runtime() if channel is None else None
@@ -215,29 +251,19 @@ class RunFinder:
         run = run or self._runs.known(opening, runtime.control)
         if run is not None and run.path is not None:  # begun inside a subgraph
             return RunPath(run, run.path, run.stages)
-        value = read_path(config, fresh=True)
+        try:
+            value = read_path(config, fresh=True)
+        except WorkflowError:
+            if channel is not None:
+                raise
+            return None
         if value is None or value["closed"]:
             return None
         run = run or self._new_run(opening, runtime, config)
         run.resumed(value)
         return RunPath(run, models_of(value), stage_names(value))
 
-    def run_here(self, objective: Objective | None = None) -> GraphRun:
-        """Return the run that a chat model belongs to when it is called.
-
-        That of the graph around it, the surrounding ``with vine.request(...)``, or a new one. ``objective`` applies where
-        neither names one.
-        """
-        try:
-            return self._run_here(objective)
-        except (VineLMError, GraphBubbleUp):
-            raise
-        except Exception as error:
-            return self._defaults.default_run(error, "", (), current_runtime())
-
-    def _run_here(self, objective: Objective | None) -> GraphRun:
-        runtime = current_runtime()
-        config = None if runtime is None else get_config()
+    def _run_here(self, config: RunnableConfig | None, runtime: Runtime[Any] | None, objective: Objective | None) -> GraphRun:
         context = carried_by(None if runtime is None else runtime.context)
         channel = None if config is None else channel_of(config)
         opening = None if channel is None else channel.opening
@@ -253,8 +279,16 @@ class RunFinder:
             return self._runs.alone(context)
         return self._runs.of(opening, key, context)
 
-    def _new_run(self, opening: ChannelSession | None, runtime: Runtime[Any], config: RunnableConfig) -> GraphRun:
+    def _new_run(
+        self,
+        opening: ChannelSession | None,
+        runtime: Runtime[Any],
+        config: RunnableConfig,
+        objective: Objective | None = None,
+    ) -> GraphRun:
         context = self._context_of(runtime, opening, config)
+        if context.objective is None and objective is not None:
+            context = replace(context, objective=objective)
         return self._runs.of(opening, runtime.control, context)
 
     def _context_of(self, runtime: Runtime[Any], opening: ChannelSession | None, config: RunnableConfig) -> RunContext:
@@ -269,8 +303,7 @@ class RunFinder:
         if config is not None and self._host.returns_earlier and not streams_tokens(config):
             context = replace(context, returns_earlier=True)
         if config is not None and self._host.tells_config:
-            told = config.get("configurable") or {}  # what LangGraph keeps there for itself leads back to the run: a cycle
-            context = replace(context, configurable={key: one for key, one in told.items() if not key.startswith(INTERNAL)})
+            context = replace(context, configurable=told_configurable(config))
         return context
 
 
