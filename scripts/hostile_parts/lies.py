@@ -355,3 +355,50 @@ def _bomb(block: bytes) -> bytes:
     """Return 256 MiB of a block, compressed to a few megabytes or less."""
     made = zlib.compressobj(9, zlib.DEFLATED, 31)
     return b"".join([*(made.compress(block) for _ in range(256)), made.flush()])
+
+
+# -- that state usage too early, or too little
+
+
+@kind("charged", "stream")
+async def usage_before_the_end(wire: Wire, asked: Asked, out: Out) -> None:
+    """A count with the first piece, none with the end: it is of a part of the answer."""
+    await begin(wire, asked, out)
+    await out.chunk(wire.piece("four", wire.few()))
+    for _ in range(50):
+        await out.chunk(wire.piece("and more than was counted "))
+    await out.chunk(wire.finished())
+    await out.chunk(b"")
+
+
+@kind("charged", "stream")
+async def usage_before_more_text(wire: Wire, asked: Asked, out: Out) -> None:
+    """The end with its count, and then more text."""
+    if wire.name == "sglang":  # its client reads no further than the end
+        return await few_tokens_for_much_text(wire, asked, out)
+    await begin(wire, asked, out)
+    await out.chunk(wire.piece("four"))
+    await out.chunk(wire.end(wire.few()))
+    await out.chunk(wire.piece("and more than was counted " * 30))
+    return await out.chunk(b"")
+
+
+@kind("charged")
+async def few_tokens_for_much_text(wire: Wire, asked: Asked, out: Out) -> None:
+    """One token for 750 characters."""
+    if not asked.is_streamed:
+        return await out.whole(wire.whole("x" * 750, wire.few()))
+    await begin(wire, asked, out)
+    await out.chunk(wire.piece("x" * 750))
+    await out.chunk(wire.end(wire.few()))
+    return await out.chunk(b"")
+
+
+@kind("charged", "stream")
+async def an_error_in_the_stream(wire: Wire, asked: Asked, out: Out) -> None:
+    """HTTP 200, and an error as the first or a later event: the model may have worked."""
+    await begin(wire, asked, out)
+    if asked.number % 2:
+        await out.chunk(wire.piece("four"))
+    await out.chunk(wire.error(503 if asked.number % 3 else 429))
+    await out.chunk(b"")

@@ -30,9 +30,19 @@ class Wire:
         """Return a whole answer."""
         return json.dumps(self._answer(text, self.usage if usage is None else usage, finish, is_whole=True)).encode()
 
-    def piece(self, text: str) -> bytes:
-        """Return an event with a piece of text."""
-        return self.event(self._answer(text, None, False, is_whole=False))
+    def piece(self, text: str, usage: Any = None) -> bytes:
+        """Return an event with a piece of text, and what the usage is so far."""
+        return self.event(self._answer(text, usage, False, is_whole=False))
+
+    def few(self) -> Any:
+        """Return a usage of one token."""
+        return {
+            name: 1 if "ompletion" in name or "utput" in name or "andidates" in name else n for name, n in self.usage.items()
+        }
+
+    def error(self, code: int) -> bytes:
+        """Return an event that reports an error, in the middle of a stream."""
+        return self.event({"error": {"code": code, "message": "no", "status": "UNAVAILABLE", "type": "server_error"}})
 
     def end(self, usage: Any = None) -> bytes:
         """Return the events that end an answer: the finish reason and the usage."""
@@ -90,9 +100,14 @@ class GeminiWire(Wire):
 class BedrockWire(Wire):
     """Converse and ConverseStream, with AWS's framing of events."""
 
-    def piece(self, text: str) -> bytes:
-        """Return an event with a piece of text."""
-        return frame("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": text}})
+    def piece(self, text: str, usage: Any = None) -> bytes:
+        """Return an event with a piece of text, and one with the usage so far."""
+        said = frame("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": text}})
+        return said if usage is None else said + frame("metadata", {"usage": usage, "metrics": {}})
+
+    def error(self, code: int) -> bytes:
+        """Return an exception of the event stream."""
+        return frame("serviceUnavailableException", {"message": "no"}, is_exception=True)
 
     def end(self, usage: Any = None) -> bytes:
         """Return the events that end an answer."""
@@ -115,10 +130,10 @@ class BedrockWire(Wire):
         return {"output": output, "stopReason": "end_turn" if finish else None, "usage": usage, "metrics": {}}
 
 
-def frame(kind: str, payload: Any) -> bytes:
+def frame(kind: str, payload: Any, *, is_exception: bool = False) -> bytes:
     """Return one message of ``application/vnd.amazon.eventstream``."""
-    head = b""
-    for key, value in (("event-type", kind), ("content-type", "application/json"), ("message-type", "event")):
+    head, word = b"", "exception" if is_exception else "event"
+    for key, value in ((f"{word}-type", kind), ("content-type", "application/json"), ("message-type", word)):
         name, text = f":{key}".encode(), value.encode()
         head += struct.pack("!B", len(name)) + name + struct.pack("!BH", 7, len(text)) + text
     body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()

@@ -283,7 +283,9 @@ def test_arguments_of_a_tool_that_cannot_be_parsed(transport, kept, mode, argume
     message = made.ask(mode)
     assert (message.tool_calls, message.invalid_tool_calls[0]["name"]) == ([], "f")
     json.dumps(message.invalid_tool_calls).encode()
-    assert made.usages[0].cost_usd == COST
+    is_possible = len(arguments) < 200  # the server counts five tokens
+    assert (made.usages[0].cost_usd == COST) is is_possible
+    assert made.usages[0].tokens_estimated is not is_possible
 
 
 @pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream"])

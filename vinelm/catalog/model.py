@@ -107,6 +107,8 @@ class Model(BaseModel):
         max_tokens: The most completion tokens of one call, >= 1.
         timeout_s: Seconds after which an attempt is given up, > 0.
         options: Passed to the provider's client as they are. A catalog refuses secrets in them.
+        trusted_counts: Whether the server's token counts are taken as they are, also where the text that arrived is longer than
+            so few tokens can be.
         group: The name that it shares with entries that serve the same model elsewhere; see
             :class:`~vinelm.catalog.ReplicaGroup`. None for an entry that is a choice of its own.
     """
@@ -124,6 +126,7 @@ class Model(BaseModel):
     max_tokens: int = Field(default=1024, ge=1)
     timeout_s: float = Field(default=120.0, gt=0)
     options: dict[str, Any] = Field(default_factory=dict)
+    trusted_counts: bool = False
     group: str | None = Field(default=None, min_length=1)
 
     @property
@@ -135,7 +138,7 @@ class Model(BaseModel):
     def _without_no_group(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out a group that is not set: stores and tries of before groups hold the same entry in the same words."""
         plain: dict[str, Any] = handler(self)
-        return {key: value for key, value in plain.items() if key != "group" or value is not None}
+        return {key: value for key, value in plain.items() if value or key not in ("group", "trusted_counts")}
 
 
 OWN_OF_A_REPLICA = ("name", "engine", "api_base", "api_key_env", "price_id")

@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage
 from vinelm.backends.gemini.client import clients_of, kept_responses
 from vinelm.backends.gemini.rehearsal import rehearsing_clients
 from vinelm.backends.gemini.request import attempt_bound, check_options, config_options, content_request
-from vinelm.backends.gemini.response import FINISH_FAILURES, GeminiStreamReader, failed
+from vinelm.backends.gemini.response import FINISH_FAILURES, GeminiStreamReader, billed_once_begun, failed
 from vinelm.backends.gemini.thought_signatures import ModelSignatures
 from vinelm.backends.openai.client import named_key
 from vinelm.backends.openai.response import begun
@@ -69,7 +69,7 @@ class GeminiTransport(SdkTransport["Client", "Client"]):
         arguments = _arguments(model, request)
         kept: list[Any] = []
         try:
-            with kept_responses(kept):  # the stream begins with its first chunk
+            with kept_responses(kept), billed_once_begun(kept):  # the stream begins with its first chunk
                 if request.is_streamed:
                     chunks = iter(models.generate_content_stream(**arguments))
                     response = next(chunks, None)
@@ -78,7 +78,8 @@ class GeminiTransport(SdkTransport["Client", "Client"]):
             yield _begun(kept, request)
             while response is not None:
                 yield reader.delta(response)
-                response = next(chunks, None)
+                with billed_once_begun(kept):
+                    response = next(chunks, None)
         finally:
             for opened in kept:
                 opened.close()
@@ -91,7 +92,7 @@ class GeminiTransport(SdkTransport["Client", "Client"]):
         kept: list[Any] = []
         chunks: Any = None
         try:
-            with kept_responses(kept):
+            with kept_responses(kept), billed_once_begun(kept):
                 if request.is_streamed:
                     chunks = aiter(await models.generate_content_stream(**arguments))
                     response = await anext(chunks, None)
@@ -100,7 +101,8 @@ class GeminiTransport(SdkTransport["Client", "Client"]):
             yield _begun(kept, request)
             while response is not None:
                 yield reader.delta(response)
-                response = None if chunks is None else await anext(chunks, None)
+                with billed_once_begun(kept):
+                    response = None if chunks is None else await anext(chunks, None)
         finally:
             for opened in kept:
                 await opened.aclose()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
@@ -109,6 +110,26 @@ def failed(error: Exception) -> AttemptFailed | None:
     if isinstance(error, errors.APIError):
         return _refused(error)
     return _unauthorized(error) or openai_response.failed(error)
+
+
+@contextmanager
+def billed_once_begun(responses: Sequence[Any]) -> Iterator[None]:
+    """Note that an error which the server reports after HTTP 200, whatever code it names, may have been billed for.
+
+    Args:
+        responses: the HTTP responses of the attempt; the last one counts.
+    """
+    from google.genai import errors
+
+    try:
+        yield
+    except errors.APIError as error:
+        has_begun = bool(responses) and 200 <= responses[-1].status_code < 300
+        if not has_begun:
+            raise
+        known = _refused(error)
+        told = AttemptFailed(known.kind, known.detail, retry_after_s=known.retry_after_s, is_final=known.is_final)
+        raise told from None  # the error's text may hold the prompt
 
 
 def _unauthorized(error: Exception) -> AttemptFailed | None:

@@ -198,6 +198,18 @@ def _translated(httpx: Any, step: Any, *arguments: Any) -> Any:
         raise kind(str(error)) from error
 
 
+def _end_after_surplus(raw: Any) -> None:
+    """Let a connection end with its answer if more bytes have come than belong to it: they would begin the next answer.
+
+    Bytes that come later are no danger: httpcore uses no idle connection that can be read from.
+    """
+    stream = getattr(raw, "_httpcore_stream", raw)  # of httpx, around httpcore's
+    connection = getattr(getattr(stream, "_stream", None), "_connection", None)
+    state = getattr(connection, "_h11_state", None)
+    if state is not None and state.trailing_data[0]:
+        state.send_failed()
+
+
 @cache
 def _streams(httpx: Any) -> tuple[Any, Any]:
     """Return the classes of a response's stream, derived from those of the library."""
@@ -212,6 +224,7 @@ def _streams(httpx: Any) -> tuple[Any, Any]:
                 yield from self._body.pieces(data)
 
         def close(self) -> None:
+            _end_after_surplus(self._raw)
             self._raw.close()
 
     class AsyncAnswerStream(httpx.AsyncByteStream):  # type: ignore[misc]
@@ -224,6 +237,7 @@ def _streams(httpx: Any) -> tuple[Any, Any]:
                     yield piece
 
         async def aclose(self) -> None:
+            _end_after_surplus(self._raw)
             await self._raw.aclose()
 
     return AnswerStream, AsyncAnswerStream

@@ -80,7 +80,8 @@ class LangChainStreamReader:
 
         If a model that otherwise gives a finish reason gives none, the response was cut off, and none is added.
         """
-        return Delta() if self._has_reason or always_has_reason else Delta(finish_reason=NOT_REPORTED)
+        reason = None if self._has_reason or always_has_reason else NOT_REPORTED
+        return Delta(finish_reason=reason, counts=_counts(self._usage))  # LangChain's usages add up: the sum is the last word
 
     def _delta(self, message: Any, metadata: Mapping[str, Any]) -> Delta:
         if message.usage_metadata:
@@ -93,7 +94,7 @@ class LangChainStreamReader:
             tools=self._pieces(message),
             is_refused=bool(message.additional_kwargs.get("refusal")),
             finish_reason=None if reason is None else str(getattr(reason, "name", reason)),
-            counts=_counts(self._usage),
+            counts=_counts(self._usage) if message.usage_metadata else None,
         )
 
     def _add(self, usage: Any) -> None:

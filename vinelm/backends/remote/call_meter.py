@@ -16,6 +16,11 @@ from vinelm.errors import CallError, FailureKind
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext
 
+MOST_CHARS = 8
+"""Characters of one token at most, on the average of an answer."""
+SPARED_CHARS = 64
+"""A short answer may be one long word, or a line of blanks, of a few tokens."""
+
 
 @dataclass(slots=True)
 class MeteredCall:
@@ -24,9 +29,9 @@ class MeteredCall:
     ``finish_failures`` maps a provider's finish reasons to failures; ``bound`` computes the upper bound of one attempt.
 
     What an attempt costs: nothing, if it was not sent or the server refused it; the tokens that the server counted, if the
-    answer has its end and the counts are possible; in every other case its upper bound, since nobody knows what will be billed
-    (the server may go on after a timeout, and may have reasoned at length without a word of it in the answer). The token counts
-    of the record are then estimated from the length of the text.
+    answer has its end, the counts came with it or after it, and they are possible; in every other case its upper bound, since
+    nobody knows what will be billed (the server may go on after a timeout, and may have reasoned at length without a word of
+    it in the answer). The token counts of the record are then estimated from the length of the text.
     """
 
     model: Model
@@ -97,7 +102,7 @@ class MeteredCall:
         """End the attempt: stop its clock and add its price."""
         self._ended_s = self.context.clock.now()
         answer, self._counts, self._is_estimated = self.answer, None, False
-        if answer.counts is not None and not self._believes(answer.counts):
+        if answer.counts is not None and not (answer.counts_are_final and self._believes(answer.counts)):
             answer.counts = None
         if failed is not None and not failed.may_be_billed:
             return
@@ -114,11 +119,17 @@ class MeteredCall:
 
     def _believes(self, counts: Counts) -> bool:
         """Whether counts are possible; ``bound`` is only computed where they are not ordinary."""
-        if counts.tokens_out == 0 and self.answer.chars:
+        if self._is_too_few(counts.tokens_out):
             return False
         if 0 < counts.tokens_in <= self.prompt_chars and counts.tokens_out <= self.model.max_tokens:
             return True
         return self.bound().believes(counts)
+
+    def _is_too_few(self, tokens_out: int) -> bool:
+        """Whether the text that arrived cannot be made of so few tokens."""
+        if not self.answer.chars or self.model.trusted_counts:
+            return False
+        return tokens_out == 0 or self.answer.chars > MOST_CHARS * tokens_out + SPARED_CHARS
 
     def may_repeat(self, failed: AttemptFailed) -> bool:
         """Return whether another attempt follows."""

@@ -109,6 +109,8 @@ class ResponseBuilder:
     is_refused: bool = False
     finish_reason: str | None = None
     counts: Counts | None = None
+    counts_are_final: bool = False
+    """Whether the counts came with the finish reason or after it. Earlier ones may be of a part of the answer."""
     request_id: str | None = None
     provider_latency_s: float | None = None
     _stated_id: str | None = None
@@ -134,7 +136,11 @@ class ResponseBuilder:
         self.is_refused |= delta.is_refused
         if delta.finish_reason:
             self.finish_reason = _label(delta.finish_reason) or self.finish_reason
-        self.counts = delta.counts or self.counts
+        if delta.is_token and self.counts_are_final and not delta.counts:
+            self.counts_are_final = False  # what came after the count is not in it
+        if delta.counts:
+            self.counts = delta.counts
+            self.counts_are_final = self.finish_reason is not None
         if delta.request_id and delta.request_id != self._stated_id:  # each piece of a stream repeats it
             self._stated_id = delta.request_id
             self.request_id = _label(delta.request_id) or self.request_id
