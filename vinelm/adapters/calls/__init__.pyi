@@ -11,4 +11,5 @@ from .tool_binding import Structured as Structured
 from .tool_binding import aimed as aimed
 from .tool_binding import bind_lazily as bind_lazily
 from .tool_binding import structured_chain as structured_chain
+from .tool_binding import whole_chunk as whole_chunk
 from .traced_model import name_model as name_model

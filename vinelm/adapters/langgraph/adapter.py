@@ -124,6 +124,7 @@ class GraphAdapter:
 
     @account_of.setter
     def account_of(self, account_of: Callable[[RunContext], CallGuard | None] | None) -> None:
+        """Set it."""
         self._runs.account_of = account_of
 
     @property
