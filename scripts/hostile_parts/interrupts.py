@@ -19,6 +19,7 @@ import os, signal, sys, traceback
 moments, calls = [int(one) for one in sys.argv[1:]], 0
 
 def serve():
+    from vinelm import VineLM, VineMiddleware  # first: what the application imports by itself is not ours to keep whole
     from scripts.hostile_parts.chat_way import ChatWay
     from scripts.hostile_parts.staged_way import StagedWay
     ChatWay().serve("invoke, cap", "chat")
