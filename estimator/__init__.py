@@ -1,9 +1,8 @@
 """Estimators turn observations into an annotated trie. Pure functions: no I/O, no clock, no network."""
 
-import lazy_loader as lazy
-
 from vinelm.extras import require_extra
+from vinelm.whole_imports import attach_stub
 
 require_extra("profile", "an estimator", "scipy")
 
-__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,9 +1,10 @@
 """Attacks on VineLM, bounded and on this machine's loopback only: what was tried, and what got through.
 
 Parts: lying model servers for every provider whose wire is ours; faults injected into every method of ours that a served
-request passes; trie files with valid checksums and wrong contents; random command lines over damaged files; generated Python
-against the sandbox of the coding example; generated SQL against the limits of the SQL workflows. Run it as an ordinary user. It
-sends nothing beyond loopback and writes only to scratch folders. Exit code 1 if anything got through.
+request passes, in stages and on every other way in; Ctrl-C during a first use; trie files with valid checksums and wrong
+contents; random command lines over damaged files; generated Python against the sandbox of the coding example; generated SQL
+against the limits of the SQL workflows. Run it as an ordinary user. It sends nothing beyond loopback and writes only to scratch
+folders. Exit code 1 if anything got through.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Any
 PARTS = {
     "servers": "lying servers x providers",
     "faults": "faults in our own methods, on_error='default'",
+    "ways_in": "the same on every other way in",
+    "interrupts": "Ctrl-C during a first use",
     "tries": "trie files with valid checksums",
     "command_line": "random command lines",
     "sandbox": "generated Python against the sandbox",
@@ -82,6 +85,9 @@ def _print_table(results: dict[str, Any]) -> None:
     print(f"{'attack':<46} {'attempts':>9} {'through':>8} {'seconds':>8}")
     for part, found in results.items():
         print(f"{PARTS[part]:<46} {found['attempts']:>9,} {len(found['through']):>8} {found['seconds']:>8.0f}")
+        for kind, counts in found["facts"].get("kinds", {}).items():
+            through = sum(len(lines) for lines in counts.values() if isinstance(lines, list))
+            print(f"  {kind:<44} {counts['injected']:>9,} {through:>8}")
         for line in found["through"]:
             print(f"  {line[:200]}")
         if found["facts"].get("skipped"):

@@ -1,9 +1,8 @@
 """The observation store (SQLite), and imports of recorded outcomes into it."""
 
-import lazy_loader as lazy
-
 from vinelm.extras import require_extra
+from vinelm.whole_imports import attach_stub
 
 require_extra("profile", "a store of observations", "sqlalchemy")
 
-__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

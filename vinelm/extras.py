@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 from vinelm.errors import MissingExtra
+from vinelm.whole_imports import whole_import
 
 
 @contextmanager
 def required_extra(extra: str, what: str) -> Iterator[None]:
-    """Translate the failure of imports inside the block.
+    """Translate the failure of imports inside the block, for whose end Ctrl-C waits.
 
     Args:
         extra: The name in ``vinelm[...]`` that installs the libraries.
@@ -21,7 +22,8 @@ def required_extra(extra: str, what: str) -> Iterator[None]:
         MissingExtra: A library is not installed, or cannot be imported. The message names it and the command that installs it.
     """
     try:
-        yield
+        with whole_import():
+            yield
     except MissingExtra:
         raise
     except ImportError as error:

@@ -196,7 +196,7 @@ class Fleet:
             )
             self._member.chores.append(self._dollars)
         self._member.chores += [self._corrections, self._orders]
-        self._member.round()  # the first one at once, so that a wrong address is known
+        self._member.survived_round()  # the first one at once, so that a wrong address is known
         self._lease(self._limiters.items())
         self._steer()
         self._member.start()

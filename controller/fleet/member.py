@@ -117,7 +117,7 @@ class FleetMember:
         if not self.is_alone:
             try:
                 self._do_chores()
-            except Exception:  # what it was the next round finds out
+            except FleetUnreachable:
                 self._go_alone()
         time.sleep(ERRANDS_S)
 
@@ -152,6 +152,14 @@ class FleetMember:
         self.rounds += 1
         return True
 
+    def survived_round(self) -> bool:
+        """The same whatever fails: after a defect of ours the process goes on alone, as without an answer."""
+        try:
+            return self.round()
+        except Exception as error:
+            self._survive(error)
+            return False
+
     def _do_chores(self) -> None:
         for chore in self.chores:
             chore.do(self._link)
@@ -163,21 +171,33 @@ class FleetMember:
         for chore in self.chores:
             chore.go_alone(self._link)
 
+    def _survive(self, error: Exception) -> None:
+        """Go alone after a defect of ours, and outlive what else fails then."""
+        self.is_alone, self.failure = True, type(error).__name__
+        with suppress(Exception):
+            self._go_alone()
+
+    def _leave(self) -> None:
+        """Close the chores, each whatever becomes of the others, and delete what was published."""
+        for chore in self.chores:
+            with suppress(Exception):
+                chore.close(self._link)
+        with suppress(Exception):
+            self._link.withdraw(self.live.process)
+        self._link.close()
+
     def _run(self) -> None:
         pause_s = self._every_s
         while not self._is_stopped:
             try:
-                answered = self.round()
-            except Exception as error:  # a defect of ours: the thread has to go on, and requests with it
-                self.failure, answered = type(error).__name__, False
-                self._go_alone()
-            pause_s = self._every_s if answered else min(2 * pause_s, LONGEST_PAUSE_S)
-            until = time.monotonic() + pause_s
-            while (left_s := until - time.monotonic()) > 0.0 and self._wake.wait(left_s) and not self._is_stopped:
-                self._wake.clear()
-                self._run_errand()
-        with suppress(FleetUnreachable):
-            for chore in self.chores:
-                chore.close(self._link)
-            self._link.withdraw(self.live.process)
-        self._link.close()
+                pause_s = self._every_s if self.survived_round() else min(2 * pause_s, LONGEST_PAUSE_S)
+                self._run_errands(time.monotonic() + pause_s)
+            except Exception as error:  # the thread has to go on, and requests with it
+                self._survive(error)
+                time.sleep(self._every_s)
+        self._leave()
+
+    def _run_errands(self, until_s: float) -> None:
+        while (left_s := until_s - time.monotonic()) > 0.0 and self._wake.wait(left_s) and not self._is_stopped:
+            self._wake.clear()
+            self._run_errand()

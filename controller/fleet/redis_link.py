@@ -39,7 +39,6 @@ class RedisLink:
             raise ConfigError("fleet= is no Redis URL: it begins with redis://, rediss:// or unix://", code="fleet-url")
         if not name or any(mark in name for mark in "{}: \n"):
             raise ConfigError(f"the fleet's name is {name!r}: use letters, digits and dashes")
-        self._failures: tuple[type[Exception], ...] = (redis.RedisError, OSError)
         try:
             self._redis: Any = redis.Redis.from_url(
                 url,
@@ -172,7 +171,7 @@ class RedisLink:
             found = ask()
             self.has_answered = True
             return found
-        except self._failures as error:  # its text may contain the URL with a password
+        except Exception as error:  # of any type where something else than Redis answers; its text may hold a password
             raise FleetUnreachable(
                 f"the fleet's Redis at {self._where} does not answer ({type(error).__name__}): see that it runs, and that "
                 "address and password are right"

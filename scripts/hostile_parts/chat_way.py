@@ -76,6 +76,9 @@ class ChatWay:
             "_Call.__exit__",
             "ChatCall.__init__",
             "node_of",
+            "VineLM.request",
+            "GraphAdapter.request",
+            "GraphAdapter.within",
         )
     )
 

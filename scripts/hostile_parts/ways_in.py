@@ -1,9 +1,9 @@
 """Faults in VineLM itself, on every way in: what the part ``faults`` does to stages, done to whatever else serves requests.
 
 The ways: chat models (in every form of a call, in a subgraph, outside of a graph), agents with the middleware, and stages in a
-fleet, with dollars of a day, with evidence, with our observers. Counted for each: requests that failed, and calls in flight,
-live rows and open rows that stay after a request. With dollars of a day also calls that no account authorized, and dollars that
-none counts; there a call may be refused instead: the cap wins.
+fleet, with dollars of a day, with evidence, with our observers; and a fleet whose Redis or thread fails. Counted for each:
+requests that failed, and calls in flight, live rows and open rows that stay after a request. With dollars of a day also calls
+that no account authorized, and dollars that none counts; there a call may be refused instead: the cap wins.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 from vinelm.errors import CallRefused
 
+from . import fleet_faults
 from .agent_way import AgentWay
 from .chat_way import ChatWay
 from .faults import BOUNDARIES, LAST_RESORT, OF_OTHERS, STAND_INS, THE_CALL
@@ -27,8 +28,10 @@ from .injection import Captured, entered, failing
 from .staged_way import DollarsWay, EvidenceWay, FleetWay, TelemetryWay
 from .way import Way
 
-CALLS = (1, 2, 3)
-KINDS = ("chat models", "agents", "fleet", "dollars of a day", "evidence", "telemetry")
+CALLS = (1, 2)
+ONCE = LAST_RESORT | {"InFlightLoadMonitor.finished", "SessionLoad._finished"}
+"""These fail once, not for good: without them no call can be taken out of what is in flight."""
+KINDS = ("chat models", "agents", "fleet", "dollars of a day", "evidence", "telemetry", "broken Redis", "fleet's thread")
 
 
 @contextmanager
@@ -60,14 +63,15 @@ def attack(kind: str, way: Way, progress: Callable[[str], object], calls: Sequen
     for case in way.cases:
         targets |= entered(lambda case=case: way.serve(case, f"warm {case}"))
     outside = BOUNDARIES | way.boundaries
-    found: dict[str, Any] = {"functions": 0, "injected": 0, "refused": 0, "app_failures": [], "behind": [], "unguarded": []}
+    found: dict[str, Any] = {"functions": 0, "injected": 0, "refused": 0, "app_failures": []}
+    found |= {key: [] for key in ("behind", "unguarded", "told_prompt")}
     for module, name in sorted(targets)[::every]:
         if "<" in name or module.startswith(THE_CALL) or name in outside or name.startswith((*OF_OTHERS, *STAND_INS)):
             continue
         found["functions"] += 1
         progress(f"{kind}: {module}.{name}")
         for at in calls:
-            for is_lasting in (False,) if name in LAST_RESORT else (False, True):
+            for is_lasting in (False,) if name in ONCE else (False, True):
                 for case in way.cases:
                     _serve(way, case, (module, name, at, is_lasting), found)
     return found
@@ -89,7 +93,9 @@ def _serve(way: Way, case: str, fault: tuple[str, str, int, bool], found: dict[s
     if not faults[0] and failure is None:
         return
     found["injected"] += 1
-    del captured
+    if "a prompt and a key" in captured.notes():
+        found["told_prompt"].append(where)
+    del captured  # the runs: what they held is to be gone
     if failure is not None:
         found["app_failures"].append(f"{where}: {type(failure).__name__}")
         failure.__traceback__ = None
@@ -123,7 +129,8 @@ def run(
 
     Returns:
         ``injected``, ``through`` (places), ``skipped`` (ways that need what this machine lacks), and ``kinds``: by way in,
-        ``functions``, ``injected``, ``refused``, and what got through: ``app_failures``, ``behind``, ``unguarded``.
+        ``functions``, ``injected``, ``refused``, and what got through: ``app_failures``, ``behind``, ``unguarded`` and
+        ``told_prompt``.
     """
     by_kind: dict[str, Mapping[str, Any]] = {}
     skipped = []
@@ -132,7 +139,8 @@ def run(
         with ExitStack() as stack, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             url = redis if redis is not None else stack.enter_context(_redis())
-            for kind in kinds:
+            by_kind |= fleet_faults.attack(kinds, url, progress, every)
+            for kind in [kind for kind in kinds if kind not in {"broken Redis", "fleet's thread"}]:
                 with made(kind, url) as way:
                     if way is None:
                         skipped.append(f"{kind}: no redis-server")
@@ -143,8 +151,8 @@ def run(
     through = [
         f"{kind}: {key}: {line}"
         for kind, found in by_kind.items()
-        for key in ("app_failures", "behind", "unguarded")
-        for line in found[key]
+        for key in ("app_failures", "behind", "unguarded", "told_prompt")
+        for line in found.get(key, ())
     ]
     injected = sum(found["injected"] for found in by_kind.values())
     return {"injected": injected, "through": through, "skipped": skipped, "kinds": by_kind}

@@ -1,5 +1,5 @@
 """What applications and notebooks call: :class:`VineLM`, and the verbs behind the commands of the command line."""
 
-import lazy_loader as lazy
+from vinelm.whole_imports import attach_stub
 
-__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

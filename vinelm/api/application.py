@@ -64,8 +64,8 @@ class VineLM(LongRunning):
         mode: that of every :class:`~vinelm.controller.Session`.
         on_error: what follows a failure of VineLM itself while a graph runs. ``"default"``: the stage runs its default model,
             an edge follows the workflow's own verdict within the loop's bound, and the trace says what failed. A cap per
-            request holds all the same: if it cannot be checked any more, calls are refused. ``"raise"`` raises. Exceptions of
-            the application's own code and :class:`~vinelm.errors.InfeasibleError` are always raised.
+            request, or on a tenant's day, holds all the same: if it cannot be checked any more, calls are refused. ``"raise"``
+            raises. Exceptions of the application's own code and :class:`~vinelm.errors.InfeasibleError` are always raised.
         fallback: after a failed call (rate limit, timeout, server error, empty, truncated or malformed answer) another model
             answers within the same stage: the next best by plan, without a plan the next that the stage allows. Not after the
             objective's deadline or cap, not in mode "observe" or "off", and not while the application's own ``retry_policy``,

@@ -1,5 +1,5 @@
 """Backends: one package per provider. Each creates LangChain chat models that report the usage of every call."""
 
-import lazy_loader as lazy
+from vinelm.whole_imports import attach_stub
 
-__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,5 +1,5 @@
 """Model catalogs: the models that may be chosen, their prices, and the engines that serve them."""
 
-import lazy_loader as lazy
+from vinelm.whole_imports import attach_stub
 
-__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

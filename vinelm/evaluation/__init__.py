@@ -1,5 +1,5 @@
 """Evaluation of policies: VineLM and its baselines, served or replayed on the same requests, and compared statistically."""
 
-import lazy_loader as lazy
+from vinelm.whole_imports import attach_stub
 
-__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,5 +1,5 @@
 """Support desk: a router, three arms of which two use real tools, and a reply. The bundled tickets are generated."""
 
-import lazy_loader as lazy
+from vinelm.whole_imports import attach_stub
 
-__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,5 +1,5 @@
 """One call of the chosen model: tools and schemas in its own form, and another model after a failure."""
 
-import lazy_loader as lazy
+from vinelm.whole_imports import attach_stub
 
-__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

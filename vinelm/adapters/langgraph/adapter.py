@@ -64,7 +64,7 @@ class GraphAdapter:
             None, or a result of None, stands for the defaults. Called once per run.
         on_error: what follows a failure of VineLM itself while a graph runs. ``"default"``: the stage runs its default model,
             an edge follows the workflow's own verdict within the loop's bound, and the run's trace says what failed; a cap per
-            request that cannot be checked any more refuses calls. Errors of the caller's own making
+            request, or an account of several, that cannot be checked any more refuses calls. Errors of the caller's own making
             (:class:`~vinelm.errors.VineLMError`) and of the application's own code are raised all the same.
         enforces: whether policies change what runs. If so and ``fallback``, runs without a policy fall back.
         fallback: whether another model of the stage answers after a failed call.
@@ -124,6 +124,7 @@ class GraphAdapter:
 
     @account_of.setter
     def account_of(self, account_of: Callable[[RunContext], CallGuard | None] | None) -> None:
+        """Set it."""
         self._runs.account_of = account_of
 
     @property

@@ -1,5 +1,5 @@
 """Simple ways to choose models that any planner has to beat, chosen from the same observations and judged in the same way."""
 
-import lazy_loader as lazy
+from vinelm.whole_imports import attach_stub
 
-__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

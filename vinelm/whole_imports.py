@@ -1,0 +1,58 @@
+"""Imports that Ctrl-C does not cut in half: public names of a package on first use, and libraries of an extra.
+
+Python forgets a module whose import was interrupted, but what it had imported stays. A second try then fails in numpy, in
+langsmith and in asyncio itself until the process is started anew. So Ctrl-C waits for the end of an import of ours.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import lazy_loader  # type: ignore[import-untyped]
+
+
+class _Waiting:
+    """A handler of Ctrl-C that only notes it."""
+
+    def __init__(self) -> None:
+        self.last: tuple[int, FrameType | None] | None = None
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.last = number, frame
+
+
+@contextmanager
+def whole_import() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of the block, which only imports; without effect outside of the main thread."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or isinstance(handler, _Waiting) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting = _Waiting()
+    signal.signal(signal.SIGINT, waiting)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is waiting:  # else an imported module has set its own
+            signal.signal(signal.SIGINT, handler)
+        if waiting.last is not None:
+            handler(*waiting.last)
+
+
+def attach_stub(package: str, filename: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package: its names are those of its ``__init__.pyi``.
+
+    Each is imported when it is first used.
+    """
+    found, names_of, names = lazy_loader.attach_stub(package, filename)
+
+    def get(name: str) -> Any:
+        with whole_import():
+            return found(name)
+
+    return get, names_of, names
