@@ -1,0 +1,80 @@
+"""Plans, tries, rows and verdicts are those of the record in `frozen/` (scripts/freeze.py)."""
+
+import copy
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+FEW = range(0, 200, 8)
+HOW = "\nIf plans are meant to change: python scripts/freeze.py --write, in a commit of its own that says why."
+
+
+@pytest.fixture(scope="module")
+def freeze():
+    sys.path.insert(0, str(SCRIPTS))
+    spec = importlib.util.spec_from_file_location("freeze", SCRIPTS / "freeze.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    sys.path.remove(str(SCRIPTS))
+
+
+def require_same(freeze, name, items, *, whole):
+    found = freeze.compared(name, items, whole=whole)
+    assert not found.differences, "\n".join([f"{name} differs from the record:", *freeze.report(found)]) + HOW
+
+
+@pytest.mark.parametrize("kind", ["linear", "branching", "merged", "signals"])
+def test_some_plans_are_those_of_the_record(freeze, kind):
+    require_same(freeze, f"plans-{kind}", iter(freeze.plans.answers(kind, FEW).items()), whole=False)
+
+
+def test_a_stores_tries_plans_and_verdict_are_those_of_the_record(freeze):
+    require_same(freeze, "store-branching-walks", freeze.parts()["store-branching-walks"](), whole=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"plans-{kind}" for kind in ("linear", "branching", "merged", "signals")),
+        *(f"store-{store}" for store in ("application", "merged-application", "support", "walks", "merged-walks", "demo")),
+    ],
+)
+def test_everything_is_as_in_the_record(freeze, name):
+    require_same(freeze, name, freeze.parts()[name](), whole=True)
+
+
+def test_the_record_is_complete_and_small(freeze):
+    names = {f"{name}.json" for name in freeze.parts() | freeze.slow_parts()}
+    assert {path.name for path in freeze.record.FOLDER.iterdir()} == names
+    assert sum(path.stat().st_size for path in freeze.record.FOLDER.iterdir()) <= 1_000_000
+    for kind in freeze.tries.KINDS:
+        assert len(freeze.record.read(f"plans-{kind}")) >= 200
+
+
+def test_every_difference_is_found_and_answers_to_refused_questions_are_none(freeze):
+    given = freeze.record.read("plans-branching")
+    items = {number: copy.deepcopy(rows) for number, rows in list(given.items())[:40]}
+    answered = [(number, at) for number, rows in items.items() for at, row in enumerate(rows) if row[0] == "refused"]
+    planned = [
+        (n, at) for n, rows in items.items() for at, row in enumerate(rows[1:], 1) if row[0] not in ("refused", "no plan")
+    ]
+    assert answered
+    number, at = answered[0]
+    items[number][at] = given[planned[0][0]][planned[0][1]]
+    assert not freeze.compared("plans-branching", iter(items.items()), whole=False).differences
+    assert len(freeze.compared("plans-branching", iter(items.items()), whole=False).answered) == 1
+    for place, value in ((0, "run nothing"), (2, 1.0 + 1e-6), (1, "max_cost_usd max_latency_s")):
+        changed = copy.deepcopy(items)
+        number, at = planned[place]
+        changed[number][at][place] = value if isinstance(value, str) else changed[number][at][place] * value
+        found = freeze.compared("plans-branching", iter(changed.items()), whole=False)
+        assert len(found.differences) == 1
+        assert f"branching {number} / {at - 1}" in next(freeze.report(found))
+    number, at = planned[0]
+    items[number][at] = ["refused", "not any more"]
+    assert len(freeze.compared("plans-branching", iter(items.items()), whole=False).differences) == 1
