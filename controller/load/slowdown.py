@@ -17,6 +17,7 @@ import numpy as np
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.extras import required_extra
 from vinelm.io import write_atomic
+from vinelm.io.reading import read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ def check_writable(path: str | Path) -> Path:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
         plain = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the slowdown curves: {error.strerror}: run `vinelm calibrate` first") from error

@@ -18,6 +18,7 @@ from sqlalchemy import Boolean, Float, Integer, func, insert, select
 
 from vinelm.errors import DatasetError, StoreError, VineLMError
 from vinelm.io import Row, kind_of, parquet_note, read_table, write_csv, write_parquet
+from vinelm.io.reading import open_regular, read_text
 from vinelm.observation import Observation
 from vinelm.traces.judged.judgements import Judgements
 from vinelm.traces.shown.rows import ShownRows, SignalRecord, record_of
@@ -47,7 +48,7 @@ def side_file(table: Path) -> Path:
 def file_digest(path: Path) -> str:
     """Return the sha256 of the file's bytes, in hex; :class:`DatasetError` if it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DatasetError(f"{path}: cannot read the table: {error.strerror}") from error
@@ -223,7 +224,7 @@ def _document(table: Path) -> tuple[dict[str, Any], Path]:
     is_parquet = kind_of(table) == "parquet"
     where = table if is_parquet else side_file(table)
     try:
-        text = parquet_note(table, NOTE) if is_parquet else where.read_text(encoding="utf-8")
+        text = parquet_note(table, NOTE) if is_parquet else read_text(where)
         document = json.loads(text or "")
     except (OSError, ValueError) as error:
         raise DatasetError(f"{where}: not an export of a store: export the store again") from error

@@ -16,6 +16,7 @@ from vinelm.catalog.litellm import read_model_list
 from vinelm.catalog.model import Model
 from vinelm.catalog.prices import old_price_note
 from vinelm.errors import ConfigError
+from vinelm.io.reading import read_text
 
 YAML_SUFFIXES = (".yaml", ".yml")
 
@@ -89,7 +90,7 @@ def _sorted_out(makers: Iterable[Callable[[], Model]]) -> tuple[tuple[Model, ...
 def catalog_text(path: str | Path) -> str:
     """Return the text of a catalog file; :class:`ConfigError` if it cannot be read."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot read the catalog: {error}") from error
 

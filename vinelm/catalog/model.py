@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import date
 from functools import partial
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
 from vinelm.errors import ConfigError
+
+MOST_TOKENS = 100_000_000
+"""The largest ``max_tokens``: more than any model writes."""
+LONGEST_S = 86_400.0
+"""The longest ``timeout_s``, a day."""
+
+
+def _foreign(value: Any) -> str:
+    """The type of the first value inside that JSON does not have; "" if there is none."""
+    if isinstance(value, dict):
+        return next((found for item in value.values() if (found := _foreign(item))), "")
+    if isinstance(value, list | tuple):
+        return next((found for item in value if (found := _foreign(item))), "")
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"the number {value}"
+    return "" if value is None or isinstance(value, str | bool | int | float) else f"a {type(value).__name__}"
 
 
 class LongPromptRates(BaseModel):
@@ -20,12 +37,12 @@ class LongPromptRates(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    above: int = Field(ge=1)
-    input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    output: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    cached: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    cache_write: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    cache_write_1h: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    above: int = Field(ge=1, strict=True)
+    input: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
+    output: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
+    cached: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
+    cache_write: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
+    cache_write_1h: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
 
 
 class Price(BaseModel):
@@ -45,13 +62,13 @@ class Price(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    input: float = Field(ge=0, allow_inf_nan=False)
-    output: float = Field(ge=0, allow_inf_nan=False)
-    cached: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    cache_write: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    cache_write_1h: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    input: float = Field(ge=0, allow_inf_nan=False, strict=True)
+    output: float = Field(ge=0, allow_inf_nan=False, strict=True)
+    cached: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
+    cache_write: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
+    cache_write_1h: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
     long_prompts: tuple[LongPromptRates, ...] = ()
-    call: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    call: float = Field(default=0.0, ge=0, allow_inf_nan=False, strict=True)
     source: str
     as_of: date
 
@@ -104,8 +121,8 @@ class Model(BaseModel):
         engine: The endpoint whose load it shares with other entries.
         api_base: The URL of the endpoint; None takes the provider's default.
         api_key_env: The environment variable of the API key. The key itself is never stored.
-        max_tokens: The most completion tokens of one call, >= 1.
-        timeout_s: Seconds after which an attempt is given up, > 0.
+        max_tokens: The most completion tokens of one call, 1 to 100,000,000.
+        timeout_s: Seconds after which an attempt is given up, > 0, at most a day.
         options: Passed to the provider's client as they are. A catalog refuses secrets in them.
         trusted_counts: Whether the server's token counts are taken as they are, also where the text that arrived is longer than
             so few tokens can be.
@@ -123,11 +140,21 @@ class Model(BaseModel):
     engine: str = Field(min_length=1)
     api_base: str | None = None
     api_key_env: str | None = None
-    max_tokens: int = Field(default=1024, ge=1)
-    timeout_s: float = Field(default=120.0, gt=0)
+    max_tokens: int = Field(default=1024, ge=1, le=MOST_TOKENS, strict=True)
+    timeout_s: float = Field(default=120.0, gt=0, le=LONGEST_S, strict=True)
     options: dict[str, Any] = Field(default_factory=dict)
-    trusted_counts: bool = False
+    trusted_counts: bool = Field(default=False, strict=True)
     group: str | None = Field(default=None, min_length=1)
+
+    @field_validator("options")
+    @classmethod
+    def _plain(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """Refuse what JSON does not have: a date or a time of TOML, a number that is none."""
+        for key, value in options.items():
+            found = _foreign(value)
+            if found:
+                raise ValueError(f"option {key!r} holds {found}: write it as a text, or as a finite number")
+        return options
 
     @property
     def prompt_cache(self) -> tuple[str, str]:

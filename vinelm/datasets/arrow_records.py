@@ -13,6 +13,7 @@ from typing import Any
 from vinelm.datasets.text_records import Record
 from vinelm.errors import DatasetError
 from vinelm.io import read_arrow, read_parquet
+from vinelm.io.reading import read_text
 
 _SPLIT = re.compile(r"(.+?)-\d+-of-\d+")
 """The name of a file of a split, as ``datasets`` writes it: ``train-00000-of-00002``."""
@@ -79,7 +80,7 @@ def _split_files(path: Path) -> dict[str, list[Path]]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_text(path))
         return dict(found)
     except (OSError, ValueError, TypeError) as error:
         raise DatasetError(f"{path}: not the description of a dataset: {error}: save the dataset again") from error

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from vinelm.errors import DatasetError
+from vinelm.io.reading import open_regular
 
 Record = tuple[str, Mapping[str, Any]]
 """(where it stands, for errors: ``FILE:LINE``; its values by column)."""
@@ -160,7 +161,7 @@ def _decoded(content: bytes, where: str) -> str:
 
 def _opened(path: Path) -> BinaryIO:
     try:
-        return cast("BinaryIO", gzip.open(path) if path.suffix == ".gz" else path.open("rb"))
+        return cast("BinaryIO", gzip.open(open_regular(path)) if path.suffix == ".gz" else open_regular(path))
     except OSError as error:
         raise DatasetError(f"{path}: cannot read the dataset: {error}") from error
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vinelm.errors import ConfigError, FailureKind
+from vinelm.io.reading import open_regular
 
 FORMAT = "vinelm-verification"
 VERSION = 1
@@ -89,7 +90,11 @@ class VerificationLog:
             os.fsync(file.fileno())
 
     def _read(self, path: Path, header: Mapping[str, Any]) -> None:
-        data = path.read_bytes()
+        try:
+            with open_regular(path) as file:
+                data = file.read()
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot read the log of a verification: {error.strerror}: name another one") from error
         whole = data[: data.rfind(b"\n") + 1]
         try:
             lines = [json.loads(line) for line in whole.splitlines()]

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from langgraph.graph.state import CompiledStateGraph, StateGraph
 
 from vinelm.errors import ConfigError, InputError, WorkflowError
+from vinelm.io.reading import read_text
 from vinelm.workflow import Workflow
 
 Kind = Literal["graph", "maker", "vine-maker", "model-maker"]
@@ -101,7 +102,7 @@ def _of_langgraph_file(folder: Path) -> str:
     """The graph that ``langgraph.json`` names, which LangGraph's own tools read."""
     advice = "name the graph, such as app.py:graph"
     try:
-        graphs = json.loads((folder / LANGGRAPH_FILE).read_text(encoding="utf-8"))["graphs"]
+        graphs = json.loads(read_text(folder / LANGGRAPH_FILE))["graphs"]
         places = [str(place["path"] if isinstance(place, dict) else place) for place in graphs.values()]
     except FileNotFoundError:
         raise ConfigError(f"no graph is named, and there is no {LANGGRAPH_FILE}: {advice}") from None

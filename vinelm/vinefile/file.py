@@ -29,6 +29,7 @@ from vinelm.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import TrieFileError
 from vinelm.io import atomic_path
+from vinelm.io.reading import open_regular
 from vinelm.signals import COST_SPREAD, OUTCOME_ARRAYS, Outcomes
 from vinelm.template import Template
 from vinelm.trie import ARRAYS, DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, MERGED_ARRAYS, DifficultyRates, MergedTrie, Trie
@@ -98,7 +99,7 @@ def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> Annot
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = _content(file, mmap=mmap)
     except FileNotFoundError as error:
         raise TrieFileError(f"{path}: no such trie file: write one with `vinelm estimate`") from error

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from vinelm.controller.fleet.view import FleetView, column_type
 from vinelm.errors import ConfigError, InputError
+from vinelm.io.reading import open_regular
 
 EVERY_S = 1.0
 """At most one view is recorded in so many seconds."""
@@ -73,7 +75,7 @@ def recorded_views(path: Path) -> Iterator[FleetView]:
     """
     number = 0
     try:
-        with path.open(encoding="utf-8") as file:
+        with open_regular(path) as raw, TextIOWrapper(raw, encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
                 yield _view(line, f"{str(path)!r}, line {number}")
     except (OSError, UnicodeDecodeError) as error:

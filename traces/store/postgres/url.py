@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +53,8 @@ def address_of(where: str | Path | PostgresUrl) -> StoreAddress:
         return where
     start = _START.match(str(where))
     if start is None:
-        return Path(where)
+        path = Path(where)  # of a link, the file that it leads to: its log and its lock stand beside that
+        return Path(os.path.realpath(path)) if path.is_symlink() else path
     try:
         url = make_url(f"postgresql+psycopg://{str(where)[start.end() :]}")
     except (ArgumentError, ValueError) as error:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from vinelm.errors import ConfigError, WorkflowError
+from vinelm.io.reading import read_text
 
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
@@ -57,7 +58,7 @@ def chat_template(source: str) -> ChatTemplate:
         return ChatTemplate(_compiled(BUILT_IN[source], source), {"bos_token": "", "eos_token": ""})
     path = Path(source)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError):
         known = ", ".join(BUILT_IN)
         raise ConfigError(

@@ -9,6 +9,7 @@ import click
 
 from vinelm.cli.console import echo
 from vinelm.cli.options import output_options
+from vinelm.io.reading import read_text
 
 if TYPE_CHECKING:
     from vinelm.controller import Calibration, Endpoint, Experiment
@@ -114,7 +115,7 @@ def _prompts(path: Path) -> tuple[str, ...]:
     from vinelm.errors import ConfigError
 
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_text(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{path}: cannot read the prompts ({type(error).__name__}): use a text file with one prompt per line"

@@ -13,6 +13,7 @@ from vinelm.errors import ConfigError
 from vinelm.evaluation.contingent.plans import ContingentPlans
 from vinelm.evaluation.contingent.stage_plans import StagePlan
 from vinelm.evaluation.policy_plans import PathPlan, Plans
+from vinelm.io.reading import read_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ def _plans(annotated: AnnotatedTrie) -> Plans | ContingentPlans:
 
 def _first_plan(path: Path, annotated: AnnotatedTrie) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_text(path))
     except OSError as error:
         models = ", ".join(annotated.catalog)
         raise ConfigError(f"{path} is neither a model of this trie ({models}) nor a file of `vinelm plan --json`") from error

@@ -1,0 +1,46 @@
+"""Reads files that somebody names: a pipe, a device or a folder is refused at once, where reading would wait or never end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from io import BufferedReader
+from pathlib import Path
+
+MIB = 1 << 20
+MOST_TEXT = 256 * MIB
+"""The largest text file that is read whole: no configuration, and no list of prompts or requests of one file, is longer."""
+
+
+def open_regular(path: str | Path) -> BufferedReader:
+    """Open a regular file for reading; a link is followed.
+
+    Raises:
+        OSError: there is no such file, it may not be read, or it is a pipe, a device, a socket or a folder.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "Not a regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_text(path: str | Path, *, most_bytes: int = MOST_TEXT) -> str:
+    """Return the text of a regular file in UTF-8.
+
+    Raises:
+        OSError: see :func:`open_regular`; or the file has more than ``most_bytes`` bytes.
+        UnicodeDecodeError: it is no UTF-8.
+    """
+    with open_regular(path) as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"larger than {most_bytes // MIB} MiB", str(path))
+    return content.decode("utf-8").replace("\r\n", "\n")
