@@ -6,10 +6,12 @@ import gzip
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from vinelm.errors import DatasetError
+from vinelm.io.reading import open_regular
 from vinelm.workflow import Request
 
 
@@ -62,12 +64,15 @@ def read_jsonl(path: str | Path, *, required: Sequence[str] = (), id_key: str = 
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8") as lines:
+        with open_regular(path) as file, _unpacked(file, path) as raw, TextIOWrapper(raw, encoding="utf-8") as lines:
             yield from json_objects(lines, path)
     except (OSError, UnicodeDecodeError, EOFError) as error:
         raise DatasetError(f"{path}: cannot read the dataset: {error}") from error
+
+
+def _unpacked(file: BufferedReader, path: Path) -> BinaryIO:
+    return cast("BinaryIO", gzip.open(file)) if path.suffix == ".gz" else file
 
 
 def split_requests(requests: Sequence[Request], held_out: float, seed: int) -> tuple[list[Request], list[Request]]:
