@@ -58,10 +58,10 @@ def test_a_fleets_journal_opens_with_what_was_granted(tmp_path):
     path = tmp_path / "journal.db"
     shutil.copy(KINDS / "journal.sqlite-fixture", path)
     journal = journal_at(path)
-    number, totals = journal.restore()
+    found = journal.restore(today=FLEET["grants"][0][2])
     journal.close()
-    assert number == FLEET["generation"][0] + 1
-    assert totals == {(tenant, day): nano_usd for _, tenant, day, nano_usd in FLEET["grants"]}
+    assert found.generation == FLEET["generation"][0] + 1
+    assert found.grants == [tuple(grant) for grant in FLEET["grants"]]
 
 
 def test_a_recorded_view_opens():
