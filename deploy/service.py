@@ -227,7 +227,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--max-cost-usd", type=float, default=0.01, help="mean dollars of a request [default: %(default)s]")
     made.add_argument(
         "--fleet",
-        type=_address,
+        action=_Address,
         help="redis://...: what all processes share [with a password: VINELM_FLEET in the environment]",
     )
     made.add_argument("--fleet-name", default="default", help="[default: %(default)s]")
@@ -236,7 +236,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--journal",
-        type=_address,
+        action=_Address,
         help="what was leased of the caps: a SQLite file, or postgresql://... for several machines [or VINELM_JOURNAL]",
     )
     made.add_argument("--evidence", type=Path, help="store of served rows")
@@ -245,11 +245,18 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def _address(text: str) -> str:
-    """An address without a password: every user of a machine sees the options of its processes."""
-    if "://" in text and ":" in text.split("://", 1)[1].rpartition("@")[0]:
-        raise argparse.ArgumentTypeError("the address holds a password: give it in VINELM_FLEET, VINELM_JOURNAL or PGPASSWORD")
-    return text
+class _Address(argparse.Action):
+    """An address without a password: every user of a machine sees the options of its processes.
+
+    An action and no type, as argparse applies a type to defaults, too: an address of the environment may hold one.
+    """
+
+    def __call__(self, _: Any, options: argparse.Namespace, text: Any, name: str | None = None) -> None:
+        if "://" in text and ":" in text.split("://", 1)[1].rpartition("@")[0]:
+            raise argparse.ArgumentError(
+                self, "the address holds a password: give it in VINELM_FLEET, VINELM_JOURNAL or PGPASSWORD"
+            )
+        setattr(options, self.dest, text)
 
 
 def main() -> int:

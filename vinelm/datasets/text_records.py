@@ -161,9 +161,24 @@ def _decoded(content: bytes, where: str) -> str:
 
 def _opened(path: Path) -> BinaryIO:
     try:
-        return cast("BinaryIO", gzip.open(open_regular(path)) if path.suffix == ".gz" else open_regular(path))
+        file = open_regular(path)
     except OSError as error:
         raise DatasetError(f"{path}: cannot read the dataset: {error}") from error
+    return cast("BinaryIO", _ClosingGzip(file)) if path.suffix == ".gz" else file
+
+
+class _ClosingGzip(gzip.GzipFile):
+    """A gzipped file that closes the file below it, as :class:`gzip.GzipFile` does only for a file that it opened by name."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(fileobj=file, mode="rb")
+        self._below = file
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self._below.close()
 
 
 def _short(text: str) -> str:

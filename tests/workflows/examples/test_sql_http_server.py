@@ -133,7 +133,7 @@ def test_a_body_that_cannot_be_used(service, running, body, says):
         (3, "must be an object"),
         ({}, "exactly one target"),
         ({"maximize": "speed"}, "use 'accuracy'"),
-        ({"maximize": "accuracy", "max_cost_usd": "cheap"}, "bounds must be numbers"),
+        ({"maximize": "accuracy", "max_cost_usd": "cheap"}, "max_cost_usd is 'cheap': it must be a number"),
         ({"maximize": "accuracy", "max_cost_usd": -1}, "finite number >= 0"),
         ({"maximize": "accuracy", "budget": 1}, "no field 'budget'"),
         ({"minimize": "cost", "min_accuracy": 1, "on_infeasible": "raise"}, "no path meets min_accuracy"),
