@@ -202,10 +202,10 @@ def public_definitions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.Async
                     open_nodes.append(node)
 
 
-def libraries(tree: ast.Module) -> set[str]:
+def libraries(nodes: Iterable[ast.AST]) -> set[str]:
     """The top-level packages that a module imports, wherever it does."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -213,14 +213,14 @@ def libraries(tree: ast.Module) -> set[str]:
     return found
 
 
-def class_names(tree: ast.Module) -> list[str]:
+def class_names(nodes: Iterable[ast.AST]) -> list[str]:
     """The classes that a module defines, private ones left out."""
-    return [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    return [node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
 
 
-def has_relative_import(tree: ast.Module) -> bool:
+def has_relative_import(nodes: Iterable[ast.AST]) -> bool:
     """Whether a module imports from a place that is not spelled out."""
-    return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
+    return any(isinstance(node, ast.ImportFrom) and node.level for node in nodes)
 
 
 def _is_overload(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
