@@ -8,7 +8,7 @@ plans writes the record in a commit of its own and says why.
 Plans: 200 random tries of each kind (scripts/freeze_parts/tries.py), seven questions about each through
 ``Planner(trie).plan(...)``, equal to 1e-9. Stores: small profiles and random walks through ``vinelm.profile``, ``estimate``,
 ``plan`` and ``evaluate``, equal to 1e-6. Both take about two minutes, the plans alone half of one. ``--only reproduce-quick``
-compares the quick tables of scripts/reproduce.py too, which take three minutes.
+and ``--only recorded-spider`` (with VINELM_DATA) compare what these scripts print, which takes three minutes each.
 """
 
 from __future__ import annotations
@@ -45,19 +45,27 @@ def parts() -> dict[str, Callable[[], Iterator[tuple[str, Any]]]]:
 
 def slow_parts() -> dict[str, Callable[[], Iterator[tuple[str, Any]]]]:
     """The same for what takes minutes: only where it is named."""
-    return {"reproduce-quick": reproduced}
+    return {"reproduce-quick": reproduced, "recorded-spider": recorded_spider}
 
 
 def reproduced() -> Iterator[tuple[str, Any]]:
     """The quick tables of the reproduction, simulated workloads only."""
-    script = Path(__file__).with_name("reproduce.py")
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(script), "--quick", "--json", "-o", folder]
-        environment = {name: value for name, value in os.environ.items() if name != "VINELM_DATA"}
-        said = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True).stdout
-    found = json.loads(said)
+        found = said_by("reproduce.py", "--quick", "-o", folder, VINELM_DATA=None)
     for name in REPRODUCED:
         yield name, {part: value for part, value in found[name].items() if part not in ("paper", "line")}
+
+
+def recorded_spider() -> Iterator[tuple[str, Any]]:
+    """What the recorded text-to-SQL systems give, from the data of VINELM_DATA."""
+    yield from said_by("recorded_spider.py").items()
+
+
+def said_by(script: str, *arguments: str, **environment: str | None) -> dict[str, Any]:
+    """The JSON that a script prints; a variable of the environment that is None is unset."""
+    command = [sys.executable, str(Path(__file__).with_name(script)), "--json", *arguments]
+    given = {name: value for name, value in (os.environ | environment).items() if value is not None}
+    return dict(json.loads(subprocess.run(command, stdout=subprocess.PIPE, env=given, check=True).stdout))
 
 
 def store_items(store: str) -> Iterator[tuple[str, Any]]:

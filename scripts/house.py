@@ -3,7 +3,8 @@
 Structure is read from the source (`ast`). Then five small scenarios are run, and tell which of our files and functions they
 pass: a served stage (the first and a later one), a profiled unit, `vinelm estimate`, `vinelm plan` (`house_passes.py`).
 --root and --python point at another checkout and its interpreter, to compare. --mermaid prints the picture of
-docs/architecture.md.
+docs/architecture.md. --ratchet tightens the limits of tests/house/ratchets.json to today's values; --where FIGURE lists what
+makes up one of them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(HERE / "scripts"))
+
+from house_parts import measured, ratchets  # noqa: E402 - found by the line before
+
+RATCHETS = Path("tests") / "house" / "ratchets.json"
 PARTS = ("controller", "estimator", "profiler", "traces", "workflows")
 LEVELS = (
     ("core",),
@@ -56,6 +62,16 @@ class House:
         return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in self.files.items()}
 
     @cached_property
+    def nodes(self) -> dict[str, list[ast.AST]]:
+        """The nodes of every tree: walking takes longer than anything else here."""
+        return {name: list(ast.walk(tree)) for name, tree in self.trees.items()}
+
+    @cached_property
+    def code_lines(self) -> dict[str, int]:
+        """Lines of every file that are neither blank nor comment nor docstring."""
+        return {name: code_lines(path, self.nodes[name]) for name, path in self.files.items()}
+
+    @cached_property
     def arrows(self) -> dict[str, set[str]]:
         """Which of our modules each module imports."""
         return {name: set(self._imports(name)) - {name} for name in self.files}
@@ -69,7 +85,7 @@ class House:
         """Modules that a file imports: at its top, in a function, or for type checkers only. A name that a package hands on
         counts as an import of the file that has it.
         """
-        for node in ast.walk(self.trees[name]):
+        for node in self.nodes[name]:
             if isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 for alias in node.names:
                     yield from self._home(node.module, alias.name)
@@ -186,10 +202,10 @@ def public_definitions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.Async
                     open_nodes.append(node)
 
 
-def libraries(tree: ast.Module) -> set[str]:
+def libraries(nodes: Iterable[ast.AST]) -> set[str]:
     """The top-level packages that a module imports, wherever it does."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -197,26 +213,25 @@ def libraries(tree: ast.Module) -> set[str]:
     return found
 
 
-def class_names(tree: ast.Module) -> list[str]:
+def class_names(nodes: Iterable[ast.AST]) -> list[str]:
     """The classes that a module defines, private ones left out."""
-    return [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    return [node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
 
 
-def has_relative_import(tree: ast.Module) -> bool:
+def has_relative_import(nodes: Iterable[ast.AST]) -> bool:
     """Whether a module imports from a place that is not spelled out."""
-    return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
+    return any(isinstance(node, ast.ImportFrom) and node.level for node in nodes)
 
 
 def _is_overload(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
     return any(isinstance(item, ast.Name) and item.id == "overload" for item in node.decorator_list)
 
 
-def code_lines(path: Path) -> int:
+def code_lines(path: Path, nodes: Iterable[ast.AST]) -> int:
     """Lines that are neither blank nor comment nor docstring."""
     source = path.read_text(encoding="utf-8")
-    tree = ast.parse(source)
     quiet = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             quiet |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     lines = enumerate(source.splitlines(), start=1)
@@ -253,11 +268,11 @@ def figures(house: House) -> dict[str, object]:
     folders = house.folders()
     functions = [
         (f"{name}.{node.name}", function_lines(node))
-        for name, tree in house.trees.items()
-        for node in ast.walk(tree)
+        for name, nodes in house.nodes.items()
+        for node in nodes
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     ]
-    files = {name: code_lines(path) for name, path in house.files.items()}
+    files = house.code_lines
     undocumented = [
         f"{name}.{node.name}"
         for name, tree in house.trees.items()
@@ -302,6 +317,11 @@ def passes(root: Path, python: str) -> dict[str, dict[str, int]]:
     return found
 
 
+def limited(house: House, python: str, passed: dict[str, dict[str, int]]) -> dict[str, ratchets.Figure]:
+    """The figures that have a limit, with what makes them up."""
+    return measured.of_source(house, ("vinelm", *PARTS)) | measured.of_commands(python) | measured.of_passes(passed)
+
+
 # -- printing ----------------------------------------------------------------------------------------------------------
 
 
@@ -336,13 +356,15 @@ def table(found: dict[str, object]) -> Iterator[str]:
         yield f"{name:40} {row['files']:5} {row['arrows_inside']:6} {row['depth']:5}"
     yield ""
     for name, value in found.items():
-        if name not in ("packages", "passes"):
+        if name not in ("packages", "passes", "limited"):
             rows = value if isinstance(value, list) else []
             yield f"{name.replace('_', ' '):36} {len(rows) if isinstance(value, list) else value}"
             yield from (f"    {' -> '.join(one) if isinstance(one, list) else one}" for one in rows)
     scenarios: dict[str, dict[str, int]] = found.get("passes", {})  # type: ignore[assignment]
     for name, row in scenarios.items():
         yield f"{name:20} passes {row['files']} files, {row['functions']} functions"
+    for name, value in found.get("limited", {}).items():  # type: ignore[attr-defined]
+        yield f"{name:36} {value:g}"
 
 
 def main() -> int:
@@ -353,16 +375,37 @@ def main() -> int:
     parser.add_argument("--root", type=Path, default=HERE, help="the checkout to look at")
     parser.add_argument("--python", default=sys.executable, help="an interpreter that has that checkout installed")
     parser.add_argument("--no-passes", action="store_true", help="leave the scenarios out: run nothing")
+    parser.add_argument("--ratchet", action="store_true", help="tighten the limits of tests/house/ratchets.json")
+    parser.add_argument("--where", metavar="FIGURE", help="what makes up one of the figures that have a limit")
     options = parser.parse_args()
-    house = House(options.root.resolve())
+    root = options.root.resolve()
+    house = House(root)
     if options.mermaid:
         print(mermaid(house))
         return 0
-    found = figures(house)
-    if not options.no_passes:
-        found["passes"] = passes(options.root.resolve(), options.python)
+    passed = {} if options.no_passes else passes(root, options.python)
+    own = limited(house, options.python, passed)
+    if options.where:
+        print("\n".join(own[options.where].where))
+        return 0
+    if options.ratchet:
+        tighten(root / RATCHETS, own)
+        return 0
+    found = (
+        figures(house) | ({"passes": passed} if passed else {}) | {"limited": {name: one.value for name, one in own.items()}}
+    )
     print(json.dumps(found) if options.json else "\n".join(table(found)))
     return 0
+
+
+def tighten(path: Path, own: dict[str, ratchets.Figure]) -> None:
+    """Write the limits that today's values allow, and say which have changed."""
+    known = ratchets.limits(path) if path.exists() else {}
+    new = ratchets.tightened(own, known)
+    ratchets.write(path, known | new)
+    for name, limit in new.items():
+        if known.get(name) != limit:
+            print(f"{name}: {known.get(name, 'no limit')} -> {limit:g}")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -17,14 +15,17 @@ def anchors(page):
         yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
+def test_links_lead_somewhere():
+    broken = [f"{page.relative_to(ROOT)}: {link}" for page in PAGES for link in broken_links(page)]
+    assert not broken, "\n".join(broken)
+
+
+def broken_links(page):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for link in LINK.findall(text):
         if "://" in link:
             continue
         target, _, anchor = link.partition("#")
         file = page if not target else (page.parent / target).resolve()
-        assert file.exists(), link
-        if anchor:
-            assert anchor in set(anchors(file)), link
+        if not file.exists() or (anchor and anchor not in set(anchors(file))):
+            yield link
