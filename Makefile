@@ -11,7 +11,7 @@ UV ?= uv
 LOCK = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links $(UPGRADE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-live lint types docs farm bench house lock audit release clean
+.PHONY: help setup demo test test-fast test-times test-all test-live lint types docs farm bench house lock audit release clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -46,6 +46,12 @@ PYTEST = PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
 
 test: $(VENV)/.dev ## run the tests but the long ones, on every core
 	@$(PYTEST) -m "not long"
+
+test-fast: $(VENV)/.dev ## run those of them that open no socket, start no process and are quick: about a minute
+	@$(PYTEST) -m "not long and not outside and not slow" --stay-inside --dist worksteal
+
+test-times: $(VENV)/.dev ## run them all, and write which of them test-fast leaves out and which are the slowest
+	@$(PYTEST) -m "not long" --watch-outside
 
 test-all: test docs $(VENV)/.ray ## the tests, then the long ones (installs Ray; Debian: apt install postgresql redis-server prometheus curl): the site, brute force, kills and resumes
 	@$(PYTEST) -m long

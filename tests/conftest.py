@@ -12,6 +12,8 @@ from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
 
+pytest_plugins = ("outside_world",)
+
 settings.register_profile("no deadline", deadline=None)  # no test asserts a time of the clock
 settings.load_profile("no deadline")
 
