@@ -183,13 +183,6 @@ class Session(StopRulePolicy):
                 self._replanner.note_stage(prefix[:k], stage)
             self._inherit(prefix, costs_usd)
 
-    def spent_elsewhere(self, usd: float) -> None:
-        """Count dollars of the request that no finished invocation tells: another run began it, and paid."""
-        with self._lock:
-            self._inherited_usd += usd
-            if self.guard is not None:
-                self.guard.add_inherited(usd)
-
     def interrupted(self, prefix: tuple[str, ...]) -> None:
         """Note that the invocation has no result and will be run again: its call is no longer in flight."""
         for follower in self._followers:

@@ -15,12 +15,11 @@ from vinelm.adapters.langgraph.run_context import RunContext
 from vinelm.adapters.langgraph.runs.outcomes import RunOutcomes
 from vinelm.adapters.langgraph.runs.policy_arguments import accepts
 from vinelm.adapters.langgraph.runs.run_guard import with_account
-from vinelm.adapters.langgraph.runs.spend_notes import NotedGuard, SpendNotes
 from vinelm.adapters.langgraph.runs.steady_clock import steady
 from vinelm.adapters.langgraph.runs.superstep import Superstep
 from vinelm.clock import VirtualClock
 from vinelm.errors import InfeasibleError, VineLMError
-from vinelm.policies import BoundGuard, SpendGuard
+from vinelm.policies import BoundGuard
 from vinelm.protocols import CallGuard, Invocation, Policy
 from vinelm.signals import Outcome, Signals
 from vinelm.telemetry import DecisionEvent, ObserverGroup
@@ -72,7 +71,6 @@ class GraphRun:
         "_default",
         "_lock",
         "_named",
-        "_notes",
         "_observers",
         "_places",
         "_stand_in",
@@ -108,22 +106,12 @@ class GraphRun:
         self.on_error = "raise" if default is None else getattr(policy, "on_error", "raise")
         self.falls_back: bool = getattr(policy, "falls_back", False)
         self.clock = policy.clock
-        self._notes: SpendNotes | None = None
         self.guard: CallGuard | None = policy.guard
-        if isinstance(policy.guard, SpendGuard):
-            try:
-                note = self.note_failure if default is not None else None
-                self._notes = SpendNotes(policy.guard, context.request_id, _weakly(self._inherit), note)
-                self.guard = NotedGuard(policy.guard, self._notes)
-            except Exception as error:
-                if default is None:
-                    raise
-                self.note_failure("the notes of what is spent", error)  # the cap holds in this run
         if self.on_error == "default":
             if not isinstance(self.clock, VirtualClock):  # that is plain data
                 self.clock = steady(self.clock)
-            if self.guard is not None and type(policy.guard) is not BoundGuard:
-                self.guard = BoundGuard(self.guard, getattr(policy.guard, "limit_usd", None), self.note_failure)
+            if self.guard is not None and type(self.guard) is not BoundGuard:
+                self.guard = BoundGuard(self.guard, getattr(self.guard, "limit_usd", None), self.note_failure)
         self._stand_in = self.guard if type(self.guard) is BoundGuard else None
         self._default = default
         if account_of is not None:
@@ -149,24 +137,6 @@ class GraphRun:
         self._unwritten_usd = 0.0
         self._turns: dict[str, int] = {}
         self.outcomes = None if signals is None else RunOutcomes(signals, _weakly(self._observe), _weakly(self._degrade))
-
-    def _inherit(self, usd: float) -> None:
-        """Count dollars of invocations that other runs of the request began and did not finish."""
-        if self._stand_in is not None:
-            self._stand_in.add_inherited(usd)
-        try:
-            self.policy.spent_elsewhere(usd)  # type: ignore[attr-defined]  # a policy with a SpendGuard has it
-        except Exception as error:
-            self._degrade("spent_elsewhere", error, ())
-
-    def note_at(self, config: Any) -> None:
-        """Let the calls that follow be noted at the checkpoint of the present superstep, if the graph keeps checkpoints."""
-        if self._notes is None:
-            return
-        try:
-            self._notes.begin(config)
-        except Exception as error:
-            self._degrade("the notes of what is spent", error, ())
 
     def take_turn(self, again: str, allowed: int) -> bool:
         """Count one more turn of the loop to ``again``; False if ``allowed`` turns were taken since it was begun."""

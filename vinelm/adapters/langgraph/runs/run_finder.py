@@ -123,7 +123,6 @@ class RunFinder:
                 elif run.path is None:
                     run.resumed(value)
             notes = self._notes(run, prefix, value, None if is_repeated else config)
-            run.note_at(config)
             path = run.decide(step, stage, prefix, stages)
             return self._scope(run, stage, path, limits, falls_back=falls_back, notes=notes)
         except (VineLMError, GraphBubbleUp):  # the caller's, or LangGraph's
@@ -158,7 +157,6 @@ class RunFinder:
         try:
             run = self._run_here(config, runtime, objective)
             prefix = run.path or ()
-            run.note_at(config)
             return self._scope(run, stage, run.enter(where_of(config), stage), limits, falls_back=falls_back)
         except (VineLMError, GraphBubbleUp):
             raise
@@ -218,7 +216,6 @@ class RunFinder:
         where = where_of(config)
         if run.outcomes is not None and run.path is not None and not is_inner and run.is_past(where):
             run.outcomes.tell_at(config, run.path, fresh=False)  # a subgraph sees a part of the state only
-        run.note_at(config)
         return self._scope(run, stage, run.enter(where, stage), limits, falls_back=falls_back)
 
     def _scope(
