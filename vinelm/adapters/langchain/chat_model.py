@@ -16,7 +16,7 @@ from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field, field_validator
 
 from vinelm.adapters.calls import REPEATABLE, aimed, bind_lazily, name_model, structured_chain, whole_chunk
-from vinelm.adapters.langgraph import AdapterHolder, ChatCall, halted_here, node_of
+from vinelm.adapters.langgraph import AdapterHolder, ChatCall, ChatOptions, GraphAdapter, halted_here, node_of
 from vinelm.errors import CallError
 from vinelm.objective import Objective
 
@@ -138,8 +138,8 @@ class VineChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        for call in self._calls(stop, kwargs):
-            with call:
+        async for call in self._acalls(stop, kwargs):
+            async with call:
                 if call.model.rate_limiter:
                     await call.model.rate_limiter.aacquire(blocking=True)
                 result = await call.model._agenerate(messages, run_manager=run_manager, **call.options)
@@ -178,8 +178,8 @@ class VineChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        for call in self._calls(stop, kwargs):
-            with call:
+        async for call in self._acalls(stop, kwargs):
+            async with call:
                 async with aclosing(_achunks(call, messages)) as chunks:
                     async for chunk in chunks:
                         call.begins(chunk)
@@ -189,26 +189,44 @@ class VineChatModel(BaseChatModel):
     def _calls(self, stop: list[str] | None, options: Mapping[str, Any]) -> Iterator[_Call]:
         """One attempt after the other, until one does not suppress its error."""
         for attempt in range(self.max_retries + 1):
-            yield _Call(self, stop, options, is_last=attempt == self.max_retries)
+            is_last = attempt == self.max_retries
+            adapter, how = self._place(falls_back=is_last)
+            yield _Call(self, ChatCall.begin(adapter, self.stage, **how), stop, options, is_last=is_last)
+
+    async def _acalls(self, stop: list[str] | None, options: Mapping[str, Any]) -> AsyncIterator[_Call]:
+        """As :meth:`_calls`."""
+        for attempt in range(self.max_retries + 1):
+            is_last = attempt == self.max_retries
+            adapter, how = self._place(falls_back=is_last)
+            yield _Call(self, await ChatCall.abegin(adapter, self.stage, **how), stop, options, is_last=is_last)
+
+    def _place(self, *, falls_back: bool) -> tuple[GraphAdapter, ChatOptions]:
+        """The adapter of the object that made this model, and what it is told of a call."""
+        given = {"max_tokens": self.max_tokens, "timeout_s": self.timeout}
+        limits = {name: value for name, value in given.items() if value is not None}
+        adapter = cast("AdapterHolder", self.vine).adapter
+        return adapter, {
+            "default": self.default,
+            "objective": self.objective,
+            "limits": limits,
+            "falls_back": falls_back,
+        }
 
 
 class _Call:
     """One invocation: the model chosen for it, the options in that model's form.
 
-    A context manager: suppresses an error after which another invocation may succeed, unless it is the last or has streamed.
+    A context manager, for ``with`` and ``async with``: suppresses an error after which another invocation may succeed, unless
+    it is the last or has streamed.
     """
 
     __slots__ = ("_call", "_is_last", "is_async_native", "is_begun", "model", "options", "scope", "streams")
 
-    def __init__(self, owner: VineChatModel, stop: list[str] | None, options: Mapping[str, Any], *, is_last: bool) -> None:
+    def __init__(
+        self, owner: VineChatModel, call: ChatCall, stop: list[str] | None, options: Mapping[str, Any], *, is_last: bool
+    ) -> None:
         self._is_last, self.is_begun = is_last, False
-        adapter = cast("AdapterHolder", owner.vine).adapter
-        limits = {"max_tokens": owner.max_tokens, "timeout_s": owner.timeout}
-        limits = {name: value for name, value in limits.items() if value is not None}
-        self._call = ChatCall(
-            adapter, owner.stage, default=owner.default, objective=owner.objective, limits=limits, falls_back=is_last
-        )
-        self.scope = self._call.scope
+        self._call, self.scope = call, call.scope
         try:
             self.model, self.options = aimed(self.scope.model, options)
         except BaseException as error:
@@ -232,6 +250,21 @@ class _Call:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        try:
+            return self._ends(error)
+        finally:
+            self.scope.settle()
+
+    async def __aenter__(self) -> _Call:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        try:
+            return self._ends(error)
+        finally:
+            await self.scope.asettle()
+
+    def _ends(self, error: BaseException | None) -> bool:
         if error is None or isinstance(error, GeneratorExit):  # the caller of a stream has seen enough
             self._call.done()
             return False

@@ -52,7 +52,7 @@ class GraphAdapter:
         template: the workflow's shape, bound to the catalog; None if it is not known.
         observers: notified of decisions and invocations.
         signals: what an invocation shows; None if nothing is declared.
-        invoke, path_of, run_here: what nodes, edges and chat models ask; see
+        invoke, ainvoke, path_of, run_here: what nodes, edges and chat models ask; see
             :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
         default_model, policy_of: see :class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`.
         tells_config: whether contexts are given LangGraph's ``configurable`` of their run. To be set before the first run.
@@ -108,7 +108,8 @@ class GraphAdapter:
             account_of=lambda context: None if self.account_of is None else self.account_of(context),
         )
         finder = RunFinder(self, self._runs, defaults)
-        self.invoke, self.path_of, self.run_here = finder.invoke, finder.path_of, finder.run_here
+        self.invoke, self.ainvoke = finder.invoke, finder.ainvoke
+        self.path_of, self.run_here = finder.path_of, finder.run_here
         self.default_model, self.policy_of = defaults.default_model, defaults.policy_of
         self.thread_paths = ThreadPaths()
 

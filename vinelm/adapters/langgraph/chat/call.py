@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
+from vinelm.adapters.langgraph.accounts.at_once import at_once
+from vinelm.adapters.langgraph.accounts.run_accounts import open_account
 from vinelm.adapters.langgraph.chat.channel import path_here, write_path
 from vinelm.adapters.langgraph.inner.places import is_inner, where_of
 from vinelm.adapters.langgraph.invocation import InvocationScope
 from vinelm.adapters.langgraph.path_channel import models_of
 from vinelm.adapters.langgraph.run_context import AMBIENT, carried_by
+from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
 
@@ -24,6 +27,19 @@ if TYPE_CHECKING:
 
 _PROFILED: list[object] = []
 """One item for each profiled unit under way in this process."""
+
+
+class ChatOptions(TypedDict, total=False):
+    """What a chat model says of its calls.
+
+    ``default``: the stage's default model, if the chat model declares one; ``objective``: for calls outside of a run that has
+    one; ``limits``: fields of the catalog entry to replace; ``falls_back``: False where the caller repeats failed calls itself.
+    """
+
+    default: str | None
+    objective: Objective | None
+    limits: Mapping[str, Any] | None
+    falls_back: bool
 
 
 class ChatCall:
@@ -37,30 +53,39 @@ class ChatCall:
         scope: the invocation.
 
     Args:
-        adapter: of the object that made the chat model; that of the run's context goes first.
-        stage: name of the stage; None takes the name of the node.
-        default: the stage's default model, if the chat model declares one.
-        objective: for calls outside of a run that has one.
-        limits: fields of the catalog entry to replace.
-        falls_back: False where the caller repeats failed calls itself.
-
-    Raises:
-        WorkflowError: the call belongs to no run that may make it.
-        ConfigError: the stage has no name.
+        adapter: that of the run.
+        scope: see the attributes.
+        config: LangGraph's for the node whose update the path's entry is a part of; None if the run keeps the path.
     """
 
     __slots__ = ("_adapter", "_config", "scope")
 
-    def __init__(
-        self,
-        adapter: GraphAdapter,
-        stage: str | None,
-        *,
-        default: str | None = None,
-        objective: Objective | None = None,
-        limits: Mapping[str, Any] | None = None,
-        falls_back: bool = True,
-    ) -> None:
+    def __init__(self, adapter: GraphAdapter, scope: InvocationScope, config: RunnableConfig | None) -> None:
+        self._adapter, self.scope, self._config = adapter, scope, config
+
+    @classmethod
+    def begin(cls, adapter: GraphAdapter, stage: str | None, **options: Unpack[ChatOptions]) -> ChatCall:
+        """Begin the invocation.
+
+        Args:
+            adapter: of the object that made the chat model; that of the run's context goes first.
+            stage: name of the stage; None takes the name of the node.
+            options: see :class:`ChatOptions`.
+
+        Raises:
+            WorkflowError: the call belongs to no run that may make it.
+            ConfigError: the stage has no name.
+        """
+        return at_once(cls._begun(adapter, stage, options, is_async=False))
+
+    @classmethod
+    async def abegin(cls, adapter: GraphAdapter, stage: str | None, **options: Unpack[ChatOptions]) -> ChatCall:
+        """Like :meth:`begin`, without blocking the event loop while the checkpointer is asked what the request has paid."""
+        return await cls._begun(adapter, stage, options, is_async=True)
+
+    @classmethod
+    async def _begun(cls, adapter: GraphAdapter, stage: str | None, options: ChatOptions, *, is_async: bool) -> ChatCall:
+        """The invocation; it never waits unless ``is_async``."""
         config, runtime = _node()
         context = carried_by(None if runtime is None else runtime.context)
         host, adapter = context.chat_host, context.owner.adapter or adapter
@@ -73,23 +98,27 @@ class ChatCall:
         name = stage or node
         if not name:
             raise ConfigError("a chat model without a stage was called outside of a graph: give vine.chat_model(...) a name")
+        default, objective = options.get("default"), options.get("objective")
+        limits, falls_back = options.get("limits"), options.get("falls_back", True)
         if name not in adapter.stages:
             adapter.declare(name, default if default in adapter.catalog else None)
-        self._adapter = adapter
-        self._config: RunnableConfig | None = None
-        if config is not None and runtime is not None and self._is_in_root_graph(config, runtime, adapter):
-            self._config = config
+        if config is not None and runtime is not None and cls._is_in_root_graph(config, runtime, adapter):
             if host is not None:
                 value, is_repeated = path_here(config)
                 host.admit(name, models_of(value), node=node, is_repeated=is_repeated)
             adapter.run_here(objective)
-            self.scope = adapter.invoke(name, None, config, runtime, limits=limits, own_writes=True, falls_back=falls_back)
-            return
+            how: InvokeOptions = {"limits": limits, "own_writes": True, "falls_back": falls_back}
+            begin = adapter.ainvoke if is_async else adapter.invoke
+            begun = begin(name, None, config, runtime, **how)
+            return cls(adapter, begun if isinstance(begun, InvocationScope) else await begun, config)
         if host is not None:
             host.admit_inner(name, node=node)
         run = adapter.run_here(objective)
+        if config is not None and run.request_account is not None and not run.request_account.is_open:
+            await open_account(run, config, is_inner=True, is_async=is_async)
         path = run.enter(where_of(config), name)
-        self.scope = InvocationScope(adapter.models, adapter.observers, run, name, path, limits=limits, falls_back=falls_back)
+        scope = InvocationScope(adapter.models, adapter.observers, run, name, path, limits=limits, falls_back=falls_back)
+        return cls(adapter, scope, None)
 
     @staticmethod
     def _is_in_root_graph(config: RunnableConfig, runtime: Runtime[Any], adapter: GraphAdapter) -> bool:
