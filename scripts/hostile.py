@@ -1,9 +1,10 @@
 """Attacks on VineLM, bounded and on this machine's loopback only: what was tried, and what got through.
 
 Parts: lying model servers for every provider whose wire is ours; faults injected into every method of ours that a served
-request passes; trie files with valid checksums and wrong contents; random command lines over damaged files; generated Python
-against the sandbox of the coding example; generated SQL against the limits of the SQL workflows. Run it as an ordinary user. It
-sends nothing beyond loopback and writes only to scratch folders. Exit code 1 if anything got through.
+request passes; stages that pay and do not finish, whose requests are resumed; trie files with valid checksums and wrong
+contents; random command lines over damaged files; generated Python against the sandbox of the coding example; generated SQL
+against the limits of the SQL workflows. Run it as an ordinary user. It sends nothing beyond loopback and writes only to scratch
+folders. Exit code 1 if anything got through.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 PARTS = {
     "servers": "lying servers x providers",
     "faults": "faults in our own methods, on_error='default'",
+    "unfinished": "stages that pay and do not finish",
     "tries": "trie files with valid checksums",
     "command_line": "random command lines",
     "sandbox": "generated Python against the sandbox",

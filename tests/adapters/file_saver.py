@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sqlite3
 from contextlib import closing
 
@@ -9,11 +10,11 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, Check
 
 
 class FileSaver(BaseCheckpointSaver):
-    """One SQLite file; a connection for each call."""
+    """One SQLite file; a connection for each call. ``is_dead``: the process has ended, nothing is read or written any more."""
 
     def __init__(self, path):
         super().__init__()
-        self.path = str(path)
+        self.path, self.is_dead = str(path), False
         with closing(self._open()) as db, db:
             db.execute(
                 "create table if not exists points (thread, ns, id, parent, kind, body, meta, primary key (thread, ns, id))"
@@ -24,6 +25,8 @@ class FileSaver(BaseCheckpointSaver):
             )
 
     def _open(self):
+        if self.is_dead:
+            raise OSError("the process is dead")
         return sqlite3.connect(self.path, timeout=30.0)
 
     def get_next_version(self, current, channel):
@@ -95,7 +98,11 @@ class FileSaver(BaseCheckpointSaver):
 
 
 class LoopSaver(FileSaver):
-    """Like the asynchronous savers of LangGraph: its synchronous methods may not be called where an event loop runs."""
+    """Like the asynchronous savers of LangGraph: synchronous calls from the event loop's own thread would never return."""
+
+    @property
+    def loop(self):
+        return self
 
     def get_tuple(self, config):
         return self._apart(super().get_tuple, config)
@@ -112,4 +119,4 @@ class LoopSaver(FileSaver):
             asyncio.get_running_loop()
         except RuntimeError:
             return method(*arguments)
-        raise asyncio.InvalidStateError("synchronous calls are only allowed from a different thread")
+        os._exit(7)  # it would hang

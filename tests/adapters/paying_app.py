@@ -44,8 +44,11 @@ class Payer(BaseChatModel):
     def _paid(self, permit, messages):
         name = str(messages[-1].content)
         self.app.pay(name.removesuffix("!"))
-        if name.endswith("!"):
+        if name.endswith("!") and self.app.dies_really:
             os._exit(9)
+        if name.endswith("!"):
+            self.app.saver.is_dead = True
+            raise SystemExit(9)
         usage = Usage(model="m", cost_usd=COST, latency_s=0.01)
         if permit is not None:
             permit.settle(usage)
@@ -79,8 +82,12 @@ class State(TypedDict, total=False):
 class PayingApp:
     """solve, then fix, then fix; as wrapped stages or nodes that hold a chat model, synchronous or not.
 
+    Where ``dies_really`` is False, the end of the process only means that nothing is written any more.
+    ``served`` is the request whose stage ran last.
     ``plans`` are followed by the executions of stages, in order, and then each makes one call.
     """
+
+    dies_really, served = True, ""
 
     def __init__(self, folder, *, kind="stage", is_async=False, saver=None, retry=None, on_error="default", **settings):
         self.paid = Path(folder) / "paid"
@@ -108,6 +115,7 @@ class PayingApp:
         chat = self.vine.chat_model(stage) if self.kind == "chat" else None
 
         def run(state: State, model=chat):
+            self.served = state["request"]
             for action in self._plan():
                 if action in {"call", "die"}:
                     model.invoke(state["request"] + "!" * (action == "die"))
@@ -116,6 +124,7 @@ class PayingApp:
             return {"answer": "42"}
 
         async def arun(state: State, model=chat):
+            self.served = state["request"]
             for action in self._plan():
                 if action in {"call", "die"}:
                     await model.ainvoke(state["request"] + "!" * (action == "die"))
@@ -173,7 +182,9 @@ class PayingApp:
             return "refused"
         except RuntimeError:
             return "failed"
-        return "asks" if "__interrupt__" in found else "done"
+        except (SystemExit, OSError):
+            return "dead"
+        return "asks" if "__interrupt__" in (found or {}) else "done"
 
 
 def value_of(told):

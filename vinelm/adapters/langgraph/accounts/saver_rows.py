@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -32,7 +32,7 @@ class Lineage:
 
     Attributes:
         ids: ids of the checkpoints, the newest first.
-        birth: id of the input's checkpoint; None if one of them is not stored.
+        birth: id of the input's checkpoint; None if one of them is not stored, or if it was not looked for.
     """
 
     ids: tuple[str, ...]
@@ -79,8 +79,11 @@ class SaverRows:
         config = self._config(row.namespace, row.id)
         await self._call("put_writes", config, [(CHANNEL, dict(value))], uuid4().hex, is_async=is_async)
 
-    async def lineage(self, checkpoint_id: str | None, *, is_async: bool, waits: bool) -> Lineage:
-        """Return the lineage of a checkpoint of the root graph; ``waits`` a moment for one that is about to be saved."""
+    async def lineage(self, checkpoint_id: str | None, until: Collection[str] = (), *, is_async: bool, waits: bool) -> Lineage:
+        """Return the lineage of a checkpoint of the root graph, as far as the first of ``until``.
+
+        ``waits`` a moment for one that is about to be saved.
+        """
         ids: list[str] = []
         at = checkpoint_id
         while at is not None and len(ids) < _MOST_STEPS:
@@ -93,6 +96,8 @@ class SaverRows:
             if found is None:
                 break
             ids.append(at)
+            if at in until:
+                break
             parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
             if parent is None or found.metadata.get("source") == "input":
                 return Lineage(tuple(ids), at)
@@ -106,6 +111,8 @@ class SaverRows:
     async def _call(self, method: str, *arguments: Any, is_async: bool) -> Any:
         if is_async:
             return await getattr(self._saver, f"a{method}")(*arguments)
+        if getattr(self._saver, "loop", None) is not None and _is_on_loop():  # it would wait for the loop that waits for it
+            raise asyncio.InvalidStateError(f"{type(self._saver).__name__} cannot be called by code that blocks its event loop")
         return getattr(self._saver, method)(*arguments)
 
     def _config(self, namespace: str, row_id: str | None) -> dict[str, Any]:
@@ -118,6 +125,14 @@ async def _pause(seconds: float, *, is_async: bool) -> None:
         await asyncio.sleep(seconds)
     else:
         time.sleep(seconds)
+
+
+def _is_on_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _values(found: CheckpointTuple) -> list[Mapping[str, Any]]:

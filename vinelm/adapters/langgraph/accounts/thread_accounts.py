@@ -1,8 +1,9 @@
 """The accounts of a thread's requests: which of them a run goes on with, and what it has paid.
 
 A request begins with an input and goes on through interrupts, failures, ``Command(resume=...)``, ``update_state`` and older
-checkpoints, in whichever process. Its account is found by the path that it continues, by its ``request_id``, or, before any
-stage has finished, by the checkpoints that it descends from.
+checkpoints, in whichever process. Its account is found by its ``request_id``, or by the checkpoints that the run descends from:
+one at which a run of the request began to pay, else that of the input. The path cannot say it, since a stage that does not
+finish leaves none.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Beginning:
     Attributes:
         checkpoint_id: the root graph's checkpoint that the invocation follows.
         request_id: the request's id if the caller gave one.
-        account: key of the account of the path that it continues; None if it continues none, or that has no account.
+        account: key of the account of the path that it continues, which stands where the checkpoints are not saved; None if it
+            continues none, or that has no account.
         after: key of the account of the path that it begins behind, empty without one; None if the path is not known.
         is_saved_late: whether LangGraph saves checkpoints only when the run ends.
     """
@@ -43,11 +45,19 @@ class Beginning:
 
 
 class FoundAccount(NamedTuple):
-    """An account, with the dollars that are written in it: settled calls, and those under way at their upper bounds."""
+    """An account.
+
+    Attributes:
+        key: names it.
+        paid_usd: dollars that are written in it: settled calls, and those under way at their upper bounds.
+        is_new: whether nothing is.
+        birth: checkpoint of the request's input; None if it was not looked for.
+    """
 
     key: str
     paid_usd: float
     is_new: bool = False
+    birth: str | None = None
 
 
 @dataclass(slots=True)
@@ -55,6 +65,7 @@ class _Known:
     """An account on a page."""
 
     after: str | None = None
+    birth: str | None = None
     usd: list[float] = field(default_factory=list)
     checkpoint_ids: list[str] = field(default_factory=list)
 
@@ -75,34 +86,40 @@ class ThreadAccounts:
 
     async def find(self, begun: Beginning, *, is_async: bool) -> FoundAccount:
         """Return the account that the run goes on with, or a new one."""
-        if begun.account is not None:
-            return await self._stored(begun.account, is_async=is_async)
         key = None if begun.request_id is None else f"{_OF_REQUEST}{uuid5(_NAMES, begun.request_id)}"
         if key is not None:
-            found = await self._rows.read(_row_of(key), is_async=is_async)
-            if found is not None:
-                return self._read(key, found)
-        page, values = await self._rows.latest(_PAGES, is_async=is_async) or (_page(0), None)
-        if values is not None:
-            self._made.add(page)
-        self._last_page = page
-        known = _accounts(values or ())
+            values = await self._rows.read(_row_of(key), is_async=is_async)
+            if values is not None:
+                self._made.add(_row_of(key))
+                return FoundAccount(key, _accounts(values)[key].paid_usd)
+        latest, known = await self._known(begun.account, is_async=is_async)
         if key is not None:  # a request that was given its id later
             known = {name: one for name, one in known.items() if not name.startswith(_OF_REQUEST)}
-        match = await self._match(begun, known, is_async=is_async)
+        match, birth = await self._match(begun, known, is_async=is_async)
         if match is None:
-            number = _number(page) + (len(values or ()) >= _MOST_ON_PAGE)
-            return FoundAccount(key or f"{number}-{uuid4().hex[:12]}", 0.0, is_new=True)
+            return FoundAccount(key or f"{latest}-{uuid4().hex[:12]}", 0.0, is_new=True, birth=birth)
         if match.startswith(_OF_REQUEST):
-            return await self._stored(match, is_async=is_async)
-        return FoundAccount(match, known[match].paid_usd)
+            known = _accounts(await self._rows.read(_row_of(match), is_async=is_async) or ())
+        return FoundAccount(match, known.get(match, _Known()).paid_usd, birth=birth)
+
+    async def _known(self, account: str | None, *, is_async: bool) -> tuple[int, dict[str, _Known]]:
+        """The page for a new account, and the accounts on the last page and on that of the path's account."""
+        page, values = await self._rows.latest(_PAGES, is_async=is_async) or (_page(0), None)
+        if values is None:
+            return 0, {}
+        self._made.add(page)
+        known, number = _accounts(values), _number(page)
+        if account is not None and _row_of(account) not in {page, *self._made} and not account.startswith(_OF_REQUEST):
+            known |= _accounts(await self._rows.read(_row_of(account), is_async=is_async) or ())
+        self._last_page = _page(number + (len(values) >= _MOST_ON_PAGE))
+        return _number(self._last_page), known
 
     async def pay(self, account: FoundAccount, usd: float, begun: Beginning | None, *, is_async: bool) -> None:
         """Add dollars to an account, which may be negative. ``begun`` is given with the first ones of a run."""
         value: dict[str, Any] = {"account": account.key, "usd": usd}
         row = _row_of(account.key)
         if begun is not None:
-            value["at"] = begun.checkpoint_id
+            value |= {"at": begun.checkpoint_id, "birth": account.birth}
             if account.is_new:
                 value["after"] = begun.after
                 if row.namespace == _REQUESTS:  # for a run that goes on with it and does not give the id
@@ -115,37 +132,35 @@ class ThreadAccounts:
             self._made.add(row)
         await self._rows.append(row, value, is_async=is_async)
 
-    async def _stored(self, key: str, *, is_async: bool) -> FoundAccount:
-        return self._read(key, await self._rows.read(_row_of(key), is_async=is_async))
-
-    def _read(self, key: str, values: list[Mapping[str, Any]] | None) -> FoundAccount:
-        if values is None:
-            return FoundAccount(key, 0.0)
-        self._made.add(_row_of(key))
-        return FoundAccount(key, _accounts(values).get(key, _Known()).paid_usd)
-
-    async def _match(self, begun: Beginning, known: Mapping[str, _Known], *, is_async: bool) -> str | None:
-        """The account that the run goes on with although it continues no path; None for a new one."""
-        mine = {key: one for key, one in known.items() if begun.after is None or one.after in (None, begun.after)}
-        if not mine:
-            return None
-        found = [key for key, one in mine.items() if begun.checkpoint_id in one.checkpoint_ids]
+    async def _match(self, begun: Beginning, known: Mapping[str, _Known], *, is_async: bool) -> tuple[str | None, str | None]:
+        """The account that the run goes on with, None for a new one; and the input's checkpoint if that was looked for."""
+        if not known:
+            return None, None
+        begins = {at for one in known.values() for at in one.checkpoint_ids}
+        line = await self._rows.lineage(begun.checkpoint_id, begins, is_async=is_async, waits=not begun.is_saved_late)
+        ids = {begun.checkpoint_id, *line.ids}
+        found = [key for key, one in known.items() if not ids.isdisjoint(one.checkpoint_ids)]
+        if not found and line.birth is None and begun.account is not None:
+            return begun.account, None
         if not found:
-            line = await self._rows.lineage(begun.checkpoint_id, is_async=is_async, waits=not begun.is_saved_late)
-            found = [key for key, one in mine.items() if not set(line.ids).isdisjoint(one.checkpoint_ids)]
-            if not found:
-                same, unknown = await self._of_birth(line.birth, mine, is_async=is_async)
-                found = same or (unknown if begun.request_id is None else [])  # not known: the cap has to hold
-        return max(found, key=lambda key: mine[key].paid_usd, default=None)
+            same, unknown = await self._of_birth(line.birth, begun.after, known, is_async=is_async)
+            found = same or (unknown if begun.request_id is None else [])  # not known: the cap has to hold
+        return max(found, key=lambda key: known[key].paid_usd, default=None), line.birth
 
-    async def _of_birth(self, birth: str | None, mine: Mapping[str, _Known], *, is_async: bool) -> tuple[list[str], list[str]]:
+    async def _of_birth(
+        self, birth: str | None, after: str | None, known: Mapping[str, _Known], *, is_async: bool
+    ) -> tuple[list[str], list[str]]:
         """The accounts of the input with that checkpoint, and those that may be."""
         if birth is None:
-            return [], list(mine)
+            return [], [key for key, one in known.items() if after is None or one.after in {None, after}]
         same, unknown = [], []
-        for key, one in mine.items():
-            later = [at for at in one.checkpoint_ids if at > birth]  # ids are ordered by time
-            births = [(await self._rows.lineage(at, is_async=is_async, waits=False)).birth for at in later]
+        for key, one in known.items():
+            later = [at for at in one.checkpoint_ids if at > birth and one.birth is None]  # ids are ordered by time
+            births = (
+                [one.birth]
+                if one.birth
+                else [(await self._rows.lineage(at, is_async=is_async, waits=False)).birth for at in later]
+            )
             if birth in births:
                 same.append(key)
             elif None in births:
@@ -160,6 +175,7 @@ def _accounts(values: Iterable[Mapping[str, Any]]) -> dict[str, _Known]:
         one.usd.append(float(value.get("usd", 0.0)))
         if value.get("at") is not None:
             one.checkpoint_ids.append(value["at"])
+        one.birth = value.get("birth") or one.birth
         if "after" in value:
             one.after = value["after"]
     return found
