@@ -99,7 +99,7 @@ class RequestDollarsOfChats(RequestDollars):
 
 
 @pytest.mark.parametrize("machine", [RequestDollars, RequestDollarsOfLoops, RequestDollarsOfChats])
-@pytest.mark.parametrize("examples", [12, pytest.param(150, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", [5, pytest.param(150, marks=pytest.mark.long)])
 def test_every_history_keeps_the_caps(machine, examples):
     assert COST < UPPER
     kept = settings(max_examples=examples, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck))

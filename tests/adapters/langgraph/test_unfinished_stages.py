@@ -13,6 +13,8 @@ from adapters.paying_app import CAP, OBJECTIVE, THREAD, PayingApp
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, RetryPolicy
 
+from vinelm.policies import SpendGuard
+
 TESTS = Path(__file__).parents[2]
 RESUME = Command(resume="yes")
 KINDS = [(kind, is_async) for kind in ("stage", "chat") for is_async in (False, True)]
@@ -228,3 +230,37 @@ def test_a_call_that_cannot_be_written_down_is_not_made(tmp_path):
     app = PayingApp(tmp_path, saver=Broken(tmp_path / "saver"))
     assert app.run({"request": "q"}) == "refused"
     assert app.paid_usd() == 0.0
+
+
+@pytest.mark.parametrize("on_error", ["default", "raise"])
+def test_whatever_follows_a_failure_of_ours(tmp_path, on_error):
+    for value in ({"request": "q"}, RESUME, RESUME):
+        app = PayingApp(tmp_path, on_error=on_error)
+        app.run(value, ["call", "call", "call", "ask", "ask", "ask"])
+    assert app.paid_usd() == 0.8
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_account_that_requests_share_is_asked_as_well(tmp_path, is_async):
+    app = PayingApp(tmp_path, is_async=is_async)
+    shared = SpendGuard(1.05)
+    app.vine.adapter.account_of = lambda context: shared
+    assert app.run({"request": "q"}, ["call"] * 9) == "refused"  # by its own cap
+    assert shared.spent_usd == pytest.approx(app.paid_usd("q")) == pytest.approx(0.8)
+    assert app.run({"request": "r"}, ["call"] * 9) == "refused"  # by the account: 0.25 are left
+    assert app.paid_usd("r") == 0.0
+    assert shared.reserved_usd == 0.0
+
+
+def test_requests_without_a_cap_write_nothing_beside_the_checkpoints(tmp_path):
+    app = PayingApp(tmp_path, saver=InMemorySaver())
+    app.run({"request": "q"}, context=app.vine.context({"maximize": "accuracy"}))
+    assert list(app.saver.storage["t"]) == [""]
+
+
+def test_no_prompt_is_written_beside_the_checkpoints(tmp_path):
+    app = PayingApp(tmp_path, saver=InMemorySaver())
+    app.run({"request": "canary"}, ["call", "ask"], context=app.vine.context(OBJECTIVE, request_id="canary-id"))
+    assert set(app.saver.storage["t"]) == {"", "vinelm_paid", "vinelm_request"}
+    assert "canary" not in str([value for place, value in app.saver.writes.items() if place[1]])
+    assert len(list(app.graph.get_state_history(THREAD))) == 3  # the thread's own history is as it was

@@ -141,7 +141,7 @@ class GraphRun:
     @property
     def can_keep_account(self) -> bool:
         """Whether what the request pays is to be kept beside its checkpoints, and is not yet."""
-        return self._own_guard is not None and self.request_account is None and hasattr(self.policy, "paid")
+        return self._own_guard is not None and self.request_account is None and callable(getattr(self.policy, "paid", None))
 
     def keep_account(self, accounts: ThreadAccounts) -> None:
         """Let every call be written to the request's account among those, which is not open yet."""

@@ -19,7 +19,7 @@ _PAUSES_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 _MOST_STEPS = 1000
 
 
-class Row(NamedTuple):
+class SaverRow(NamedTuple):
     """A row: a checkpoint without channels in a namespace that no graph has. Its contents are its pending writes."""
 
     namespace: str
@@ -57,24 +57,24 @@ class SaverRows:
         self._thread = configurable["thread_id"]
         self._given = {key: one for key, one in configurable.items() if not key.startswith("__") and key not in _PLACES}
 
-    async def read(self, row: Row, *, is_async: bool) -> list[Mapping[str, Any]] | None:
+    async def read(self, row: SaverRow, *, is_async: bool) -> list[Mapping[str, Any]] | None:
         """Return the values of a row, in no order; None if there is no such row."""
         found = await self._get(row.namespace, row.id, is_async=is_async)
         return None if found is None else _values(found)
 
-    async def latest(self, namespace: str, *, is_async: bool) -> tuple[Row, list[Mapping[str, Any]]] | None:
+    async def latest(self, namespace: str, *, is_async: bool) -> tuple[SaverRow, list[Mapping[str, Any]]] | None:
         """Return the row with the greatest id and its values; None if the namespace is empty."""
         found = await self._get(namespace, None, is_async=is_async)
-        return None if found is None else (Row(namespace, found.checkpoint["id"]), _values(found))
+        return None if found is None else (SaverRow(namespace, found.checkpoint["id"]), _values(found))
 
-    async def create(self, row: Row, *, is_async: bool) -> None:
+    async def create(self, row: SaverRow, *, is_async: bool) -> None:
         """Make the row unless there is one: its values stay."""
         config = self._config(row.namespace, None)
         checkpoint = {**empty_checkpoint(), "id": row.id}
         metadata = {"source": "update", "step": 0, "parents": {}}
         await self._call("put", config, checkpoint, metadata, {}, is_async=is_async)
 
-    async def append(self, row: Row, value: Mapping[str, Any], *, is_async: bool) -> None:
+    async def append(self, row: SaverRow, value: Mapping[str, Any], *, is_async: bool) -> None:
         """Append a value to a row that was created; on return it is as durable as the checkpointer makes it."""
         config = self._config(row.namespace, row.id)
         await self._call("put_writes", config, [(CHANNEL, dict(value))], uuid4().hex, is_async=is_async)
@@ -140,4 +140,4 @@ def _values(found: CheckpointTuple) -> list[Mapping[str, Any]]:
     return [value for _, channel, value in writes if channel == CHANNEL and isinstance(value, Mapping)]
 
 
-__all__ = ["Lineage", "Row", "SaverRows"]
+__all__ = ["Lineage", "SaverRow", "SaverRows"]

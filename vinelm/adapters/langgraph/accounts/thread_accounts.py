@@ -14,7 +14,7 @@ from math import fsum
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4, uuid5
 
-from vinelm.adapters.langgraph.accounts.saver_rows import Row, SaverRows
+from vinelm.adapters.langgraph.accounts.saver_rows import SaverRow, SaverRows
 
 _PAGES, _REQUESTS = "vinelm_paid", "vinelm_request"
 """Namespaces: pages with the accounts of many requests, and a row for each ``request_id``."""
@@ -82,7 +82,7 @@ class ThreadAccounts:
     def __init__(self, rows: SaverRows) -> None:
         self._rows = rows
         self._last_page = _page(0)
-        self._made: set[Row] = set()
+        self._made: set[SaverRow] = set()
 
     async def find(self, begun: Beginning, *, is_async: bool) -> FoundAccount:
         """Return the account that the run goes on with, or a new one."""
@@ -126,7 +126,7 @@ class ThreadAccounts:
                     await self._write(self._last_page, {**value, "usd": 0.0}, is_async=is_async)
         await self._write(row, value, is_async=is_async)
 
-    async def _write(self, row: Row, value: Mapping[str, Any], *, is_async: bool) -> None:
+    async def _write(self, row: SaverRow, value: Mapping[str, Any], *, is_async: bool) -> None:
         if row not in self._made:
             await self._rows.create(row, is_async=is_async)
             self._made.add(row)
@@ -181,18 +181,18 @@ def _accounts(values: Iterable[Mapping[str, Any]]) -> dict[str, _Known]:
     return found
 
 
-def _row_of(key: str) -> Row:
+def _row_of(key: str) -> SaverRow:
     if key.startswith(_OF_REQUEST):
-        return Row(_REQUESTS, key.removeprefix(_OF_REQUEST))
+        return SaverRow(_REQUESTS, key.removeprefix(_OF_REQUEST))
     return _page(int(key.partition("-")[0]))
 
 
-def _page(number: int) -> Row:
+def _page(number: int) -> SaverRow:
     """Ids of pages are of the form of LangGraph's own, so that those who read it out of them are not surprised."""
-    return Row(_PAGES, f"00000000-0000-6000-8000-{number:012x}")
+    return SaverRow(_PAGES, f"00000000-0000-6000-8000-{number:012x}")
 
 
-def _number(page: Row) -> int:
+def _number(page: SaverRow) -> int:
     return int(page.id.rpartition("-")[2], 16)
 
 
