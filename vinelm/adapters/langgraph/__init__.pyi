@@ -7,6 +7,7 @@ from .build import replay_reason as replay_reason
 from .build import stage_nodes as stage_nodes
 from .build import template_of_graph as template_of_graph
 from .chat.call import ChatCall as ChatCall
+from .chat.call import ChatOptions as ChatOptions
 from .chat.call import halted_here as halted_here
 from .chat.call import node_of as node_of
 from .chat.call import profiled_unit as profiled_unit
@@ -28,6 +29,7 @@ from .path_channel import Entry as Entry
 from .path_channel import PathChannel as PathChannel
 from .path_channel import PathValue as PathValue
 from .run_context import RunContext as RunContext
+from .runs.run_finder import InvokeOptions as InvokeOptions
 from .structure.code import template_code as template_code
 from .structure.code import template_imports as template_imports
 from .structure.reading import template_differences as template_differences
