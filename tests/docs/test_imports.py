@@ -12,9 +12,6 @@ CODE = re.compile(r"^ *from vinelm\S* import ", re.MULTILINE)
 EXAMPLES = "vinelm.workflows.examples"
 ALLOWED = {
     "vinelm.controller.planning.frontier": "check_planner.py varies a size limit to reach every branch",
-    "vinelm.controller.planning.merged.evaluation": "bench_merging.py judges single plans",
-    "vinelm.controller.planning.merged.graph": "bench_merging.py judges single plans",
-    "vinelm.controller.planning.merged.policies": "bench_merging.py plans at single prices",
     "vinelm.traces.store.database": "crash_profile.py kills the process between two statements",
     "vinelm.profiler.scheduling.scheduler": "crash_profile.py kills the process between a reservation and its unit",
     "vinelm.traces.store.schema": "store_schema_doc.py writes the documentation of that very file",

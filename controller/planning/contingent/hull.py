@@ -36,7 +36,7 @@ class Curve:
         best = self._at(0.0)
         if best.cost_usd > cheapest.cost_usd:
             self.corners.append(best)
-        elif best.accuracy > cheapest.accuracy:
+        elif best.accuracy > cheapest.accuracy or not problem.graph.is_tree:
             self.corners = [best]
 
     @property
