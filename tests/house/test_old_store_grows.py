@@ -128,7 +128,7 @@ def test_the_command_line_says_what_would_happen_and_writes_nothing(store, workf
     assert load_trie(tmp_path / "grown.vine").catalog["large"].max_tokens == 2048
 
 
-COMMANDS = (["store", "info"], ["store", "check"], ["estimate"], ["store", "export", "-o", "x.csv"], ["profile"])
+COMMANDS = (["store", "info"], ["store", "check"], ["estimate"], ["export", "-o", "x.csv"], ["profile"])
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -19,8 +19,8 @@ from vinelm.cli.groups import SuggestingGroup
 from vinelm.version import __version__
 
 SECTIONS = {
-    "Begin": ("demo", "init", "doctor", "check"),
-    "Measure": ("profile", "store", "estimate", "trie"),
+    "Begin": ("demo", "init", "check"),
+    "Measure": ("profile", "store", "estimate", "trie", "reprice", "export"),
     "Decide": ("plan", "explain", "evaluate", "verify", "drift", "report"),
     "Serve together": ("fleet",),
     "Engines of your own": ("engine", "calibrate"),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_COVERAGE = 0.02
 DEFAULT_WORKERS = 4
 LIMITS = ("coverage", "budget_usd", "budget_calls")
-INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "input_keys", "label_keys", "id_key")
+INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "columns")
 
 
 @click.command("profile", short_help="Run a sample of requests along a sample of paths.")
@@ -63,20 +63,16 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "input_keys", 
 )
 @click.option(
     "--engine", default="this-machine", show_default=True, metavar="WHERE",
-    help="Which machines run the units: this-machine, or ray (the nodes of a Ray cluster).",
+    help="Machines that run the units: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT, ray://auto (the one that "
+    "this machine belongs to) or ray://local (starts one for this run).",
 )  # fmt: skip
-@click.option(
-    "--address", metavar="HOST:PORT",
-    help="The Ray cluster; auto: this machine's; local: start one for this run [default: auto].",
-)  # fmt: skip
-@click.option("--ship", is_flag=True, help="Copy the current folder, without .env, to the Ray nodes.")
+@click.option("--ship", is_flag=True, help="With ray://: copy the current folder, without .env, to the nodes.")
 @click.option("--unit-timeout-s", type=float, metavar="S", help="End a unit after this long, processes only [default: 600].")
 @click.option(
     "--memory-mb", type=int, metavar="MIB", help="Memory of a unit on top of its imports, processes only [default: 2048]."
 )
 @click.option("--keep-going", is_flag=True, help="Go on even if all first rows of a stage fail alike, whatever the model.")
 @click.option("--dry-run", is_flag=True, help="Print what would be called, for how much and how long. Calls nothing.")
-@click.option("--force-rerun", is_flag=True, help="Put an existing store aside (its name and a number) and start over.")
 @stop_option
 @output_options
 def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **settings: Any) -> int | None:
@@ -108,8 +104,6 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
         return None
     require_keys(inputs.catalog.models)
     place = _checkpoint_place(settings)
-    if settings["force_rerun"]:
-        _put_aside(path, quiet=quiet)
     identity = _identity(inputs, settings["seed"])
     with _can_be_put_aside(), _open(path, identity, is_default=store is None) as opened:
         if place is not None:
@@ -163,13 +157,14 @@ def _cluster(settings: dict[str, Any]) -> RayCluster | None:
     from vinelm.errors import ConfigError
     from vinelm.profiler import RayCluster
 
-    engine, address, ship = settings["engine"], settings["address"], settings["ship"]
-    if engine == "ray":
+    engine, ship = settings["engine"], settings["ship"]
+    kind, is_ray, address = engine.partition("ray://")
+    if is_ray and not kind:
         return RayCluster(address=address or "auto", ships_folder=ship)
     if engine != "this-machine":
-        raise ConfigError(f"unknown engine {engine!r}: use this-machine or ray")
-    if address is not None or ship:
-        raise ConfigError("--address and --ship have no effect without --engine ray: give it, or leave them out")
+        raise ConfigError(f"unknown engine {engine!r}: use this-machine, ray://HOST:PORT, ray://auto or ray://local")
+    if ship:
+        raise ConfigError("--ship has no effect without --engine ray://...: give it, or leave --ship out")
     return None
 
 
@@ -194,25 +189,6 @@ def _checkpoint_place(settings: dict[str, Any]) -> CheckpointPlace | None:
     if settings["checkpoints"] is None:
         return None
     return CheckpointPlace(settings["checkpoints"])
-
-
-def _put_aside(path: Path, *, quiet: bool) -> None:
-    """Rename the store: rows that were paid for are never deleted."""
-    from vinelm.errors import ConfigError
-    from vinelm.traces import is_database, run_lock
-
-    if is_database(path):
-        raise ConfigError("--force-rerun renames a file: for a store in PostgreSQL give another database or schema")
-    if not path.exists():
-        return
-    number = next(n for n in range(1, 10_000) if not path.with_name(f"{path.name}.{n}").exists())
-    with run_lock(path):
-        for suffix in ("", "-wal", "-shm"):
-            old = path.with_name(path.name + suffix)
-            if old.exists():
-                old.rename(path.with_name(f"{path.name}.{number}{suffix}"))
-    if not quiet:
-        echo(f"{path} is now {path.name}.{number}; its dollars do not count against this run's budget", err=True)
 
 
 def _identity(inputs: Inputs, seed: int) -> StoreIdentity:
@@ -276,7 +252,7 @@ def _forecast(
     identity = _identity(inputs, settings["seed"])
     rows: list[Observation] = []
     committed_usd = 0.0
-    if store_exists(path) and not settings["force_rerun"]:
+    if store_exists(path):
         rows, committed_usd = _previewed(path, inputs, identity, quiet=quiet)
     ids = [request.id for request in inputs.workflow.requests]
     if isinstance(sampler, str):

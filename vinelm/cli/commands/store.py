@@ -1,4 +1,4 @@
-"""``vinelm store``: inspect, check, export, import, merge and reprice observation stores."""
+"""``vinelm store``: inspect, check, import and merge observation stores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.commands.subcommands.store_import import command as import_command
-from vinelm.cli.commands.subcommands.store_reprice import command as reprice_command
 from vinelm.cli.console import echo
 from vinelm.cli.groups import SuggestingGroup
 from vinelm.cli.options import json_option
@@ -21,9 +20,9 @@ _AFTER = {"first": "first in a request", "switched": "after another model", "kep
 STORE = click.argument("store", type=click.Path(path_type=Path))
 
 
-@click.group("store", cls=SuggestingGroup, short_help="Inspect, check, export, import, merge and reprice stores.")
+@click.group("store", cls=SuggestingGroup, short_help="Inspect, check, import and merge stores.")
 def command() -> None:
-    """Inspect, check, export, import, merge and reprice observation stores.
+    """Inspect, check, import and merge observation stores.
 
     These commands call no model. Files are written atomically.
 
@@ -198,33 +197,6 @@ def _show_check(found: CheckedStore, store: Path) -> None:
     say(f"{store}: {'no damage' if found.is_whole else 'damaged'} ({checked})")
 
 
-@command.command("export", short_help="Write the observations to a table.")
-@STORE
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="TABLE",
-    help="File to write: .csv, .csv.gz or .parquet; an existing one is replaced.",
-)
-def export(*, store: Path, output: Path) -> None:
-    """Write all observations of STORE to a table for other tools; checkpoints are not exported.
-
-    Workflow, models and requests go into TABLE.store.json, or into the Parquet file's metadata, so that `vinelm store import`
-    can restore the store. Parquet needs the extra vinelm[parquet].
-
-    Example: vinelm store export runs/nl2sql.db -o nl2sql.csv
-    """
-    from vinelm.cli.inputs import refuse_replacing
-    from vinelm.traces import ObservationStore, export_store
-
-    refuse_replacing(output, store)
-    with ObservationStore.open(store) as opened:
-        count = export_store(opened, output)
-    echo(f"wrote {count:,} rows to {output}")
-
-
 @command.command("merge", short_help="Merge several stores of the same workflow.")
 @click.argument("stores", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="STORE STORE ...")
 @click.option(
@@ -246,4 +218,3 @@ def merge(*, stores: tuple[Path, ...], output: Path) -> None:
 
 
 command.add_command(import_command)
-command.add_command(reprice_command)

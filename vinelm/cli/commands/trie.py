@@ -1,4 +1,4 @@
-"""``vinelm trie``: inspect, compare, reprice and export the annotated trie in a ``.vine`` file."""
+"""``vinelm trie``: inspect and compare the annotated trie in a ``.vine`` file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import click
 
 from vinelm.cli.arms_table import arm_facts, show_arms
 from vinelm.cli.commands.subcommands.trie_diff import command as diff_command
-from vinelm.cli.commands.subcommands.trie_export import command as export_command
-from vinelm.cli.commands.subcommands.trie_reprice import command as reprice_command
 from vinelm.cli.console import echo
 from vinelm.cli.groups import SuggestingGroup
 from vinelm.cli.options import json_option
@@ -32,9 +30,9 @@ SHOWN = (
 """Keys of the provenance in the table; ``--json`` has all of them."""
 
 
-@click.group("trie", cls=SuggestingGroup, short_help="Inspect, compare, reprice and export annotated tries.")
+@click.group("trie", cls=SuggestingGroup, short_help="Inspect and compare annotated tries.")
 def command() -> None:
-    """Inspect, compare, reprice and export the annotated tries that `vinelm estimate` writes.
+    """Inspect and compare the annotated tries that `vinelm estimate` writes.
 
     These commands call no model.
 
@@ -283,5 +281,4 @@ def _count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-for _command in (diff_command, reprice_command, export_command):
-    command.add_command(_command)
+command.add_command(diff_command)

@@ -1,53 +1,29 @@
-"""``vinelm fleet check``: a policy on recorded views."""
+"""Tries a fleet policy on recorded views, and prints its orders, for ``vinelm fleet run --dry-run``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from vinelm.cli.options import json_option
-
 if TYPE_CHECKING:
-    from vinelm.controller import PolicyCheck
+    from vinelm.controller.fleet.loop.policy_check import PolicyCheck
 
 MOST_PROBLEMS = 5
 
 
-@click.command("check", short_help="Try a policy on recorded views.")
-@click.argument("policy", metavar="POLICY")
-@click.option(
-    "--replay",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="Views that `vinelm fleet run --record FILE` or `vinelm fleet top --record FILE` wrote.",
-)
-@click.option(
-    "--every", "period_s", type=click.FloatRange(min=0, min_open=True), default=0.25, show_default=True, metavar="S",
-    help="Seconds that the policy may take, as for `vinelm fleet run`.",
-)  # fmt: skip
-@json_option
-def command(*, policy: str, replay: Path, period_s: float, as_json: bool) -> int | None:
-    """Run POLICY on each view in FILE, and say what it orders, how long it takes, and what of it would be refused.
-
-    POLICY is what `vinelm fleet run --policy` takes: built-in names, or a file with a function `policy(view)` that returns
-    vinelm.controller.Orders. Nothing is installed; no Redis is needed. Exit code 1 if orders for some view would be refused.
-
-    Example: vinelm fleet check my_policy.py --replay run.jsonl
-    """
+def try_policy(text: str, replay: Path, period_s: float, *, as_json: bool) -> int | None:
+    """Run the policy on each recorded view and print the result; the exit code is 1 if orders would be refused."""
     from vinelm.cli.console import print_json
     from vinelm.controller import check_policy, fleet_policy, recorded_views
     from vinelm.errors import InputError
 
-    found = check_policy(fleet_policy(policy), recorded_views(replay), period_s)
+    found = check_policy(fleet_policy(text), recorded_views(replay), period_s)
     if not found.views:
         raise InputError(f"recorded views {str(replay)!r} show no serving process: record them while one runs")
     if as_json:
-        print_json({"policy": policy, "replay": str(replay), **found.to_dict()})
+        print_json({"policy": text, "replay": str(replay), **found.to_dict()})
     else:
-        _show(policy, replay, found)
+        _show(text, replay, found)
     return 1 if found.problems else None
 
 

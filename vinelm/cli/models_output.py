@@ -1,51 +1,65 @@
-"""``vinelm doctor``: check that every model of a catalog can be called, at what price and speed."""
+"""Checks each model of a catalog: can it be called, at what price and speed. Prints the result for ``vinelm check``."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from vinelm.cli.console import echo
-from vinelm.cli.options import json_option
 
 if TYPE_CHECKING:
-    from vinelm.backends import ModelDiagnosis
+    from vinelm.backends.diagnostics import ModelDiagnosis
 
 
-@click.command("doctor", short_help="Check that every model of a catalog can be called.")
-@click.argument("catalog", type=click.Path(path_type=Path))
-@click.option("--yes", is_flag=True, help="Send one short call to each model. Without it nothing is sent.")
-@json_option
-def command(*, catalog: Path, yes: bool, as_json: bool) -> int:
-    """Check each model of CATALOG: known provider, API key in the environment, dated price, rate limits.
+@dataclass(frozen=True, kw_only=True)
+class CheckedModels:
+    """The models of a catalog file, each with what was found; ``problems`` are those of the file."""
 
-    CATALOG is a VineLM catalog (.toml) or a LiteLLM model_list (.yaml). With --yes each model gets one call of at most 128
-    tokens, without retries, to measure time to first token, tokens per second and context length. Exit code 1 if a problem
-    has to be fixed.
+    file: Path
+    found: list[ModelDiagnosis]
+    problems: list[str]
+    notes: tuple[str, ...]
+    is_called: bool
 
-    Example: vinelm doctor models.toml --yes
-    """
+    @property
+    def is_ok(self) -> bool:
+        """Whether every model can be called."""
+        return not self.problems and all(one.is_ok for one in self.found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON types."""
+        return {
+            "catalog": str(self.file),
+            "is_called": self.is_called,
+            "is_ok": self.is_ok,
+            "problems": self.problems,
+            "notes": list(self.notes),
+            "spent_usd": _spent(self.found),
+            "models": [_plain(one) for one in self.found],
+        }
+
+    def show(self, *, is_brief: bool) -> None:
+        """Print tables, problems and notes; briefly only the problems, unless calls were made."""
+        if is_brief and not self.is_called:
+            _show_problems(self.found, self.problems)
+        else:
+            _show(self.found, self.problems, self.notes, is_called=self.is_called)
+
+
+def check_models(file: Path, *, is_called: bool) -> CheckedModels:
+    """Check the models of a catalog file; with ``is_called`` one short call goes to each, which costs money."""
     from datetime import date
 
-    from vinelm.backends import catalog_problems, diagnose
-    from vinelm.catalog import read_catalog_file
+    from vinelm.backends.diagnostics import catalog_problems, diagnose
+    from vinelm.catalog.loading import read_catalog_file
 
-    read = read_catalog_file(catalog)
+    read = read_catalog_file(file)
     problems = [str(error) for error in read.errors]
     if read.models or not problems:
         problems += catalog_problems(read.models, read.backends)
-    found = [diagnose(model, read.backends, today=date.today(), is_called=yes) for model in read.models]
-    is_ok = not problems and all(one.is_ok for one in found)
-    if as_json:
-        from vinelm.cli.console import print_json
-
-        plain = {"catalog": str(catalog), "is_called": yes, "is_ok": is_ok, "problems": problems, "notes": list(read.notes)}
-        print_json({**plain, "spent_usd": _spent(found), "models": [_plain(one) for one in found]})
-    else:
-        _show(found, problems, read.notes, is_called=yes)
-    return 0 if is_ok else 1
+    found = [diagnose(model, read.backends, today=date.today(), is_called=is_called) for model in read.models]
+    return CheckedModels(file=file, found=found, problems=problems, notes=read.notes, is_called=is_called)
 
 
 def _plain(one: ModelDiagnosis) -> dict[str, Any]:
@@ -82,11 +96,8 @@ def _show(found: list[ModelDiagnosis], problems: list[str], notes: tuple[str, ..
     answered = [one for one in found if one.probe is not None and one.probe.is_reached]
     if answered:
         show_table("One call each", ("model", "TTFT", "total", "tokens/s", "context", "cost"), [_measured(o) for o in answered])
-    for problem in problems:
-        say(f"problem  {problem}", hanging=9)
+    _show_problems(found, problems)
     for one in found:
-        for problem in one.problems:
-            say(f"problem  {one.model.name}: {problem}", hanging=9)
         for note in one.notes:
             say(f"note     {one.model.name}: {note}", hanging=9)
     for note in notes:
@@ -99,6 +110,13 @@ def _show(found: list[ModelDiagnosis], problems: list[str], notes: tuple[str, ..
     elif any(one.upper_bound_usd is not None for one in found):
         most = sum(one.upper_bound_usd or 0.0 for one in found)
         echo(f"Nothing was sent. Add --yes to call each model once, for at most {usd(most)} in total.")
+
+
+def _show_problems(found: list[ModelDiagnosis], problems: list[str]) -> None:
+    from vinelm.cli.console import say
+
+    for problem in [*problems, *(f"{one.model.name}: {problem}" for one in found for problem in one.problems)]:
+        say(f"problem  {problem}", hanging=9)
 
 
 def _row(one: ModelDiagnosis) -> tuple[str, ...]:
