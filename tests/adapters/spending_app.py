@@ -19,10 +19,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 
-from vinelm import AnnotatedTrie, Objective, Request, Stage, Template, Trie, VineLM
+from vinelm import AnnotatedTrie, Objective, Request, Stage, Template, VineLM
 from vinelm.backends import TextWriter
 from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog
 from vinelm.errors import CallRefused
+from vinelm.trie.trie import Trie
 
 CAP_USD, CALL_USD = 1.0, 0.3
 OBJECTIVE = Objective(maximize="accuracy", max_cost_usd=CAP_USD, cost_budget="per_request")

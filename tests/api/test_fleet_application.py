@@ -1,6 +1,7 @@
 """Applications that serve together: what they see of each other, what they keep to themselves, and what they share."""
 
 import time
+from dataclasses import replace
 from typing import TypedDict
 
 import pytest
@@ -128,7 +129,8 @@ def test_labels_may_be_functions_and_may_fail(fleet, started):
     def fails(configurable):
         raise KeyError("tenant")
 
-    vine, app = serving(fleet, look, conversation_id=lambda configurable: configurable["user"] + "/1", tenant=fails)
+    labels = {"conversation_id": lambda configurable: configurable["user"] + "/1", "tenant": fails}
+    vine, app = serving(replace(fleet, **labels), look)
     started.append(vine)
     app.invoke({"question": "q"}, {"configurable": {"user": "ann"}}, context=vine.context(OBJECTIVE))
     assert seen[0].session[0] == session_number("ann/1")
@@ -214,7 +216,7 @@ def test_a_wrong_address_or_label_is_one_line(redis_url):
     with pytest.raises(ConfigError, match="no Redis URL"):
         serving("localhost")
     with pytest.raises(ConfigError, match="tenant is 3"):
-        serving(redis_url, tenant=3)
+        FleetConfig(url=redis_url, tenant=3)
 
 
 def test_calls_of_others_count_on_slowdown_curves(tmp_path):

@@ -44,8 +44,7 @@ def whole(tmp_path_factory):
 
 def vine_of(inputs, trie, **changes):
     workflow = inputs.workflow
-    declared = {"signal": workflow.signal, "agree": workflow.agree, "answer": workflow.answer}
-    return VineLM(inputs.catalog, inputs.backends, trie=trie, **declared | changes)
+    return VineLM(inputs.catalog, inputs.backends, trie=trie, **{"signals": workflow.signals} | changes)
 
 
 def replayed(planner, objective, rows, request):
@@ -132,7 +131,7 @@ def test_plans_are_those_of_the_last_answer_without_a_finish_node(whole):
 
 def test_plans_are_paths_where_nothing_is_declared_or_known(whole):
     inputs, _, trie = whole
-    for vine in (vine_of(inputs, trie, signal=None, agree=None, answer=()), vine_of(inputs, replace(trie, signals=None))):
+    for vine in (vine_of(inputs, trie, signals=None), vine_of(inputs, replace(trie, signals=None))):
         inputs.workflow.build(vine)
         assert vine.served_planner() is vine.planner
         assert vine.planner.annotated.outcomes is None

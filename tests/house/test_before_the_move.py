@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from vinelm import Catalog, Objective, ObservationStore, Planner, load_trie
+from vinelm import Catalog, Objective, ObservationStore, load_trie
 from vinelm.backends import create_backends
+from vinelm.controller.planning.planner import Planner
 from vinelm.profiler import fingerprint, profile
 from vinelm.traces import check_store
 from vinelm.workflows import load_workflow

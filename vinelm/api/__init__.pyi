@@ -22,3 +22,4 @@ from .profiling import identity_of as identity_of
 from .profiling import profile as profile
 from .profiling import require_budget as require_budget
 from .profiling import resolve_workflow as resolve_workflow
+from .served_evidence import EvidenceConfig as EvidenceConfig

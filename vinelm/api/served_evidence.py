@@ -7,6 +7,7 @@ import secrets
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -25,14 +26,26 @@ OnDrift = Callable[[Moved], None]
 """Called in the writer's thread with each quantity that has moved, once."""
 
 
+@dataclass(frozen=True)
+class EvidenceConfig:
+    """Where rows of planned requests are kept, and who is told of drift.
+
+    Args:
+        store: the store that the rows are written to, created if it does not exist. Its folder must exist.
+        on_drift: called with each annotation of the trie that the rows show to have moved, in a thread of its own.
+    """
+
+    store: str | Path
+    on_drift: OnDrift | None = None
+
+
 class ServedEvidence:
     """Keeps the rows of planned requests, and compares them with the trie where anybody wants to know. Thread-safe.
 
     Args:
-        path: the store that rows are written to, created if it does not exist. Its folder must exist.
+        kept: the store of the rows, and the function that is told of drift.
         annotated: the trie that serves.
-        observers: notified of what has moved.
-        on_drift: the same for a function; None: nobody.
+        observers: notified of drift.
         drift: when something has moved; the rate of false alarms is that of this process alone.
 
     Attributes:
@@ -45,16 +58,15 @@ class ServedEvidence:
 
     def __init__(
         self,
-        path: str | Path,
+        kept: EvidenceConfig,
         annotated: AnnotatedTrie,
         observers: ObserverGroup,
-        on_drift: OnDrift | None = None,
         drift: DriftConfig | None = None,
     ) -> None:
-        path = Path(path)
+        path = Path(kept.store)
         if not path.absolute().parent.is_dir():
             raise ConfigError(f"evidence={str(path)!r}: the folder {path.absolute().parent} does not exist: create it first")
-        self._observers, self._on_drift, self._drift = observers, on_drift, drift
+        self._observers, self._on_drift, self._drift = observers, kept.on_drift, drift
         self._running: dict[str, list[RequestRows]] = {}
         self._lock = Lock()
         self._pid = os.getpid()

@@ -37,11 +37,12 @@ def objective_of(bounds: dict[str, Any], **fixed: Any) -> Objective:
     file: Path | None = bounds.get(FILE)
     given = {name: value for name, value in bounds.items() if name != FILE}
     if file is not None:
-        given = _joined(given, read_fields(file), file)
+        with in_options():
+            return Objective.from_dict({**_joined(given, read_fields(file), file), **fixed})
     if (given.get("maximize") is None) == (given.get("minimize") is None):
         raise ConfigError("give exactly one target: --maximize accuracy, --minimize cost or --minimize latency")
     with in_options():
-        return Objective.from_dict({**given, **fixed})
+        return Objective(**given, **fixed)
 
 
 def _joined(given: dict[str, Any], read: dict[str, Any], file: Path) -> dict[str, Any]:

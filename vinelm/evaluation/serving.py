@@ -139,10 +139,7 @@ class HeldOutServing:
             trie=annotated if self.by_signals else replace(annotated, signals=None),
             fallback=False,
             labelled=True,
-            signal=self.workflow.signal,
-            signal_edges=self.workflow.signal_edges,
-            agree=self.workflow.agree,
-            answer=self.workflow.answer,
+            signals=self.workflow.signals,
         )
         self.app = build_graph(self.workflow, self.vine)
 

@@ -143,10 +143,7 @@ def prepared_run(
         trie=annotated,
         fallback=False,
         labelled=True,
-        signal=workflow.signal,
-        signal_edges=workflow.signal_edges,
-        agree=workflow.agree,
-        answer=workflow.answer,
+        signals=workflow.signals,
     )
     app = build_graph(workflow, vine)
     planner = vine.served_planner()

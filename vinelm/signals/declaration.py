@@ -77,6 +77,8 @@ class Signals:
     answer: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if isinstance(self.answer, str):
+            raise ConfigError(f'answer={self.answer!r}: give a tuple of keys, as in answer=("{self.answer}",)')
         if isinstance(self.signal, str) and self.signal != "status":
             raise ConfigError(f'signal={self.signal!r}: give a function of the state, or "status"')
         if self.edges and (self.signal is None or isinstance(self.signal, str)):
@@ -93,9 +95,8 @@ class Signals:
     @classmethod
     def of(cls, signal: Signal | None, edges: Sequence[float], agree: Agree | None, answer: Sequence[str]) -> Self | None:
         """Return what is declared; None if nothing is."""
-        if isinstance(answer, str):
-            raise ConfigError(f'answer={answer!r}: give a tuple of keys, as in answer=("{answer}",)')
-        found = cls(signal, tuple(edges), agree, tuple(answer))
+        keys: Any = answer if isinstance(answer, str) else tuple(answer)  # a text is refused, not read as its letters
+        found = cls(signal, tuple(edges), agree, keys)
         return None if found == cls() else found
 
     def label(self, state: Mapping[str, Any], *, passed: bool | None) -> str | None:

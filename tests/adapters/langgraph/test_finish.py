@@ -309,13 +309,13 @@ def test_a_comparison_that_raises_is_one_line():
 
 def test_the_application_declares_the_same_four():
     models = adapter().catalog
-    vine = VineLM(models, signal=lambda state: 0.3, signal_edges=(0.5,), agree=lambda a, b: a == b, answer=("a",))
+    vine = VineLM(models, signals=Signals(lambda state: 0.3, (0.5,), lambda a, b: a == b, ("a",)))
     assert vine.adapter.signals.edges == (0.5,)
     assert getattr(vine.finish, FINISH_MARK)
     with pytest.raises(ConfigError, match="agree needs to know what an answer is"):
-        VineLM(models, agree=lambda a, b: True)
+        VineLM(models, signals=Signals(agree=lambda a, b: True))
     with pytest.raises(ConfigError, match="give a tuple of keys"):
-        VineLM(models, answer="a")
+        VineLM(models, signals=Signals(answer="a"))
     assert VineLM(models).adapter.signals is None
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vinelm.profiler.readiness import CheckReport
 
 
-@click.command("check", short_help="Can a workflow be profiled, and every model of a catalog be called?")
+@click.command("check", short_help="Is a workflow ready to be profiled, are its models? Spends nothing.")
 @click.argument("workflow", required=False)
 @models_option
 @dataset_options

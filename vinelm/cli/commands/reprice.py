@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vinelm.traces.growth.reprice_store import Repriced
 
 
-@click.command("reprice", short_help="Write a copy of a store or a trie at other prices, without a call.")
+@click.command("reprice", short_help="Write a copy of a store or a trie at other prices.")
 @click.argument("source", metavar="STORE|TRIE", type=click.Path(path_type=Path))
 @click.option(
     "--models",
