@@ -15,7 +15,8 @@ from vinelm.estimator.merged.table import below_a_stop, cells_above, told_arms
 from vinelm.estimator.row_nodes import rows_with_nodes, where_of
 from vinelm.observation import Cell, Observation
 from vinelm.template import StopRule, Template
-from vinelm.trie import BoolArray, FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 Ints = npt.NDArray[np.int64]
 _PER_CELL = ("node", "stop", "right", "labelled", "failed", "cost_usd", "latency_s", "in_flight", "arm")

@@ -8,7 +8,8 @@ import numpy as np
 
 from vinelm.estimator.arms import Arms
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.trie import BoolArray, FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, eq=False)

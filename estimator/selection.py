@@ -14,7 +14,7 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator.stage_plans import FixedStagePlans
 from vinelm.promise import SelectionOptimism, single_model_paths
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 N_CAPS = 10
 SMALLEST_CAP = 1e-6

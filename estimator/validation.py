@@ -25,7 +25,7 @@ from vinelm.estimator.selection import SelectablePlans, selection_optimism
 from vinelm.estimator.stage_plans import FixedStagePlans
 from vinelm.promise import Z90, Promise, SelectionOptimism
 from vinelm.template import Stage, Template
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 FEWEST_REQUESTS = 10
 N_SPLITS = 2

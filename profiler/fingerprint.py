@@ -24,10 +24,14 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
 from vinelm.adapters.langchain import VineChatModel
-from vinelm.adapters.langgraph import FINISH_MARK, GraphAdapter, closure_values, holds_stage
-from vinelm.backends import ModelResolver
+from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.adapters.langgraph.chat.search import holds_stage
+from vinelm.adapters.langgraph.finish import FINISH_MARK
+from vinelm.adapters.langgraph.user_code import closure_values
+from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
-from vinelm.judging import JUDGED, LLMJudge
+from vinelm.judging import LLMJudge
+from vinelm.judging.judgement import JUDGED
 from vinelm.protocols import Backend
 from vinelm.traces import StoreIdentity
 from vinelm.workflow import Workflow

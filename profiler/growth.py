@@ -15,7 +15,10 @@ from vinelm.judging import LLMJudge
 from vinelm.observation import Cell
 from vinelm.profiler.execution.job import Job, Worker, run_job
 from vinelm.profiler.fingerprint import SETTING
-from vinelm.traces import Growth, ObservationStore, RequestDigest, RowsToScore, RowToScore, StoreIdentity, grow
+from vinelm.traces import ObservationStore, StoreIdentity
+from vinelm.traces.growth.grow import Growth, grow
+from vinelm.traces.growth.plan import RequestDigest
+from vinelm.traces.growth.rescoring import RowsToScore, RowToScore
 from vinelm.workflow import Request, Workflow
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import is_dataclass
 from typing import Any
 
-from vinelm.adapters.langgraph import resolved
+from vinelm.adapters.langgraph.exits import resolved
 from vinelm.catalog import Catalog
 from vinelm.errors import DatasetError, StoreError
 from vinelm.profiler.budget.ledger import Ledger
@@ -32,16 +32,12 @@ from vinelm.profiler.shown_rows import classify_new
 from vinelm.profiler.store_update import bring_up_to_date
 from vinelm.protocols import Backend, Sampler
 from vinelm.template import Template
-from vinelm.traces import (
-    ObservationStore,
-    RequestDigest,
-    RunRecords,
-    SharedRun,
-    StoreIdentity,
-    differences,
-    retire_broken,
-    shared_run,
-)
+from vinelm.traces import ObservationStore, StoreIdentity
+from vinelm.traces.growth.broken_stage import retire_broken
+from vinelm.traces.growth.changes import differences
+from vinelm.traces.growth.plan import RequestDigest
+from vinelm.traces.store.postgres.shared_run import SharedRun, shared_run
+from vinelm.traces.store.run_state import RunRecords
 from vinelm.workflow import Request, Workflow
 
 

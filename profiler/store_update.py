@@ -8,7 +8,9 @@ from vinelm.profiler.execution.job import Worker
 from vinelm.profiler.execution.units import Units
 from vinelm.profiler.growth import grow_store
 from vinelm.profiler.shown_rows import renew_shown
-from vinelm.traces import Growth, ObservationStore, RequestDigest, StoreIdentity
+from vinelm.traces import ObservationStore, StoreIdentity
+from vinelm.traces.growth.grow import Growth
+from vinelm.traces.growth.plan import RequestDigest
 from vinelm.workflow import Request
 
 

@@ -13,10 +13,13 @@ import numpy.typing as npt
 
 from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
-from vinelm.io import data_frame, html_table
+from vinelm.io.frames import data_frame, html_table
 from vinelm.signals import Outcomes
 from vinelm.template import Template
-from vinelm.trie import BoolArray, DifficultyRates, FloatArray, MergedTrie, Trie, no_single_path
+from vinelm.trie import MergedTrie, Trie
+from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.difficulty import DifficultyRates
+from vinelm.trie.merged import no_single_path
 
 if TYPE_CHECKING:
     import pandas

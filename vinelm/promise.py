@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.trie import BoolArray, FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 Z90 = 1.6448536269514722
 """Half width of a two-sided 90 % interval in standard errors."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from vinelm.controller.fleet.columns import COLUMNS, VOCABULARIES, LiveState
 from vinelm.controller.fleet.snapshot import Snapshot
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 IntArray = np.ndarray[Any, np.dtype[np.int32]]
 

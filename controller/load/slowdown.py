@@ -16,7 +16,7 @@ import numpy as np
 
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.extras import required_extra
-from vinelm.io import write_atomic
+from vinelm.io.atomic import write_atomic
 from vinelm.io.reading import read_text
 
 

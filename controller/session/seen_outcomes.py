@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.signals import Outcome, Seen
+from vinelm.signals import Outcome
+from vinelm.signals.outcomes import Seen
 
 Path = tuple[str, ...]
 _NOTHING = Outcome(None, None)

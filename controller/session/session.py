@@ -22,7 +22,7 @@ from vinelm.policies import Judge, OnError, SpendGuard, StopRulePolicy
 from vinelm.protocols import Invocation, LoadMonitor
 from vinelm.signals import Outcome
 from vinelm.template import Template
-from vinelm.trie import BoolArray
+from vinelm.trie.arrays import BoolArray
 from vinelm.workflow import Request
 
 Mode = Literal["enforce", "observe", "off"]

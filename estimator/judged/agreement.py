@@ -11,7 +11,7 @@ import numpy as np
 
 from vinelm.errors import ConfigError
 from vinelm.promise import Z90
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 Z95 = 1.959963984540054
 """Of the two-sided 95 % interval that must show a judge to be better than chance."""

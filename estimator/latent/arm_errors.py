@@ -33,7 +33,8 @@ from vinelm.estimator.latent.standard_errors import (
     design_rows,
 )
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.trie import FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
 
 TINY = 1e-9
 ARM_SCALE = 1.0

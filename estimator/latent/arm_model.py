@@ -31,7 +31,8 @@ from vinelm.estimator.latent.features import FeatureMatrix, Part, certain_nodes,
 from vinelm.estimator.latent.logistic_regression import ARM, Regression
 from vinelm.estimator.merged.remembered import certain_choices_of
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.trie import BoolArray, FloatArray, MergedTrie, Trie
+from vinelm.trie import MergedTrie, Trie
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 Ints = npt.NDArray[np.int64]
 

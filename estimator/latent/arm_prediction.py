@@ -13,7 +13,7 @@ from vinelm.estimator.latent.em import LatentFit
 from vinelm.estimator.latent.prediction import TINY, PredictedRates, by_node, rates_of
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import ArmRates
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 Ints = npt.NDArray[np.int64]
 

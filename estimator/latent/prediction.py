@@ -10,7 +10,7 @@ import numpy.typing as npt
 from vinelm.estimator.latent.em import LatentFit, OutcomeProbabilities
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import Rates
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 TINY = 1e-9
 """Pseudo-requests with the predicted rates, so that nodes that no request reaches have finite rates."""

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from vinelm.estimator.arms import arms_of
 from vinelm.observation import Cell
-from vinelm.trie import BoolArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import BoolArray
 
 Ints = npt.NDArray[np.int64]
 

@@ -26,7 +26,7 @@ from scipy.sparse import csr_array
 from vinelm.estimator.latent.logistic_regression import sigmoid
 from vinelm.estimator.signals.answers import AnswerTable, Context, Ints
 from vinelm.signals import Label
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 RIGHT, NONE, ALIKE, USUAL, SECOND, OWN = range(6)
 N_TYPES = 6

@@ -15,9 +15,11 @@ from vinelm.estimator.signals.history_level import HistoryLevel, best_class
 from vinelm.estimator.signals.optimism import FitMasses, selection_optimism
 from vinelm.estimator.signals.predictive import FITS, Predictive
 from vinelm.observation import Observation
-from vinelm.signals import Outcomes, arm_title
+from vinelm.signals import Outcomes
+from vinelm.signals.outcomes import arm_title
 from vinelm.template import Template
-from vinelm.trie import FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
 
 MOST_HISTORIES = 300_000
 """With more histories, the less likely ones are not continued."""

@@ -19,7 +19,7 @@ from vinelm.estimator.signals.answer_model import ALIKE, N_TYPES, NONE, OF_TYPE,
 from vinelm.estimator.signals.answers import Context, Ints
 from vinelm.estimator.signals.history_level import HistoryLevel
 from vinelm.estimator.signals.predictive import Predictive
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 LEAST_REACH = 1e-3
 """A history that is less likely than this, given its models, is not continued: a plan can only end there."""

@@ -16,7 +16,7 @@ import numpy as np
 from vinelm.estimator.signals.answers import Ints
 from vinelm.estimator.signals.history_level import HistoryLevel
 from vinelm.promise import SelectionOptimism
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 PRICES = 8
 """Prices of a dollar at which the fits choose."""

@@ -17,7 +17,11 @@ from vinelm.errors import BudgetExhausted
 from vinelm.judging import Judgement
 from vinelm.observation import Observation
 from vinelm.profiler.config import ProfileLimits
-from vinelm.traces import Judgements, ObservationStore, RunRecords, SharedRun, Totals
+from vinelm.traces import ObservationStore
+from vinelm.traces.judged.judgements import Judgements
+from vinelm.traces.store.postgres.running_totals import Totals
+from vinelm.traces.store.postgres.shared_run import SharedRun
+from vinelm.traces.store.run_state import RunRecords
 
 FIRST_PROMPT_TOKENS = 2048
 """Length assumed of a prompt before any was observed."""

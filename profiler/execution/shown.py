@@ -8,7 +8,8 @@ from typing import Any
 
 from vinelm.errors import WorkflowError
 from vinelm.observation import Observation
-from vinelm.signals import STATUS, Signals, digest_of_text
+from vinelm.signals import Signals
+from vinelm.signals.declaration import STATUS, digest_of_text
 from vinelm.template import Stage
 
 

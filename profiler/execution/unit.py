@@ -12,16 +12,11 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph import (
-    PATH_KEY,
-    build_graph,
-    profiled_unit,
-    replay_reason,
-    resolved,
-    route_ends,
-    stage_nodes,
-    with_graph_exits,
-)
+from vinelm.adapters.langgraph import build_graph
+from vinelm.adapters.langgraph.build import replay_reason, stage_nodes
+from vinelm.adapters.langgraph.chat.call import profiled_unit
+from vinelm.adapters.langgraph.exits import resolved, route_ends, with_graph_exits
+from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError
 from vinelm.profiler.budget.unit_budget import UnitBudget

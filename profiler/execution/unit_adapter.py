@@ -12,7 +12,7 @@ from langchain_core.language_models import BaseChatModel
 
 from vinelm.adapters.langchain import VineChatModel
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
-from vinelm.backends import ModelResolver
+from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.clock import Clock
 from vinelm.errors import WorkflowError

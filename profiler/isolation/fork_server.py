@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from vinelm.errors import DatasetError, InputError
-from vinelm.io import ENDING, die_with_parent, kill_group, limit_process, reaped
+from vinelm.io.operating_system import ENDING, die_with_parent, kill_group, limit_process, reaped
 from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.isolation.framing import plain_row, receive, send
 from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from vinelm.backends import PROVIDERS, ModelResolver, create_backends
+from vinelm.backends import PROVIDERS, create_backends
+from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import CallError, CallRefused, ConfigError, WorkflowError
-from vinelm.judging import Judgement, LLMJudge, verdict_of
+from vinelm.judging import Judgement, LLMJudge
 from vinelm.judging.judge import AGAIN
-from vinelm.judging.judgement import REFUSED
+from vinelm.judging.judgement import REFUSED, verdict_of
 from vinelm.observation import Usage
 from vinelm.profiler.budget.ledger import FIRST_PROMPT_TOKENS
 from vinelm.profiler.budget.unit_budget import UnitBudget

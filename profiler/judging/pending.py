@@ -13,7 +13,8 @@ from vinelm.profiler.budget.ledger import Ledger, Reservation
 from vinelm.profiler.execution.job import Job, UnitFinished, Worker, run_job
 from vinelm.profiler.judging.asking import Judging
 from vinelm.template import Template
-from vinelm.traces import Judgements, ObservationStore
+from vinelm.traces import ObservationStore
+from vinelm.traces.judged.judgements import Judgements
 from vinelm.workflow import Request
 
 

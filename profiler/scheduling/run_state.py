@@ -19,9 +19,13 @@ from vinelm.profiler.judging.pending import verdicts_of
 from vinelm.profiler.results import Progress, StoppedBy
 from vinelm.profiler.scheduling.active_path import next_stage
 from vinelm.profiler.scheduling.observed_cells import ObservedCells
-from vinelm.signals import Labels, Signals
+from vinelm.signals import Signals
+from vinelm.signals.declaration import Labels
 from vinelm.template import Template
-from vinelm.traces import Judgements, ObservationStore, RunRecords, SharedRun
+from vinelm.traces import ObservationStore
+from vinelm.traces.judged.judgements import Judgements
+from vinelm.traces.store.postgres.shared_run import SharedRun
+from vinelm.traces.store.run_state import RunRecords
 from vinelm.workflow import Request
 
 READ_S = 0.5

@@ -30,7 +30,8 @@ from postgres_for_bench import empty_schema, postgres_at
 
 from vinelm.profiler import ProfileLimits
 from vinelm.profiler.budget.ledger import Ledger
-from vinelm.traces import ObservationStore, shared_run
+from vinelm.traces import ObservationStore
+from vinelm.traces.store.postgres.shared_run import shared_run
 from vinelm.traces.testing import a_row, an_identity
 
 CAP_USD = 1e6

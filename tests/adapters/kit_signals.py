@@ -7,7 +7,7 @@ from conftest import make_catalog, make_template
 from langgraph.graph import END, START, StateGraph
 
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.backends import ModelResolver
+from vinelm.backends.resolver import ModelResolver
 from vinelm.clock import VirtualClock
 from vinelm.policies import RecordingPolicy
 from vinelm.signals import Signals

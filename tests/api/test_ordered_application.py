@@ -12,10 +12,13 @@ from langgraph.graph import END, START, StateGraph
 from vinelm import VineLM
 from vinelm.adapters.langgraph import RunContext
 from vinelm.api.served_fleet import ServedFleet
-from vinelm.backends import ModelResolver, replica_gates_of
+from vinelm.backends.registry import replica_gates_of
+from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
-from vinelm.controller import Fleet, FleetConfig, GlobalLoop, InvocationStart, Orders, RedisLink
+from vinelm.controller import FleetConfig, GlobalLoop, Orders, RedisLink
 from vinelm.controller.fleet.catalog_comparison import CatalogComparison
+from vinelm.controller.fleet.fleet import Fleet
+from vinelm.controller.fleet.live_invocations import InvocationStart
 from vinelm.objective import Objective
 from vinelm.observation import Usage
 

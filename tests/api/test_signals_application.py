@@ -11,7 +11,8 @@ from langgraph.graph import END, START, StateGraph
 import vinelm
 from vinelm import ExecutionConfig, Objective, ObservationStore, VineLM
 from vinelm.cli.inputs import load_inputs
-from vinelm.profiler import profile, store_identity
+from vinelm.profiler import profile
+from vinelm.profiler.fingerprint import store_identity
 from vinelm.protocols import RequestPath
 from vinelm.signals import Outcome
 

@@ -10,7 +10,8 @@ from langgraph.graph import END, START, StateGraph
 
 from vinelm.catalog import Catalog
 from vinelm.cli.main import main
-from vinelm.profiler import profile, store_identity
+from vinelm.profiler import profile
+from vinelm.profiler.fingerprint import store_identity
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore
 from vinelm.workflow import Request, Workflow

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from vinelm.datasets import Columns, read_dataset, with_dataset
+from vinelm.datasets import Columns, read_dataset
+from vinelm.datasets.reading import with_dataset
 from vinelm.workflow import Request, Workflow
 
 PAGE = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")

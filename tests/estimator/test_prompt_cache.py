@@ -7,8 +7,7 @@ import numpy as np
 from tests.conftest import make_catalog, make_template
 from vinelm import AnnotatedTrie
 from vinelm.catalog import Catalog
-from vinelm.estimator import cached_shares, follow_ups
-from vinelm.estimator.prompt_cache import edge_of
+from vinelm.estimator.prompt_cache import cached_shares, edge_of, follow_ups
 from vinelm.observation import Observation
 from vinelm.trie.trie import Trie
 

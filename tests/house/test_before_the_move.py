@@ -14,7 +14,8 @@ import pytest
 from vinelm import Catalog, Objective, ObservationStore, load_trie
 from vinelm.backends import create_backends
 from vinelm.controller.planning.planner import Planner
-from vinelm.profiler import fingerprint, profile
+from vinelm.profiler import profile
+from vinelm.profiler.fingerprint import fingerprint
 from vinelm.traces import check_store
 from vinelm.workflows import load_workflow
 

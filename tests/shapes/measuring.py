@@ -16,7 +16,7 @@ from langgraph.types import Command
 from shapes.kit import MODELS, Shape, ShapeBackend, catalog
 from vinelm import AnnotatedTrie, Objective, ObservationStore, Request, Template, VineLM, Workflow
 from vinelm.adapters.langgraph import build_graph
-from vinelm.api import bind_workflow, identity_of
+from vinelm.api.profiling import bind_workflow, identity_of
 from vinelm.merged_paths import stage_runs
 from vinelm.policies import RecordingPolicy
 from vinelm.profiler import profile

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from vinelm.errors import ConfigError, MissingExtra, StoreError
 from vinelm.extras import required_extra
-from vinelm.io import write_atomic
+from vinelm.io.atomic import write_atomic
 
 ELSEWHERE = b""
 """What the store holds in place of a content that is kept outside it; a compressed content is never empty."""

@@ -17,8 +17,9 @@ from typing import Any
 from sqlalchemy import Boolean, Float, Integer, func, insert, select
 
 from vinelm.errors import DatasetError, StoreError, VineLMError
-from vinelm.io import Row, kind_of, parquet_note, read_table, write_csv, write_parquet
+from vinelm.io.arrow_tables import parquet_note, write_parquet
 from vinelm.io.reading import open_regular, read_text
+from vinelm.io.tables import Row, kind_of, read_table, write_csv
 from vinelm.observation import Observation
 from vinelm.traces.judged.judgements import Judgements
 from vinelm.traces.shown.rows import ShownRows, SignalRecord, record_of

@@ -25,7 +25,8 @@ from sqlalchemy import (
     update,
 )
 
-from vinelm.judging import JUDGED, Judgement
+from vinelm.judging import Judgement
+from vinelm.judging.judgement import JUDGED
 from vinelm.traces.store import schema
 from vinelm.traces.store.schema import decode_prefix, encode_prefix
 from vinelm.traces.store.store import ObservationStore

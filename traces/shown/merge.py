@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vinelm.signals import Signals, answer_classes
+from vinelm.signals import Signals
+from vinelm.signals.classes import answer_classes
 from vinelm.traces.shown.rows import ShownRows, SignalRecord
 from vinelm.traces.store.store import ObservationStore
 

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from vinelm.errors import StoreError
-from vinelm.io import require_regular
+from vinelm.io.atomic import require_regular
 
 if TYPE_CHECKING:
     from vinelm.traces.store.postgres.url import PostgresUrl

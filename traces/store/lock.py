@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vinelm.errors import StoreError
-from vinelm.io import lock
+from vinelm.io.operating_system import lock
 from vinelm.traces.store.database import require_store_file
 
 _FOLDED = "folded"

@@ -10,7 +10,7 @@ from typing import Any, cast
 from sqlalchemy import Connection, Insert, insert, select
 from sqlalchemy.dialects import sqlite
 
-from vinelm.catalog import redacted
+from vinelm.catalog.secrets import redacted
 from vinelm.observation import Observation
 from vinelm.traces.store.schema import decode_prefix, encode_prefix, number_of_flag, observations
 

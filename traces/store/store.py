@@ -31,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 
 from vinelm.errors import StoreError
-from vinelm.io import data_frame
+from vinelm.io.frames import data_frame
 from vinelm.observation import Observation
 from vinelm.traces.checkpoints.place import ELSEWHERE, CheckpointPlace, unpacked
 from vinelm.traces.store import schema

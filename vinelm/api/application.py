@@ -13,21 +13,13 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.long_running import LongRunning
 from vinelm.api.served_fleet import ServedFleet
 from vinelm.api.served_planners import ServedPlanners
-from vinelm.backends import ModelResolver
-from vinelm.catalog import Catalog, entries_of
+from vinelm.backends.resolver import ModelResolver
+from vinelm.catalog import Catalog
+from vinelm.catalog.model import entries_of
 from vinelm.clock import Clock
-from vinelm.controller import (
-    Fleet,
-    FleetConfig,
-    LoadSource,
-    Mode,
-    Planner,
-    Session,
-    SpendControl,
-    load_source,
-    never_blocks,
-    without_blocking,
-)
+from vinelm.controller import FleetConfig, LoadSource, Mode, Planner, Session, SpendControl
+from vinelm.controller.fleet.fleet import Fleet
+from vinelm.controller.load.source import load_source, never_blocks, without_blocking
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.policies import Judge, OnError

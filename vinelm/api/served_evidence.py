@@ -15,12 +15,13 @@ from threading import Lock
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.clock import Clock
-from vinelm.controller import InFlight, RequestRows
+from vinelm.controller.session.request_rows import InFlight, RequestRows
 from vinelm.errors import ConfigError
 from vinelm.estimator import DriftConfig, DriftMonitor, Moved
 from vinelm.observation import Observation
 from vinelm.telemetry import DriftEvent, ObserverGroup
-from vinelm.traces import EvidenceWriter, Feedback, ServedStore, StoreIdentity
+from vinelm.traces import ServedStore, StoreIdentity
+from vinelm.traces.served.writer import EvidenceWriter, Feedback
 
 OnDrift = Callable[[Moved], None]
 """Called in the writer's thread with each quantity that has moved, once."""

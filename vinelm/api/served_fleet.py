@@ -7,10 +7,14 @@ from contextlib import suppress
 from typing import Any
 
 from vinelm.adapters.langgraph import RunContext
-from vinelm.backends import EngineRateLimiter, ModelResolver, engine_limiters_of, replica_gates_of
+from vinelm.backends.registry import engine_limiters_of, replica_gates_of
+from vinelm.backends.remote.rate_limits import EngineRateLimiter
+from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog, ReplicaGroup
-from vinelm.controller import Fleet, Planner, SessionRows
+from vinelm.controller import Planner
 from vinelm.controller.fleet.config import RunLabel
+from vinelm.controller.fleet.fleet import Fleet
+from vinelm.controller.fleet.session_rows import SessionRows
 from vinelm.errors import VineLMError
 from vinelm.objective import Objective
 from vinelm.protocols import CallGuard

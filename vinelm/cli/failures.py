@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from vinelm.catalog import redacted
+from vinelm.catalog.secrets import redacted
 from vinelm.cli.hints import hint_for
 from vinelm.errors import BudgetExhausted, InputError, VineLMError
 

@@ -63,7 +63,7 @@ def load_inputs(
     Raises:
         InputError: An input is missing, invalid, or does not fit the others.
     """
-    from vinelm.api import bind_workflow, resolve_workflow
+    from vinelm.api.profiling import bind_workflow, resolve_workflow
     from vinelm.backends import create_backends
     from vinelm.datasets import Columns
     from vinelm.workflows import load_workflow

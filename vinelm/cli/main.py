@@ -12,7 +12,7 @@ from importlib import import_module
 
 import click
 
-from vinelm.catalog import redacted
+from vinelm.catalog.secrets import redacted
 from vinelm.cli.console import echo, one_json_object, print_json
 from vinelm.cli.failures import EXIT_FAILED, TRACEBACK_ENV, Failure, failure_of
 from vinelm.cli.groups import SuggestingGroup

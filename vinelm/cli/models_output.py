@@ -86,7 +86,7 @@ def _plain(one: ModelDiagnosis) -> dict[str, Any]:
 
 
 def _show(found: list[ModelDiagnosis], problems: list[str], notes: tuple[str, ...], *, is_called: bool) -> None:
-    from vinelm.catalog import variables_of_files
+    from vinelm.catalog.environment import variables_of_files
     from vinelm.cli.console import say, show_table
     from vinelm.reports import usd
 
@@ -120,7 +120,7 @@ def _show_problems(found: list[ModelDiagnosis], problems: list[str]) -> None:
 
 
 def _row(one: ModelDiagnosis) -> tuple[str, ...]:
-    from vinelm.catalog import price_origin
+    from vinelm.catalog.prices import price_origin
 
     price, limits = one.model.price, one.limits
     status = "problem" if not one.is_ok else "ready" if one.probe is None else "answers"

@@ -12,7 +12,7 @@ from typing import Any
 
 from vinelm.datasets.text_records import Record
 from vinelm.errors import DatasetError
-from vinelm.io import read_arrow, read_parquet
+from vinelm.io.arrow_tables import read_arrow, read_parquet
 from vinelm.io.reading import read_text
 
 _SPLIT = re.compile(r"(.+?)-\d+-of-\d+")

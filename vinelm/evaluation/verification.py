@@ -12,7 +12,10 @@ from typing import Any
 
 from vinelm.adapters.langgraph import build_graph
 from vinelm.annotated_trie import ARM_ARRAYS, NODE_ARRAYS, AnnotatedTrie
-from vinelm.api import VineLM, require_budget, require_same_workflow, require_signals
+from vinelm.api import VineLM
+from vinelm.api.estimation import require_same_workflow
+from vinelm.api.planning import require_signals
+from vinelm.api.profiling import require_budget
 from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
 from vinelm.controller import Decision
@@ -22,12 +25,13 @@ from vinelm.evaluation.serving import judge_of, serve
 from vinelm.evaluation.verification_budget import RequestGuard, VerificationBudget
 from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
 from vinelm.evaluation.verification_result import Verification
-from vinelm.judging import scored_by_labels
+from vinelm.judging.labelled import scored_by_labels
 from vinelm.objective import Objective
 from vinelm.policies import RecordingPolicy
 from vinelm.protocols import Backend
-from vinelm.signals import OUTCOME_ARRAYS
-from vinelm.traces import ObservationStore, run_lock
+from vinelm.signals.outcomes import OUTCOME_ARRAYS
+from vinelm.traces import ObservationStore
+from vinelm.traces.store.lock import run_lock
 from vinelm.vinefile import load_trie
 from vinelm.workflow import Request, Workflow
 from vinelm.workflows import load_workflow

@@ -9,20 +9,17 @@ from typing import Any
 
 from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph import (
-    HeldStages,
-    chat_nodes,
-    template_of_graph,
-    user_place,
-    with_graph_exits,
-    wrapped_stages,
-)
+from vinelm.adapters.langgraph import template_of_graph
+from vinelm.adapters.langgraph.chat.search import HeldStages, chat_nodes, wrapped_stages
+from vinelm.adapters.langgraph.exits import with_graph_exits
+from vinelm.adapters.langgraph.user_code import user_place
 from vinelm.api import VineLM
 from vinelm.backends import simulated_catalog
 from vinelm.errors import InputError
 from vinelm.scaffold.model_calls import ModelCall, model_calls
 from vinelm.scaffold.target import Target, find_target
-from vinelm.template import Branch, Loop, Step, Template, walk
+from vinelm.template import Branch, Loop, Step, Template
+from vinelm.template.steps import walk
 from vinelm.workflow import Request, Workflow
 
 _GRAPH_LIMIT = 25

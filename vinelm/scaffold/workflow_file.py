@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vinelm.adapters.langgraph import template_code, template_imports
+from vinelm.adapters.langgraph.structure.code import template_code, template_imports
 from vinelm.scaffold.application import AppGraph
 from vinelm.scaffold.request_keys import MESSAGES, RequestKeys
 

@@ -7,7 +7,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast
 
 from vinelm.errors import ConfigError, WorkflowError
 
@@ -77,7 +77,7 @@ class Signals:
     answer: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.answer, str):
+        if isinstance(cast("object", self.answer), str):
             raise ConfigError(f'answer={self.answer!r}: give a tuple of keys, as in answer=("{self.answer}",)')
         if isinstance(self.signal, str) and self.signal != "status":
             raise ConfigError(f'signal={self.signal!r}: give a function of the state, or "status"')

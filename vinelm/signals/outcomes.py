@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from vinelm.errors import VineLMError
 from vinelm.signals.declaration import Label, Outcome
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 OUTCOME_ARRAYS = ("node", "label", "answer_class", "chance", "right", "right_last", "returned", "arm", "spread")
 """The arrays of :class:`Outcomes`, as they are named in a ``.vine`` file."""

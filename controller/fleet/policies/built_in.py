@@ -11,7 +11,7 @@ from vinelm.controller.fleet.columns import LiveState
 from vinelm.controller.fleet.policies.orders import FleetPolicy, Orders
 from vinelm.controller.fleet.policies.session_priorities import SessionPriorities
 from vinelm.controller.fleet.view import FleetView
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 STEP_S = 10.0
 """Seconds of waiting that one step of priority is worth; see :func:`vinelm.backends.remote.rate_share.turn_key`."""

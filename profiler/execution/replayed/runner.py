@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vinelm.adapters.langgraph import build_graph, profiled_unit, resolved, with_graph_exits
+from vinelm.adapters.langgraph import build_graph
+from vinelm.adapters.langgraph.chat.call import profiled_unit
+from vinelm.adapters.langgraph.exits import resolved, with_graph_exits
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError
 from vinelm.profiler.budget.unit_budget import UnitBudget

@@ -17,7 +17,7 @@ from langgraph.types import Command, RetryPolicy, interrupt
 from vinelm import VineLM
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.run_registry import RunRegistry
-from vinelm.backends import ModelResolver
+from vinelm.backends.resolver import ModelResolver
 from vinelm.controller import Planner
 from vinelm.controller.testing import LoadMonitorContract
 from vinelm.errors import CallError

@@ -15,7 +15,7 @@ from langgraph.types import Command, Send
 
 from vinelm import VineChatModel, VineMiddleware
 from vinelm.adapters.langgraph import GraphAdapter, build_graph
-from vinelm.backends import ModelResolver
+from vinelm.backends.resolver import ModelResolver
 from vinelm.clock import VirtualClock
 from vinelm.errors import WorkflowError
 from vinelm.policies import RecordingPolicy

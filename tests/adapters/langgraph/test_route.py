@@ -8,7 +8,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
-from vinelm.adapters.langgraph import PATH_KEY, GraphAdapter
+from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.errors import WorkflowError
 from vinelm.policies import DefaultPolicy
 from vinelm.template import Loop, Stage, Template

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from vinelm.cli.main import main
-from vinelm.traces import Judgements, ObservationStore, check_store
+from vinelm.traces import ObservationStore, check_store
+from vinelm.traces.judged.judgements import Judgements
 
 APP = """
 from typing import TypedDict

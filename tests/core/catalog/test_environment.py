@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from vinelm.backends import create_backends
-from vinelm.catalog import Catalog, environment, variables_of_files
-from vinelm.catalog.environment import take_variables
+from vinelm.catalog import Catalog, environment
+from vinelm.catalog.environment import take_variables, variables_of_files
 from vinelm.cli.main import main
 from vinelm.clock import WallClock
 from vinelm.protocols import CallContext

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from vinelm.datasets import Columns, read_dataset, with_dataset
+from vinelm.datasets import Columns, read_dataset
 from vinelm.datasets import text_records as text
+from vinelm.datasets.reading import with_dataset
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.judging import llm_judge
 from vinelm.workflow import Request, Workflow

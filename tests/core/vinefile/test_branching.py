@@ -14,8 +14,7 @@ from vinelm import AnnotatedTrie, Branch, Loop, Stage, Template, VineLMError, lo
 from vinelm.annotated_trie import ARM_ARRAYS, NODE_ARRAYS
 from vinelm.errors import TrieFileError
 from vinelm.template import END
-from vinelm.trie import ARRAYS
-from vinelm.trie.trie import Trie
+from vinelm.trie.trie import ARRAYS, Trie
 
 TEMPLATE = Template((
     Stage("router", answerable=False),

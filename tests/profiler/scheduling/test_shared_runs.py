@@ -16,7 +16,8 @@ from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, StoreError
 from vinelm.profiler import ExecutionConfig, ProfileLimits, profile
 from vinelm.profiler.budget.ledger import Ledger
-from vinelm.traces import ObservationStore, UnitTaken, shared_run
+from vinelm.traces import ObservationStore
+from vinelm.traces.store.postgres.shared_run import UnitTaken, shared_run
 from vinelm.traces.testing import a_row, an_identity
 
 pytestmark = pytest.mark.long

@@ -11,7 +11,8 @@ import sys
 from vinelm.errors import BudgetExhausted
 from vinelm.profiler import ProfileLimits
 from vinelm.profiler.budget.ledger import Ledger
-from vinelm.traces import ObservationStore, shared_run
+from vinelm.traces import ObservationStore
+from vinelm.traces.store.postgres.shared_run import shared_run
 from vinelm.traces.testing import a_row
 
 

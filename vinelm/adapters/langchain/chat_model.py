@@ -15,8 +15,12 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field, field_validator
 
-from vinelm.adapters.calls import REPEATABLE, achunks, aimed, bind_lazily, chunks, name_model, structured_chain
-from vinelm.adapters.langgraph import AdapterHolder, ChatCall, halted_here, node_of
+from vinelm.adapters.calls.fallback_model import REPEATABLE
+from vinelm.adapters.calls.streamed_answer import achunks, chunks
+from vinelm.adapters.calls.tool_binding import aimed, bind_lazily, structured_chain
+from vinelm.adapters.calls.traced_model import name_model
+from vinelm.adapters.langgraph.adapter import AdapterHolder
+from vinelm.adapters.langgraph.chat.call import ChatCall, halted_here, node_of
 from vinelm.errors import CallError
 from vinelm.objective import Objective
 

@@ -11,7 +11,9 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph import PATH_KEY, AdapterHolder, InvocationScope, PathChannel, PathValue
+from vinelm.adapters.langgraph.adapter import AdapterHolder
+from vinelm.adapters.langgraph.invocation import InvocationScope
+from vinelm.adapters.langgraph.path_channel import PATH_KEY, PathChannel, PathValue
 from vinelm.extras import required_extra
 
 with required_extra("langchain", "VineMiddleware"):

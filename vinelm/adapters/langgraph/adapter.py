@@ -28,7 +28,8 @@ from vinelm.policies import OnError
 from vinelm.protocols import CallGuard, ChatModelSource, Policy
 from vinelm.signals import Signals
 from vinelm.telemetry import Observer, ObserverGroup
-from vinelm.template import Loop, Template, stages_of
+from vinelm.template import Loop, Template
+from vinelm.template.steps import stages_of
 from vinelm.workflow import Request
 
 Node = Callable[..., Any]

@@ -24,7 +24,7 @@ from vinelm.policies import BoundGuard, SpendGuard
 from vinelm.protocols import CallGuard, Invocation, Policy
 from vinelm.signals import Outcome, Signals
 from vinelm.telemetry import DecisionEvent, ObserverGroup
-from vinelm.template import Flow
+from vinelm.template.flow import Flow
 
 NOBODY = ObserverGroup()
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
 
-from vinelm.adapters.calls import PROTOTYPE, REPEATABLE, app_repeats
+from vinelm.adapters.calls.app_repeats import app_repeats
+from vinelm.adapters.calls.fallback_model import PROTOTYPE, REPEATABLE
 from vinelm.adapters.langgraph.graph_run import GraphRun
 from vinelm.adapters.langgraph.path_channel import Entry, Note
 from vinelm.errors import CallError, FailureKind

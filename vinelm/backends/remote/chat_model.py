@@ -25,7 +25,8 @@ from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed
 from vinelm.backends.remote.time_limit import within
 from vinelm.backends.remote.transport import CallBinding, TransportRequest
 from vinelm.backends.replicas.gate import ReplicaPermit
-from vinelm.catalog import Model, ReplicaGroup, entries_of
+from vinelm.catalog import Model, ReplicaGroup
+from vinelm.catalog.model import entries_of
 from vinelm.clock import WallClock
 from vinelm.errors import FailureKind, VineLMError
 from vinelm.observation import Usage

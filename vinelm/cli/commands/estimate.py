@@ -65,8 +65,9 @@ def command(
 
     Example: vinelm estimate runs/nl2sql.db -o nl2sql.vine
     """
-    from vinelm.api import estimate, why_paths_only
+    from vinelm.api import estimate
     from vinelm.api import update as fold_in
+    from vinelm.api.estimation import why_paths_only
     from vinelm.cli.inputs import refuse_other_file, refuse_replacing
     from vinelm.errors import ConfigError
     from vinelm.vinefile import load_trie, save_trie

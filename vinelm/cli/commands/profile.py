@@ -16,7 +16,8 @@ from vinelm.cli.options import output_options, stop_option, workflow_inputs
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
     from vinelm.observation import Observation
-    from vinelm.profiler import ExecutionConfig, Forecast, Needs, ProfileLimits, ProfileResult, RayCluster
+    from vinelm.profiler import ExecutionConfig, Forecast, ProfileLimits, ProfileResult, RayCluster
+    from vinelm.profiler.dry_run.needs import Needs
     from vinelm.protocols import Sampler
     from vinelm.traces import CheckpointPlace, ObservationStore, StoreIdentity
 
@@ -83,11 +84,13 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
 
     Example: vinelm profile nl2sql --models models.toml --store runs/nl2sql.db --coverage 0.02 --budget-usd 50
     """
-    from vinelm.backends import require_keys
+    from vinelm.backends.diagnostics import require_keys
     from vinelm.cli.inputs import load_inputs
     from vinelm.cli.profile_output import print_forecast, print_json, show
-    from vinelm.profiler import ProfileLimits, only_failures, require_sampler
-    from vinelm.traces import RunRecords
+    from vinelm.profiler import ProfileLimits
+    from vinelm.profiler.sampling.samplers import require_sampler
+    from vinelm.profiler.scheduling.first_rows import only_failures
+    from vinelm.traces.store.run_state import RunRecords
 
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
     execution = _execution(workflow, settings)
@@ -170,8 +173,9 @@ def _cluster(settings: dict[str, Any]) -> RayCluster | None:
 
 def _require_limits(inputs: Inputs, settings: dict[str, Any]) -> None:
     """Require an explicit budget where models cost money; without any limit, set the default coverage."""
-    from vinelm.api import require_budget, require_max_error
-    from vinelm.profiler import judge_backends_of
+    from vinelm.api.estimation import require_max_error
+    from vinelm.api.profiling import require_budget
+    from vinelm.profiler.judging.asking import judge_backends_of
 
     if settings["max_error"] is not None:
         require_max_error(settings["max_error"])
@@ -193,7 +197,7 @@ def _checkpoint_place(settings: dict[str, Any]) -> CheckpointPlace | None:
 
 def _identity(inputs: Inputs, seed: int) -> StoreIdentity:
     """Return the store's identity. Raises for a graph that cannot be profiled, before a file is written."""
-    from vinelm.api import identity_of
+    from vinelm.api.profiling import identity_of
 
     return identity_of(inputs.workflow, inputs.catalog, inputs.backends, seed)
 
@@ -223,8 +227,9 @@ def _can_be_put_aside() -> Iterator[None]:
 
 def _previewed(path: Path, inputs: Inputs, identity: StoreIdentity, *, quiet: bool) -> tuple[list[Observation], float]:
     """The rows that the store would have once a run began, and its dollars. Writes nothing."""
-    from vinelm.profiler import request_digests
-    from vinelm.traces import ObservationStore, preview_growth
+    from vinelm.profiler.growth import request_digests
+    from vinelm.traces import ObservationStore
+    from vinelm.traces.growth.grow import preview_growth
 
     with _can_be_put_aside(), ObservationStore.open(path) as opened:
         growth, rows = preview_growth(opened, identity, request_digests(inputs.workflow))
@@ -244,8 +249,11 @@ def _forecast(
     quiet: bool,
 ) -> tuple[Forecast, Needs]:
     """Forecast the run, and what it would need without budgets."""
-    from vinelm.profiler import ProfileLimits, continued_share, forecast_profile, make_sampler, needs_of, rates_of
-    from vinelm.traces import store_exists
+    from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler
+    from vinelm.profiler.dry_run.needs import needs_of
+    from vinelm.profiler.dry_run.throughput import rates_of
+    from vinelm.profiler.runner import continued_share
+    from vinelm.traces.store.store import store_exists
 
     if settings["max_error"] is not None and limits.coverage is None:
         limits = replace(limits, coverage=DEFAULT_COVERAGE)  # nobody knows before how far it goes
@@ -280,7 +288,7 @@ def _forecast(
 def _run(
     inputs: Inputs, store: ObservationStore, settings: dict[str, Any], execution: ExecutionConfig, kind: Any
 ) -> ProfileResult:
-    from vinelm.api import profile_until_certain
+    from vinelm.api.certainty import profile_until_certain
     from vinelm.cli.progress import live, noted
     from vinelm.profiler import profile
 

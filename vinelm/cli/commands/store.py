@@ -40,9 +40,10 @@ def info(*, store: Path, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from vinelm.estimator import cached_shares
+    from vinelm.estimator.prompt_cache import cached_shares
     from vinelm.profiler import coverage_of
-    from vinelm.traces import ObservationStore, contents_of, misfit
+    from vinelm.traces import ObservationStore, contents_of
+    from vinelm.traces.store.row_validation import misfit
 
     with ObservationStore.open(store) as opened:
         identity, contents = opened.identity, contents_of(opened)
@@ -152,7 +153,7 @@ def _show_signals(facts: dict[str, Any]) -> None:
     """What the rows showed, where the workflow declares it."""
     from vinelm.cli.console import say
     from vinelm.reports import shown_lines
-    from vinelm.traces import SignalRecord
+    from vinelm.traces.shown.rows import SignalRecord
 
     if facts["continued"]:
         say(f"{facts['continued']:,} rows lie below an answer that the workflow's own check passed.")
@@ -174,7 +175,8 @@ def check(*, store: Path, accept: bool, as_json: bool) -> int | None:
     """
     from dataclasses import asdict
 
-    from vinelm.traces import check_store, recover
+    from vinelm.traces import check_store
+    from vinelm.traces.store.recovery import recover
 
     if accept and store.exists():
         recover(store, accept=True)

@@ -90,7 +90,7 @@ def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
 
 
 def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any]:
-    from vinelm.estimator import follow_ups
+    from vinelm.estimator.prompt_cache import follow_ups
     from vinelm.evaluation import frontier_nodes
 
     trie = annotated.trie
@@ -238,7 +238,7 @@ def _show_models(annotated: AnnotatedTrie) -> None:
 def _show_follow_ups(annotated: AnnotatedTrie) -> None:
     """Print what it saves to keep a model for the next invocation, for models with cached prompt tokens."""
     from vinelm.cli.console import show_table
-    from vinelm.estimator import follow_ups
+    from vinelm.estimator.prompt_cache import follow_ups
     from vinelm.reports import percent, seconds, usd
 
     shares = annotated.meta.get("cached_share", {})

@@ -34,7 +34,8 @@ def command(*, trie: Path, traces: Path, alpha: float, as_json: bool) -> int | N
 
     Example: vinelm drift nl2sql.vine --traces served.db
     """
-    from vinelm.api import cheapest_remedy, drift
+    from vinelm.api import drift
+    from vinelm.api.drift import cheapest_remedy
     from vinelm.cli.console import print_json
     from vinelm.estimator import DriftConfig
     from vinelm.vinefile import load_trie

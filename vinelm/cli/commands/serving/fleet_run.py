@@ -16,7 +16,8 @@ from vinelm.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vinelm.controller import GlobalLoop, LoopRound
+    from vinelm.controller import GlobalLoop
+    from vinelm.controller.fleet.loop.global_loop import LoopRound
 
 
 @click.command("run", short_help="Run a policy over all serving processes.")
@@ -69,7 +70,9 @@ def command(
         raise ConfigError("--json has no effect without --dry-run: leave it out")
     if url is None:
         raise ConfigError("name the fleet's Redis with --redis, or in VINELM_FLEET; or try the policy with --dry-run")
-    from vinelm.controller import GlobalLoop, RedisLink, ViewRecorder, fleet_policy
+    from vinelm.controller import GlobalLoop, RedisLink
+    from vinelm.controller.fleet.loop.recording import ViewRecorder
+    from vinelm.controller.fleet.policies.finding import fleet_policy
 
     policy, link = fleet_policy(text), RedisLink(url, name)
     with ExitStack() as stack:

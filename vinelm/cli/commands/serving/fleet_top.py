@@ -13,7 +13,7 @@ from vinelm.cli.options import json_option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vinelm.controller import FleetStatus
+    from vinelm.controller.fleet.loop.status import FleetStatus
 
 
 @click.command("top", short_help="Show what all serving processes have under way.")
@@ -44,7 +44,9 @@ def command(*, url: str, name: str, once: bool, period_s: float, record: Path | 
     from contextlib import ExitStack
 
     from vinelm.cli.console import print_json, show_table, stdout, watch_table
-    from vinelm.controller import FleetReader, RedisLink, ViewRecorder, fleet_status
+    from vinelm.controller import FleetReader, RedisLink
+    from vinelm.controller.fleet.loop.recording import ViewRecorder
+    from vinelm.controller.fleet.loop.status import fleet_status
 
     link = RedisLink(url, name)
     with ExitStack() as stack:

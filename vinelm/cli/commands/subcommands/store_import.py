@@ -77,7 +77,8 @@ def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
     Example: vinelm store import log.csv -o log.db --column request=id --column model=model --column success=correct
     --column cost_usd=usd --stop oracle --depth 2
     """
-    from vinelm.traces import import_export, is_export, side_file
+    from vinelm.traces import import_export
+    from vinelm.traces.imports.export_import import is_export, side_file
 
     given = [name for name, value in how.items() if value]
     if not given and is_export(table):
