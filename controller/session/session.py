@@ -183,12 +183,18 @@ class Session(StopRulePolicy):
                 self._replanner.note_stage(prefix[:k], stage)
             self._inherit(prefix, costs_usd)
 
-    def spent_elsewhere(self, usd: float) -> None:
-        """Count dollars of the request that no finished invocation tells: another run began it, and paid."""
+    def paid(self, total_usd: float) -> None:
+        """Count that earlier runs of the request have paid so much, unfinished invocations included.
+
+        Told after :meth:`resumed` and before any call of this run. What the path does not hold counts besides it.
+        """
         with self._lock:
-            self._inherited_usd += usd
-            if self.guard is not None:
-                self.guard.add_inherited(usd)
+            missing_usd = total_usd - self.spent_usd - self._inherited_usd
+            if missing_usd > 0.0:
+                self._inherited_usd += missing_usd
+                self._edge = None
+                if self.guard is not None:
+                    self.guard.add_inherited(missing_usd)
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:
         """Note that the invocation has no result and will be run again: its call is no longer in flight."""

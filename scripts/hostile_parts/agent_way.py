@@ -25,8 +25,8 @@ class AgentWay:
     most_calls = TURNS
     is_capped = False
     boundaries = frozenset(
-        f"VineMiddleware.{name}" for name in ("wrap_model_call", "awrap_model_call", "_open", "_written")
-    ) | {"_on"}
+        f"VineMiddleware.{name}" for name in ("wrap_model_call", "awrap_model_call", "_place", "_written")
+    ) | {"_on", "_continued"}
 
     def __init__(self) -> None:
         from langchain.agents import create_agent

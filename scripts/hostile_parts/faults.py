@@ -38,9 +38,19 @@ THE_CALL = (
 BOUNDARIES = frozenset(
     (
         "RunFinder.invoke",
+        "RunFinder.ainvoke",
+        "RunFinder._begun",
+        "at_once",
+        "RequestAccount.authorize",
+        "RequestAccount.aauthorize",
+        "RequestAccount._undoing",
         "GraphRun.note_failure",
         "InvocationScope.__enter__",
         "InvocationScope.__exit__",
+        "InvocationScope.__aenter__",
+        "InvocationScope.__aexit__",
+        "InvocationScope.settle",
+        "InvocationScope.asettle",
         "InvocationScope.done",
         "InvocationScope.failed",
         "InvocationScope.note_failure",
@@ -62,7 +72,7 @@ BOUNDARIES = frozenset(
 """The places where the application's own code, or LangGraph, enters ours: around them there is nothing of ours to catch."""
 OF_OTHERS = ("PathChannel.", "ContextOwner.", "ChannelSession.", "VineLM.context", "GraphAdapter.context", "_run_context")
 """Methods that LangGraph calls, and those that the application calls before the run."""
-STAND_INS = ("BoundGuard.", "BoundPermit.", "SteadyClock.", "SteadyWallClock.")
+STAND_INS = ("BoundGuard.", "BoundPermit.", "AccountPermit.", "SteadyClock.", "SteadyWallClock.")
 """What takes over where a guard or a clock fails; they call nothing of ours that could fail but what they stand in for."""
 LAST_RESORT = frozenset(
     ("GraphRun.__init__", "InvocationScope.__init__", "InvocationScope._begin", "RecordingPolicy.__init__", "steady")

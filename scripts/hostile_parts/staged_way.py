@@ -86,6 +86,7 @@ class EvidenceWay(StagedWay):
         """What requests have left behind."""
         evidence = self.vine.evidence
         assert evidence is not None
+        evidence.writer.flush()  # the rows of a request that was dropped are closed by the writer
         return {**super().behind(), "open rows": sum(evidence._in_flight._counts.values())}
 
 

@@ -29,7 +29,7 @@ from .staged_way import DollarsWay, EvidenceWay, FleetWay, TelemetryWay
 from .way import Way
 
 CALLS = (1, 2)
-ONCE = LAST_RESORT | {"InFlightLoadMonitor.finished", "SessionLoad._finished"}
+ONCE = LAST_RESORT | {"InFlightLoadMonitor.finished", "SessionLoad._finished", "InFlight.end", "RequestRows._close"}
 """These fail once, not for good: without them no call can be taken out of what is in flight."""
 KINDS = ("chat models", "agents", "fleet", "dollars of a day", "evidence", "telemetry", "broken Redis", "fleet's thread")
 

@@ -26,3 +26,9 @@ def test_no_random_command_line_gets_through(part):
     found = part("command_line").run(print, cases=25, seed=4)
     assert found["through"] == []
     assert set(found["exits"]) <= {"0", "1", "2", "3"}
+
+
+def test_no_history_of_unfinished_stages_gets_through(part):
+    found = part("unfinished").run(print, histories=15)
+    assert found["through"] == []
+    assert found["calls_paid"] > 150

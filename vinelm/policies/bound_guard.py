@@ -106,6 +106,11 @@ class BoundGuard:
             else:
                 self._used_usd += usd
 
+    def count_up_to(self, usd: float) -> None:
+        """Count at least ``usd`` dollars: so much is known to have been spent on the request before."""
+        with self._lock:
+            self._used_usd = max(self._used_usd, usd)
+
     def _check(self, upper_usd: float) -> None:
         if self._limit_usd is None:
             raise CallRefused("the request's cost cap cannot be checked after a failure of its account: the call was not made")

@@ -44,6 +44,7 @@ class DefaultPolicy(RecordingPolicy):
         self._fallbacks = fallbacks
         self.falls_back = fallbacks is not None
         self._latest_s, self._cap_usd = max_latency_s, max_cost_usd
+        self._paid_usd = 0.0
         self.on_error = on_error
         self.guard = guard
         self._failures: list[dict[str, Any]] = []
@@ -57,10 +58,14 @@ class DefaultPolicy(RecordingPolicy):
         latest_s, cap_usd = self._latest_s, self._cap_usd
         if latest_s is not None and self.clock.now() - self.started_at >= latest_s:
             return None
-        if cap_usd is not None and self.spent_usd + failed.cost_usd >= cap_usd:
+        if cap_usd is not None and self._paid_usd + self.spent_usd + failed.cost_usd >= cap_usd:
             return None
         allowed = () if self._fallbacks is None else self._fallbacks(failed.stage)
         return next((model for model in allowed if model not in tried), None)
+
+    def paid(self, total_usd: float) -> None:
+        """Note what earlier runs of the request have paid, before this one makes a call."""
+        self._paid_usd = total_usd
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
         """Return the workflow's own verdict, within the bounds of a linear template's loops; the edges know those of others."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 from vinelm.observation import Usage
 from vinelm.protocols import CallGuard, CallPermit
@@ -49,7 +50,7 @@ class GuardPair:
     """Authorizes what both guards authorize; a :class:`vinelm.protocols.CallGuard`. Thread-safe if they are.
 
     Args:
-        account: asked first; it alone may wait.
+        account: asked first.
         guard: asked second; if it refuses, the account gets its reservation back.
     """
 
@@ -64,19 +65,26 @@ class GuardPair:
         Raises:
             CallRefused: one of them does not allow the call.
         """
-        return self._second(self._account.authorize(upper_usd), upper_usd)
+        first = self._account.authorize(upper_usd)
+        with _undoing(first):
+            second = self._guard.authorize(upper_usd)
+            with _undoing(second):
+                return PairPermit(first, second)
 
     async def aauthorize(self, upper_usd: float) -> PairPermit:
-        """Like :meth:`authorize`, without blocking the event loop while the account waits."""
-        return self._second(await aauthorized(self._account, upper_usd), upper_usd)
+        """Like :meth:`authorize`, without blocking the event loop while one of them waits."""
+        first = await aauthorized(self._account, upper_usd)
+        with _undoing(first):
+            second = await aauthorized(self._guard, upper_usd)
+            with _undoing(second):
+                return PairPermit(first, second)
 
-    def _second(self, first: CallPermit, upper_usd: float) -> PairPermit:
-        second: CallPermit | None = None
-        try:
-            second = self._guard.authorize(upper_usd)
-            return PairPermit(first, second)
-        except BaseException:
-            first.settle(_NOT_MADE)
-            if second is not None:
-                second.settle(_NOT_MADE)
-            raise
+
+@contextmanager
+def _undoing(permit: CallPermit) -> Iterator[None]:
+    """Give the reservation back if the block fails: the call is not made."""
+    try:
+        yield
+    except BaseException:
+        permit.settle(_NOT_MADE)
+        raise

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from vinelm.clock import Clock, WallClock
 from vinelm.errors import ConfigError
-from vinelm.policies.spend_guard import SpendGuard
 from vinelm.protocols import CallGuard, Invocation
 from vinelm.signals import Outcome
 from vinelm.template import Template
@@ -84,11 +83,6 @@ class RecordingPolicy(ABC):
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None]) -> None:  # noqa: B027 - a default
         """Ignore what another run has spent."""
-
-    def spent_elsewhere(self, usd: float) -> None:
-        """Count dollars of the request that no finished invocation tells, if a guard counts them."""
-        if isinstance(self.guard, SpendGuard):
-            self.guard.add_inherited(usd)
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:  # noqa: B027 - a default
         """Ignore an interrupted invocation: it has no result."""

@@ -70,11 +70,6 @@ class SpendGuard:
         """Dollars that the calls under way may cost."""
         return math.fsum(permit.upper_usd for permit in self._open)
 
-    def used_usd(self) -> float:
-        """Return the dollars spent, by others before and here, and reserved for the calls under way."""
-        with self._lock:
-            return self.spent_usd + self.reserved_usd
-
     def authorize(self, upper_usd: float) -> SpendPermit:
         """Reserve money for a call that costs at most ``upper_usd`` dollars.
 

@@ -19,8 +19,9 @@ from vinelm.adapters.calls.fallback_model import REPEATABLE
 from vinelm.adapters.calls.streamed_answer import achunks, chunks
 from vinelm.adapters.calls.tool_binding import aimed, bind_lazily, structured_chain
 from vinelm.adapters.calls.traced_model import name_model
+from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import AdapterHolder
-from vinelm.adapters.langgraph.chat.call import ChatCall, halted_here, node_of
+from vinelm.adapters.langgraph.chat.call import ChatCall, ChatOptions, halted_here, node_of
 from vinelm.errors import CallError
 from vinelm.objective import Objective
 
@@ -127,7 +128,7 @@ class VineChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         for attempt in range(self.max_retries + 1):
-            with _Call(self, stop, kwargs, is_last=attempt == self.max_retries) as call:
+            with self._call(attempt, stop, kwargs) as call:
                 if call.model.rate_limiter:
                     call.model.rate_limiter.acquire(blocking=True)
                 result = call.model._generate(messages, run_manager=run_manager, **call.options)
@@ -143,7 +144,7 @@ class VineChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         for attempt in range(self.max_retries + 1):
-            with _Call(self, stop, kwargs, is_last=attempt == self.max_retries) as call:
+            async with await self._acall(attempt, stop, kwargs) as call:
                 if call.model.rate_limiter:
                     await call.model.rate_limiter.aacquire(blocking=True)
                 result = await call.model._agenerate(messages, run_manager=run_manager, **call.options)
@@ -170,7 +171,7 @@ class VineChatModel(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         for attempt in range(self.max_retries + 1):
             with (
-                _Call(self, stop, kwargs, is_last=attempt == self.max_retries) as call,
+                self._call(attempt, stop, kwargs) as call,
                 closing(chunks(call.model, messages, call.options)) as answer,
             ):
                 for chunk in answer:
@@ -188,7 +189,7 @@ class VineChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         for attempt in range(self.max_retries + 1):
-            with _Call(self, stop, kwargs, is_last=attempt == self.max_retries) as call:
+            async with await self._acall(attempt, stop, kwargs) as call:
                 async with aclosing(achunks(call.model, messages, call.options)) as answer:
                     async for chunk in answer:
                         if not call.is_begun:
@@ -197,25 +198,43 @@ class VineChatModel(BaseChatModel):
                         yield chunk
                 return
 
+    def _call(self, attempt: int, stop: list[str] | None, options: Mapping[str, Any]) -> _Call:
+        """Begin an attempt; the first is number 0."""
+        adapter, how = self._place(attempt)
+        return _Call(self, ChatCall.begin(adapter, self.stage, **how), stop, options, is_last=attempt == self.max_retries)
+
+    async def _acall(self, attempt: int, stop: list[str] | None, options: Mapping[str, Any]) -> _Call:
+        """As :meth:`_call`, without blocking the event loop."""
+        adapter, how = self._place(attempt)
+        begun = await ChatCall.abegin(adapter, self.stage, **how)
+        return _Call(self, begun, stop, options, is_last=attempt == self.max_retries)
+
+    def _place(self, attempt: int) -> tuple[GraphAdapter, ChatOptions]:
+        """The adapter of the object that made this model, and what it is told of a call."""
+        given = {"max_tokens": self.max_tokens, "timeout_s": self.timeout}
+        return cast("AdapterHolder", self.vine).adapter, {
+            "default": self.default,
+            "objective": self.objective,
+            "limits": {name: value for name, value in given.items() if value is not None},
+            "falls_back": attempt == self.max_retries,
+        }
+
 
 class _Call:
     """One invocation: the model chosen for it, the options in that model's form.
 
-    A context manager: suppresses an error after which another invocation may succeed, unless it is the last or has streamed.
+    A context manager, for ``with`` and ``async with``: suppresses an error after which another invocation may succeed, unless
+    it is the last or has streamed.
     """
 
     __slots__ = ("_call", "_is_last", "_raises", "is_begun", "model", "options", "scope")
 
-    def __init__(self, owner: VineChatModel, stop: list[str] | None, options: Mapping[str, Any], *, is_last: bool) -> None:
+    def __init__(
+        self, owner: VineChatModel, call: ChatCall, stop: list[str] | None, options: Mapping[str, Any], *, is_last: bool
+    ) -> None:
         self._is_last, self.is_begun = is_last, False
-        adapter = cast("AdapterHolder", owner.vine).adapter
-        self._raises = adapter.on_error == "raise"
-        limits = {"max_tokens": owner.max_tokens, "timeout_s": owner.timeout}
-        limits = {name: value for name, value in limits.items() if value is not None}
-        self._call = ChatCall(
-            adapter, owner.stage, default=owner.default, objective=owner.objective, limits=limits, falls_back=is_last
-        )
-        self.scope = self._call.scope
+        self._raises = cast("AdapterHolder", owner.vine).adapter.on_error == "raise"
+        self._call, self.scope = call, call.scope
         try:
             self.model, self.options = aimed(self.scope.model, options)
         except BaseException as error:
@@ -229,6 +248,21 @@ class _Call:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        try:
+            return self._ends(error)
+        finally:
+            self.scope.settle()
+
+    async def __aenter__(self) -> _Call:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        try:
+            return self._ends(error)
+        finally:
+            await self.scope.asettle()
+
+    def _ends(self, error: BaseException | None) -> bool:
         if error is None or isinstance(error, GeneratorExit):  # the caller of a stream has seen enough
             self.scope.done()
             try:

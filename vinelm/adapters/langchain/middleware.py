@@ -8,12 +8,15 @@ from typing import Annotated, Any, NotRequired, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
+from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from vinelm.adapters.langgraph.adapter import AdapterHolder
 from vinelm.adapters.langgraph.invocation import InvocationScope
 from vinelm.adapters.langgraph.path_channel import PATH_KEY, PathChannel, PathValue
+from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.extras import required_extra
 
 with required_extra("langchain", "VineMiddleware"):
@@ -52,7 +55,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ExtendedModelResponse[Any]:
         """Call the chosen model."""
-        with self._open(request) as scope:
+        with self._adapter.invoke(*self._place(request), **_continued(request)) as scope:
             response = handler(_on(scope.model, request))
         return self._written(response, scope)
 
@@ -60,7 +63,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ExtendedModelResponse[Any]:
         """Call the chosen model."""
-        with self._open(request) as scope:
+        async with await self._adapter.ainvoke(*self._place(request), **_continued(request)) as scope:
             response = await handler(_on(scope.model, request))
         return self._written(response, scope)
 
@@ -78,12 +81,15 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
             scope.note_failure("the path's entry", error)
             return ExtendedModelResponse(model_response=response)
 
-    def _open(self, request: ModelRequest[Any]) -> InvocationScope:
-        value = cast("PathValue | None", request.state.get(PATH_KEY))
-        is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
-        return self._adapter.invoke(
-            self._stage, value, get_config(), request.runtime, continues=is_under_way, run_is_request=True
-        )
+    def _place(self, request: ModelRequest[Any]) -> tuple[str, PathValue | None, RunnableConfig, Runtime[Any]]:
+        """The stage and where it runs."""
+        return self._stage, cast("PathValue | None", request.state.get(PATH_KEY)), get_config(), request.runtime
+
+
+def _continued(request: ModelRequest[Any]) -> InvokeOptions:
+    """Behind a tool's answer the path goes on, whatever the template says."""
+    is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
+    return {"continues": is_under_way, "run_is_request": True}
 
 
 def _on(model: BaseChatModel, request: ModelRequest[Any]) -> ModelRequest[Any]:

@@ -53,7 +53,7 @@ class GraphAdapter:
         template: the workflow's shape, bound to the catalog; None if it is not known.
         observers: notified of decisions and invocations.
         signals: what an invocation shows; None if nothing is declared.
-        invoke, call, path_of: what nodes, chat models and edges ask; see
+        invoke, ainvoke, call, acall, path_of: what nodes, chat models and edges ask; see
             :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
         default_model, policy_of, default_scope: see :class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`.
         tells_config: whether contexts are given LangGraph's ``configurable`` of their run. To be set before the first run.
@@ -105,7 +105,8 @@ class GraphAdapter:
             signals=signals,
         )
         finder = RunFinder(self, self._runs, defaults)
-        self.invoke, self.call, self.path_of = finder.invoke, finder.call, finder.path_of
+        self.invoke, self.ainvoke, self.path_of = finder.invoke, finder.ainvoke, finder.path_of
+        self.call, self.acall = finder.call, finder.acall
         self.default_model, self.policy_of = defaults.default_model, defaults.policy_of
         self.default_scope = defaults.default_scope
         self.thread_paths = ThreadPaths()

@@ -9,18 +9,19 @@ from threading import Lock
 from typing import Any, Literal, NamedTuple
 from weakref import WeakMethod
 
+from vinelm.adapters.langgraph.accounts.request_account import RequestAccount
+from vinelm.adapters.langgraph.accounts.thread_accounts import ThreadAccounts
 from vinelm.adapters.langgraph.inner.places import RunPlaces, Where
 from vinelm.adapters.langgraph.path_channel import PathValue, costs_of, models_of, shown_of, stage_names
 from vinelm.adapters.langgraph.run_context import RunContext
 from vinelm.adapters.langgraph.runs.outcomes import RunOutcomes
 from vinelm.adapters.langgraph.runs.policy_arguments import accepts
 from vinelm.adapters.langgraph.runs.run_guard import with_account
-from vinelm.adapters.langgraph.runs.spend_notes import NotedGuard, SpendNotes
 from vinelm.adapters.langgraph.runs.steady_clock import steady
 from vinelm.adapters.langgraph.runs.superstep import Superstep
 from vinelm.clock import VirtualClock
 from vinelm.errors import InfeasibleError, VineLMError
-from vinelm.policies import BoundGuard, SpendGuard
+from vinelm.policies import BoundGuard
 from vinelm.protocols import CallGuard, Invocation, Policy
 from vinelm.signals import Outcome, Signals
 from vinelm.telemetry import DecisionEvent, ObserverGroup
@@ -64,17 +65,20 @@ class GraphRun:
             shares with others, if there is one; see :func:`~vinelm.adapters.langgraph.runs.run_guard.with_account`.
         falls_back: whether another model may answer after a failed call.
         is_rooted: whether a node of the root graph has found the run by its channels.
+        request_account: what the request has paid, in all its runs; None without a cap per request or a checkpointer.
         outcomes: what its invocations have shown; None if the workflow declares no signals.
     """
 
     __slots__ = (
         "__weakref__",
         "_default",
+        "_is_resumed",
         "_lock",
         "_named",
-        "_notes",
         "_observers",
+        "_own_guard",
         "_places",
+        "_shared_account",
         "_stand_in",
         "_superstep",
         "_turns",
@@ -90,6 +94,7 @@ class GraphRun:
         "outcomes",
         "path",
         "policy",
+        "request_account",
         "stages",
     )
 
@@ -108,33 +113,27 @@ class GraphRun:
         self.on_error = "raise" if default is None else getattr(policy, "on_error", "raise")
         self.falls_back: bool = getattr(policy, "falls_back", False)
         self.clock = policy.clock
-        self._notes: SpendNotes | None = None
         self.guard: CallGuard | None = policy.guard
-        if isinstance(policy.guard, SpendGuard):
-            try:
-                note = self.note_failure if default is not None else None
-                self._notes = SpendNotes(policy.guard, context.request_id, _weakly(self._inherit), note)
-                self.guard = NotedGuard(policy.guard, self._notes)
-            except Exception as error:
-                if default is None:
-                    raise
-                self.note_failure("the notes of what is spent", error)  # the cap holds in this run
         if self.on_error == "default":
             if not isinstance(self.clock, VirtualClock):  # that is plain data
                 self.clock = steady(self.clock)
-            if self.guard is not None and type(policy.guard) is not BoundGuard:
-                self.guard = BoundGuard(self.guard, getattr(policy.guard, "limit_usd", None), self.note_failure)
+            if self.guard is not None and type(self.guard) is not BoundGuard:
+                self.guard = BoundGuard(self.guard, getattr(self.guard, "limit_usd", None), self.note_failure)
         self._stand_in = self.guard if type(self.guard) is BoundGuard else None
+        self._own_guard: CallGuard | None = self.guard
+        self._shared_account: CallGuard | None = None
+        self.request_account: RequestAccount | None = None
+        self._is_resumed = False
         self._default = default
         if account_of is not None:
-            note = self.note_failure if default is not None else None
             try:
-                self.guard = with_account(self.guard, account_of(), note)
+                self._shared_account = account_of()
+                self.guard = self._beside_shared(self.guard)
             except Exception as error:
-                if note is None or isinstance(error, VineLMError):
+                if default is None or isinstance(error, VineLMError):
                     raise
-                note("the account", error)  # a cap wins: where the account is not known, no call is authorized
-                self.guard = BoundGuard(None, None, note)
+                self.note_failure("the account", error)  # a cap wins: where the account is not known, no call is authorized
+                self.guard, self._own_guard = BoundGuard(None, None, self.note_failure), None
         self._named: tuple[str, ...] = ()
         template = policy.template
         self.flow = None if template is None or template.is_chain else template.flow
@@ -150,23 +149,28 @@ class GraphRun:
         self._turns: dict[str, int] = {}
         self.outcomes = None if signals is None else RunOutcomes(signals, _weakly(self._observe), _weakly(self._degrade))
 
-    def _inherit(self, usd: float) -> None:
-        """Count dollars of invocations that other runs of the request began and did not finish."""
-        if self._stand_in is not None:
-            self._stand_in.add_inherited(usd)
-        try:
-            self.policy.spent_elsewhere(usd)  # type: ignore[attr-defined]  # a policy with a SpendGuard has it
-        except Exception as error:
-            self._degrade("spent_elsewhere", error, ())
+    @property
+    def can_keep_account(self) -> bool:
+        """Whether what the request pays is to be kept beside its checkpoints, and is not yet."""
+        return self._own_guard is not None and self.request_account is None and callable(getattr(self.policy, "paid", None))
 
-    def note_at(self, config: Any) -> None:
-        """Let the calls that follow be noted at the checkpoint of the present superstep, if the graph keeps checkpoints."""
-        if self._notes is None:
-            return
-        try:
-            self._notes.begin(config)
-        except Exception as error:
-            self._degrade("the notes of what is spent", error, ())
+    def keep_account(self, accounts: ThreadAccounts) -> None:
+        """Let every call be written to the request's account among those, which is not open yet."""
+        with self._lock:
+            if self._own_guard is not None and self.request_account is None:
+                account = RequestAccount(self._own_guard, accounts, _weakly(self._paid), _weakly(self.note_failure))
+                self.guard = self._beside_shared(account)
+                self.request_account = account
+
+    def _beside_shared(self, guard: CallGuard | None) -> CallGuard | None:
+        """The guard, and before it the account that requests share, if there is one."""
+        return with_account(guard, self._shared_account, None if self._default is None else self.note_failure)
+
+    def _paid(self, total_usd: float) -> None:
+        """Tell the policy what earlier runs of the request have paid."""
+        self.policy.paid(total_usd)  # type: ignore[attr-defined]  # can_keep_account says that it has it
+        if self._stand_in is not None:
+            self._stand_in.count_up_to(total_usd)
 
     def take_turn(self, again: str, allowed: int) -> bool:
         """Count one more turn of the loop to ``again``; False if ``allowed`` turns were taken since it was begun."""
@@ -235,6 +239,8 @@ class GraphRun:
         if self.outcomes is not None and invocation.failure is not None:
             self.outcomes.tell_failed(invocation.prefix)
         cost_usd = invocation.cost_usd
+        if self.request_account is not None:
+            self.request_account.recorded(cost_usd)
         if cost_usd or invocation.failure is not None:
             with self._lock:
                 self._unwritten_usd += cost_usd
@@ -276,8 +282,12 @@ class GraphRun:
     def resumed(self, value: PathValue) -> None:
         """Tell the policy that another run has executed the stored path, what it cost and what it has shown.
 
-        The policy is told the stages, too, if the template does not know them.
+        The policy is told the stages, too, if the template does not know them. Told once.
         """
+        with self._lock:
+            if self._is_resumed:
+                return
+            self._is_resumed = True
         prefix, costs_usd, stages = models_of(value), costs_of(value), stage_names(value)
         if self._stand_in is not None:
             for usd in costs_usd:
@@ -315,9 +325,11 @@ class GraphRun:
         with suppress(Exception):
             self.policy.note_returned(prefix, note)  # type: ignore[attr-defined]
 
-    def interrupted(self, prefix: tuple[str, ...]) -> None:
-        """Tell the policy that the invocation at the end of ``prefix`` was interrupted."""
+    def interrupted(self, prefix: tuple[str, ...], cost_usd: float = 0.0) -> None:
+        """Tell the policy that the invocation at the end of ``prefix``, which has cost so much, was interrupted."""
         try:
+            if self.request_account is not None:
+                self.request_account.recorded(cost_usd)
             self.policy.interrupted(prefix)
         except Exception as error:
             self._degrade("interrupted", error, prefix)

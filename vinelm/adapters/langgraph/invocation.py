@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
+from math import fsum
 from threading import Lock
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
@@ -13,6 +15,7 @@ from langgraph.errors import GraphBubbleUp
 
 from vinelm.adapters.calls.app_repeats import app_repeats
 from vinelm.adapters.calls.fallback_model import PROTOTYPE, REPEATABLE
+from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.graph_run import GraphRun
 from vinelm.adapters.langgraph.path_channel import Entry, Note
 from vinelm.errors import CallError, FailureKind
@@ -27,8 +30,9 @@ if TYPE_CHECKING:
 class InvocationScope:
     """Makes the chat model, collects the usage of its calls and records the invocation when it ends.
 
-    A context manager: the invocation fails if the block raises. Where the run's policy falls back, a failed call is one
-    attempt, recorded with what it spent, and the next best model makes the next; the path ends with the one that answered last.
+    A context manager, for ``with`` and ``async with``: the invocation fails if the block raises. Where the run's policy falls
+    back, a failed call is one attempt, recorded with what it spent, and the next best model makes the next; the path ends with
+    the one that answered last.
 
     Attributes:
         stage: name of the stage.
@@ -180,6 +184,8 @@ class InvocationScope:
         usd = self._run.take_unwritten_usd()
         if usd:
             entry["usd"] = usd
+        if self._run.request_account is not None:
+            entry["account"] = self._run.request_account.key
         return entry
 
     def update(self) -> list[Entry | Note]:
@@ -190,10 +196,39 @@ class InvocationScope:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            self._record(None, None)
-        else:
-            self.failed(error)
+        try:
+            self.done() if error is None else self.failed(error)
+        finally:
+            self.settle()
+
+    async def __aenter__(self) -> InvocationScope:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            self.done() if error is None else self.failed(error)
+        finally:
+            await self.asettle()
+
+    def settle(self) -> None:
+        """Write to the request's account what the calls have really cost; if that fails, their upper bounds stay."""
+        account = self._run.request_account
+        if account is not None:
+            try:
+                if not account.is_settled:
+                    at_once(account.settle(is_async=False))
+            except Exception as error:
+                self.note_failure("the request's account", error)
+
+    async def asettle(self) -> None:
+        """Like :meth:`settle`, without blocking the event loop. It is done even if the caller is cancelled meanwhile."""
+        account = self._run.request_account
+        if account is not None:
+            try:
+                if not account.is_settled:
+                    await asyncio.shield(account.settle(is_async=True))
+            except Exception as error:
+                self.note_failure("the request's account", error)
 
     def done(self) -> None:
         """Record that the invocation succeeded."""
@@ -203,7 +238,7 @@ class InvocationScope:
         """Record that it raised. Interrupts and other control flow of LangGraph are no failures: it will be run again."""
         if isinstance(error, GraphBubbleUp):
             self._tell_end(None)
-            self._run.interrupted(self.path)
+            self._run.interrupted(self.path, fsum(usage.cost_usd for usage in self._usages[self._recorded :]))
         else:
             self._record(*_failure(error))
 

@@ -25,10 +25,12 @@ class ChannelSession:
     Attributes:
         at_s: when LangGraph opened them, in ``time.monotonic()`` seconds: the call of invoke.
         owned: objects that should live as long as the run, by their owner.
+        is_stored: whether the graph's checkpoints carry the path.
     """
 
     at_s: float
     owned: dict[Any, Any] = field(default_factory=dict)
+    is_stored: bool = True
 
 
 class ShownOutcome(TypedDict):
@@ -46,7 +48,8 @@ class Entry(TypedDict):
     """One invocation: its place in the path from 0, its stage and its model.
 
     ``request`` is the request's id where the caller gave one; ``usd`` the dollars that the run recorded since the entry before,
-    failed attempts included (absent: 0, or written by a version that did not record them); ``shown`` what the invocation
+    failed attempts included (absent: 0, or written by a version that did not record them); ``account`` names what all runs of
+    the request have paid, beside the checkpoints; ``shown`` what the invocation
     showed, once a later node has written it.
     """
 
@@ -55,6 +58,7 @@ class Entry(TypedDict):
     model: str
     request: NotRequired[str]
     usd: NotRequired[float]
+    account: NotRequired[str]
     shown: NotRequired[ShownOutcome]
 
 
@@ -249,6 +253,12 @@ def shown_of(value: PathValue | None) -> tuple[ShownOutcome | None, ...]:
 def costs_of(value: PathValue | None) -> tuple[float | None, ...]:
     """Return the dollars recorded for each invocation of the stored path; None where they are not known."""
     return () if value is None else tuple(entry.get("usd") for entry in value["path"])
+
+
+def account_of(value: PathValue | None) -> str | None:
+    """Return the key of the account of the request that wrote the last entries of the path; None if none is named."""
+    path = () if value is None else reversed(value["path"])
+    return next((entry["account"] for entry in path if "account" in entry), None)
 
 
 def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:

@@ -31,6 +31,11 @@ class StageHost(Protocol):
     def invoke(self, stage: str, carried: PathValue | None, config: RunnableConfig, runtime: Runtime[Any]) -> InvocationScope:
         """Begin the invocation of a node of the root graph; ``carried`` is the path as the node's state has it."""
 
+    async def ainvoke(
+        self, stage: str, carried: PathValue | None, config: RunnableConfig, runtime: Runtime[Any]
+    ) -> InvocationScope:
+        """Like :meth:`invoke`, without blocking the event loop."""
+
 
 def make_stage(
     host: StageHost, name: str, fn: Callable[..., Any], asked: InjectedParameters, state_type: type
@@ -57,7 +62,7 @@ def make_stage(
             if host.on_error == "raise":
                 raise
             own, carried = state, None
-        with host.invoke(name, carried, config, runtime) as scope:
+        async with await host.ainvoke(name, carried, config, runtime) as scope:
             given = _injected(others, config, runtime) if others else {}
             out = await fn(own, model=scope.model, **given)
         return _written(host, out, scope, name)

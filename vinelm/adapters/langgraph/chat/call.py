@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
@@ -12,11 +12,13 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 
+from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.chat.channel import path_here, write_path
 from vinelm.adapters.langgraph.inner.places import is_inner
 from vinelm.adapters.langgraph.invocation import InvocationScope
 from vinelm.adapters.langgraph.path_channel import models_of
 from vinelm.adapters.langgraph.run_context import AMBIENT, carried_by
+from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.errors import ConfigError, VineLMError, WorkflowError
 from vinelm.objective import Objective
 
@@ -25,6 +27,19 @@ if TYPE_CHECKING:
 
 _PROFILED: list[object] = []
 """One item for each profiled unit under way in this process."""
+
+
+class ChatOptions(TypedDict, total=False):
+    """What a chat model says of its calls.
+
+    ``default``: the stage's default model, if the chat model declares one; ``objective``: for calls outside of a run that has
+    one; ``limits``: fields of the catalog entry to replace; ``falls_back``: False where the caller repeats failed calls itself.
+    """
+
+    default: str | None
+    objective: Objective | None
+    limits: Mapping[str, Any] | None
+    falls_back: bool
 
 
 class ChatCall:
@@ -38,58 +53,69 @@ class ChatCall:
         scope: the invocation.
 
     Args:
-        adapter: of the object that made the chat model; that of the run's context goes first.
-        stage: name of the stage; None takes the name of the node.
-        default: the stage's default model, if the chat model declares one.
-        objective: for calls outside of a run that has one.
-        limits: fields of the catalog entry to replace.
-        falls_back: False where the caller repeats failed calls itself.
-
-    Raises:
-        WorkflowError: the call belongs to no run that may make it.
-        ConfigError: the stage has no name.
+        adapter: that of the run.
+        scope: see the attributes.
+        config: LangGraph's for the node whose update the path's entry is a part of; None if the run keeps the path.
     """
 
     __slots__ = ("_adapter", "_config", "scope")
 
-    def __init__(
-        self,
-        adapter: GraphAdapter,
-        stage: str | None,
-        *,
-        default: str | None = None,
-        objective: Objective | None = None,
-        limits: Mapping[str, Any] | None = None,
-        falls_back: bool = True,
-    ) -> None:
-        self._adapter = adapter
-        self._config: RunnableConfig | None = None
+    def __init__(self, adapter: GraphAdapter, scope: InvocationScope, config: RunnableConfig | None) -> None:
+        self._adapter, self.scope, self._config = adapter, scope, config
+
+    @classmethod
+    def begin(cls, adapter: GraphAdapter, stage: str | None, **options: Unpack[ChatOptions]) -> ChatCall:
+        """Begin the invocation.
+
+        Args:
+            adapter: of the object that made the chat model; that of the run's context goes first.
+            stage: name of the stage; None takes the name of the node.
+            options: see :class:`ChatOptions`.
+
+        Raises:
+            WorkflowError: the call belongs to no run that may make it.
+            ConfigError: the stage has no name.
+        """
+        return at_once(cls._begun(adapter, stage, options, is_async=False))
+
+    @classmethod
+    async def abegin(cls, adapter: GraphAdapter, stage: str | None, **options: Unpack[ChatOptions]) -> ChatCall:
+        """Like :meth:`begin`, without blocking the event loop while the checkpointer is asked what the request has paid."""
+        return await cls._begun(adapter, stage, options, is_async=True)
+
+    @classmethod
+    async def _begun(cls, adapter: GraphAdapter, stage: str | None, options: ChatOptions, *, is_async: bool) -> ChatCall:
+        """The invocation, on the default model where VineLM itself fails; it never waits unless ``is_async``."""
         config: RunnableConfig | None = None
         runtime: Runtime[Any] | None = None
         try:
             config, runtime = _node()
-            self.scope = self._opened(stage, config, runtime, default, objective, limits, falls_back)
+            return await cls._opened(adapter, stage, config, runtime, options, is_async=is_async)
         except (VineLMError, GraphBubbleUp):  # the caller's, or LangGraph's
             raise
         except Exception as error:
-            if runtime is None:
-                with suppress(Exception):  # outside of a graph
-                    config, runtime = get_config(), get_runtime()
-            self.scope = self._adapter.default_scope(error, stage or "", (), None, config, runtime, objective)
+            with suppress(Exception):  # outside of a graph
+                config, runtime = (config, runtime) if runtime else (get_config(), get_runtime())
+                adapter = carried_by(runtime.context).owner.adapter or adapter
+            return cls(
+                adapter,
+                adapter.default_scope(error, stage or "", (), None, config, runtime, options.get("objective")),
+                None,
+            )
 
-    def _opened(  # noqa: PLR0917 - those of the class
-        self,
+    @classmethod
+    async def _opened(
+        cls,
+        adapter: GraphAdapter,
         stage: str | None,
         config: RunnableConfig | None,
         runtime: Runtime[Any] | None,
-        default: str | None,
-        objective: Objective | None,
-        limits: Mapping[str, Any] | None,
-        falls_back: bool,
-    ) -> InvocationScope:
+        options: ChatOptions,
+        *,
+        is_async: bool,
+    ) -> ChatCall:
         context = carried_by(None if runtime is None else runtime.context)
-        host, adapter = context.chat_host, context.owner.adapter or self._adapter
-        self._adapter = adapter
+        host, adapter = context.chat_host, context.owner.adapter or adapter
         if _PROFILED and runtime is None and AMBIENT.get() is None:
             raise WorkflowError(
                 "a chat model was called in a thread or a graph of the application's own while it was being profiled: "
@@ -99,19 +125,26 @@ class ChatCall:
         name = stage or node
         if not name:
             raise ConfigError("a chat model without a stage was called outside of a graph: give vine.chat_model(...) a name")
+        default = options.get("default")
         if name not in adapter.stages:
             adapter.declare(name, default if default in adapter.catalog else None)
-        if config is not None and runtime is not None and self._is_in_root_graph(config, runtime, adapter):
-            self._config = config
+        how: InvokeOptions = {
+            "objective": options.get("objective"),
+            "limits": options.get("limits"),
+            "falls_back": options.get("falls_back", True),
+        }
+        if config is not None and runtime is not None and cls._is_in_root_graph(config, runtime, adapter):
             if host is not None:
                 value, is_repeated = path_here(config)
                 host.admit(name, models_of(value), node=node, is_repeated=is_repeated)
-            return adapter.invoke(
-                name, None, config, runtime, limits=limits, own_writes=True, falls_back=falls_back, objective=objective
-            )
+            how["own_writes"] = True
+            begun = adapter.ainvoke if is_async else adapter.invoke
+            scope = begun(name, None, config, runtime, **how)
+            return cls(adapter, scope if isinstance(scope, InvocationScope) else await scope, config)
         if host is not None:
             host.admit_inner(name, node=node)
-        return adapter.call(name, config, runtime, objective=objective, limits=limits, falls_back=falls_back)
+        called = (adapter.acall if is_async else adapter.call)(name, config, runtime, **how)
+        return cls(adapter, called if isinstance(called, InvocationScope) else await called, None)
 
     @staticmethod
     def _is_in_root_graph(config: RunnableConfig, runtime: Runtime[Any], adapter: GraphAdapter) -> bool:

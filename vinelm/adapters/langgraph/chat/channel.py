@@ -74,7 +74,7 @@ class ThreadPaths:
 
     def _continued(self, given: dict[str, Any]) -> PathChannel:
         fresh = PathChannel(dict, PATH_KEY)
-        fresh.opening = ChannelSession(time.monotonic())
+        fresh.opening = ChannelSession(time.monotonic(), is_stored=False)
         thread, checkpointer = given.get("thread_id"), given.get(_CHECKPOINTER)
         if thread is None or checkpointer is None:
             return fresh

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
+from vinelm.adapters.langgraph.accounts.at_once import at_once
+from vinelm.adapters.langgraph.accounts.run_accounts import open_account, with_account
 from vinelm.adapters.langgraph.chat.channel import path_here
 from vinelm.adapters.langgraph.graph_run import GraphRun, RunPath
 from vinelm.adapters.langgraph.inner.places import is_inner, where_of
@@ -33,6 +35,23 @@ from vinelm.errors import VineLMError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.protocols import ChatModelSource
 from vinelm.telemetry import ObserverGroup
+
+
+class InvokeOptions(TypedDict, total=False):
+    """How an invocation begins.
+
+    ``continues``: the path is known to go on, whatever the template says; ``run_is_request``: the same for a path that this
+    very run has written; ``limits``: fields of the catalog entry to replace, such as ``max_tokens``; ``own_writes``: the
+    invocation follows those that the node has written itself, since a chat model may be called repeatedly; ``falls_back``:
+    False where the caller repeats failed calls itself; ``objective``: of a new run whose context has none.
+    """
+
+    continues: bool
+    run_is_request: bool
+    limits: Mapping[str, Any] | None
+    own_writes: bool
+    falls_back: bool
+    objective: Objective | None
 
 
 class FinderHost(Protocol):
@@ -73,13 +92,7 @@ class RunFinder:
         carried: PathValue | None,
         config: RunnableConfig,
         runtime: Runtime[Any],
-        *,
-        continues: bool = False,
-        run_is_request: bool = False,
-        limits: Mapping[str, Any] | None = None,
-        own_writes: bool = False,
-        falls_back: bool = True,
-        objective: Objective | None = None,
+        **options: Unpack[InvokeOptions],
     ) -> InvocationScope:
         """Begin the invocation of a stage that a node runs, in the root graph or inside a subgraph.
 
@@ -88,42 +101,67 @@ class RunFinder:
             carried: the path as the node's state has it; None if it has none.
             config: what LangGraph gave the node.
             runtime: the same.
-            continues: the path is known to go on, whatever the template says.
-            run_is_request: the same for a path that this very run has written.
-            limits: fields of the catalog entry to replace, such as ``max_tokens``.
-            own_writes: the invocation follows those that the node has written itself: a chat model may be called repeatedly.
-            falls_back: False where the caller repeats failed calls itself.
-            objective: of a new run whose context has none.
+            options: see :class:`InvokeOptions`.
 
         Raises:
             WorkflowError: the node runs outside of a graph's run.
         """
+        return at_once(self._begun(stage, carried, config, runtime, options, is_async=False))
+
+    async def ainvoke(
+        self,
+        stage: str,
+        carried: PathValue | None,
+        config: RunnableConfig,
+        runtime: Runtime[Any],
+        **options: Unpack[InvokeOptions],
+    ) -> InvocationScope:
+        """Like :meth:`invoke`, without blocking the event loop while the checkpointer is asked what the request has paid."""
+        return await self._begun(stage, carried, config, runtime, options, is_async=True)
+
+    async def _begun(
+        self,
+        stage: str,
+        carried: PathValue | None,
+        config: RunnableConfig,
+        runtime: Runtime[Any],
+        options: InvokeOptions,
+        *,
+        is_async: bool,
+    ) -> InvocationScope:
+        """The invocation; it never waits unless ``is_async``."""
         run: GraphRun | None = None
         prefix: tuple[str, ...] = ()
         stages: tuple[str, ...] = ()
+        limits, falls_back, objective = options.get("limits"), options.get("falls_back", True), options.get("objective")
         try:
             if is_inner(runtime):
                 run = self._inner_run(stage, config, runtime)
                 prefix = run.path or ()
+                if _is_unopened(run):
+                    await open_account(run, config, is_inner=True, is_async=is_async)
                 return self._kept_scope(run, stage, config, limits, falls_back=falls_back, is_inner=True)
             channel = channel_of(config)
             opening = None if channel is None else channel.opening
             run = self._runs.known(opening, runtime.control) or self._new_run(opening, runtime, config, objective)
             if run.keeps_path:
                 prefix = run.path or ()
+                if _is_unopened(run):
+                    await open_account(run, config, is_inner=True, is_async=is_async)
                 return self._kept_scope(run, stage, config, limits, falls_back=falls_back)
-            value, is_repeated = self._value(channel, carried, config, own_writes=own_writes)
+            value, is_repeated = self._value(channel, carried, config, own_writes=options.get("own_writes", False))
             step: Any = config.get("metadata", {}).get("langgraph_step", len(models_of(value)))
             if is_repeated:
                 step = (step, len(models_of(value)))
             if value is not None:
                 prefix, stages = models_of(value), stage_names(value)
-                if self._begins(run, stage, value, continues=continues, run_is_request=run_is_request):
+                if self._begins(run, stage, value, options):
                     prefix = stages = ()
                 elif run.path is None:
                     run.resumed(value)
+            if _is_unopened(run):
+                await open_account(run, config, value, continues=bool(prefix), is_async=is_async)
             notes = self._notes(run, prefix, value, None if is_repeated else config)
-            run.note_at(config)
             path = run.decide(step, stage, prefix, stages)
             return self._scope(run, stage, path, limits, falls_back=falls_back, notes=notes)
         except (VineLMError, GraphBubbleUp):  # the caller's, or LangGraph's
@@ -132,14 +170,7 @@ class RunFinder:
             return self._defaults.default_scope(error, stage, prefix, run, config, runtime, objective)
 
     def call(
-        self,
-        stage: str,
-        config: RunnableConfig | None,
-        runtime: Runtime[Any] | None,
-        *,
-        objective: Objective | None = None,
-        limits: Mapping[str, Any] | None = None,
-        falls_back: bool = True,
+        self, stage: str, config: RunnableConfig | None, runtime: Runtime[Any] | None, **options: Unpack[InvokeOptions]
     ) -> InvocationScope:
         """Begin the invocation of a chat model whose place in the path no channel of the root graph carries.
 
@@ -149,16 +180,35 @@ class RunFinder:
             stage: name of the stage.
             config: LangGraph's, of the node around the call; None outside of a graph.
             runtime: the same.
-            objective: applies where neither the graph nor the with-block names one.
-            limits: see :meth:`invoke`.
-            falls_back: see :meth:`invoke`.
+            options: ``objective`` (where neither the graph nor the with-block names one), ``limits`` and ``falls_back`` of
+                :class:`InvokeOptions`.
         """
+        return at_once(self._called(stage, config, runtime, options, is_async=False))
+
+    async def acall(
+        self, stage: str, config: RunnableConfig | None, runtime: Runtime[Any] | None, **options: Unpack[InvokeOptions]
+    ) -> InvocationScope:
+        """Like :meth:`call`, without blocking the event loop while the checkpointer is asked what the request has paid."""
+        return await self._called(stage, config, runtime, options, is_async=True)
+
+    async def _called(
+        self,
+        stage: str,
+        config: RunnableConfig | None,
+        runtime: Runtime[Any] | None,
+        options: InvokeOptions,
+        *,
+        is_async: bool,
+    ) -> InvocationScope:
+        """The invocation; it never waits unless ``is_async``."""
         run: GraphRun | None = None
         prefix: tuple[str, ...] = ()
+        limits, falls_back, objective = options.get("limits"), options.get("falls_back", True), options.get("objective")
         try:
             run = self._run_here(config, runtime, objective)
             prefix = run.path or ()
-            run.note_at(config)
+            if config is not None and _is_unopened(run):
+                await open_account(run, config, is_inner=True, is_async=is_async)
             return self._scope(run, stage, run.enter(where_of(config), stage), limits, falls_back=falls_back)
         except (VineLMError, GraphBubbleUp):
             raise
@@ -177,10 +227,10 @@ class RunFinder:
         return (carried if carried is not None else read_path(config, fresh=False)), False
 
     @staticmethod
-    def _begins(run: GraphRun, stage: str, value: PathValue, *, continues: bool, run_is_request: bool) -> bool:
+    def _begins(run: GraphRun, stage: str, value: PathValue, options: InvokeOptions) -> bool:
         """Whether the invocation is the first of a request, not the next of the stored path."""
         is_same_run = run.knows(models_of(value))
-        if continues or (run_is_request and is_same_run):
+        if options.get("continues") or (options.get("run_is_request") and is_same_run):
             return False
         return is_new_request(value, stage, run.policy.template, run.context.request_id, is_same_run=is_same_run)
 
@@ -208,7 +258,7 @@ class RunFinder:
         context = self._context_of(runtime, None, config)
         if context.chat_host is not None:
             context.chat_host.admit_inner(stage, node=where_of(config).task.partition(":")[0])
-        return self._runs.inner(runtime.control, context)
+        return with_account(self._runs.inner(runtime.control, context), config)
 
     def _kept_scope(
         self, run: GraphRun, stage: str, config: RunnableConfig, limits: Mapping[str, Any] | None, *, falls_back: bool,
@@ -218,7 +268,6 @@ class RunFinder:
         where = where_of(config)
         if run.outcomes is not None and run.path is not None and not is_inner and run.is_past(where):
             run.outcomes.tell_at(config, run.path, fresh=False)  # a subgraph sees a part of the state only
-        run.note_at(config)
         return self._scope(run, stage, run.enter(where, stage), limits, falls_back=falls_back)
 
     def _scope(
@@ -276,11 +325,11 @@ class RunFinder:
         if context.objective is None and objective is not None:
             context = replace(context, objective=objective)
         if runtime is not None and runtime.control is not None and is_inner(runtime):
-            return self._runs.inner(runtime.control, self._filled(context, None, config))
+            return with_account(self._runs.inner(runtime.control, self._filled(context, None, config)), config)
         context = self._filled(context, opening, config)
         if key is None:
             return self._runs.alone(context)
-        return self._runs.of(opening, key, context)
+        return with_account(self._runs.of(opening, key, context), config)
 
     def _new_run(
         self,
@@ -292,7 +341,7 @@ class RunFinder:
         context = self._context_of(runtime, opening, config)
         if context.objective is None and objective is not None:
             context = replace(context, objective=objective)
-        return self._runs.of(opening, runtime.control, context)
+        return with_account(self._runs.of(opening, runtime.control, context), config)
 
     def _context_of(self, runtime: Runtime[Any], opening: ChannelSession | None, config: RunnableConfig) -> RunContext:
         if runtime.control is None:
@@ -308,6 +357,11 @@ class RunFinder:
         if config is not None and self._host.tells_config:
             context = replace(context, configurable=told_configurable(config))
         return context
+
+
+def _is_unopened(run: GraphRun) -> bool:
+    """Whether it is to be read what earlier runs of the request have paid."""
+    return run.request_account is not None and not run.request_account.is_open
 
 
 __all__ = ["RunFinder"]

@@ -1,0 +1,222 @@
+"""What one request has paid, written beside its checkpoints: before each call its upper bound, then what it really cost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+from vinelm.adapters.langgraph.accounts.at_once import at_once
+from vinelm.adapters.langgraph.accounts.thread_accounts import Beginning, FoundAccount, ThreadAccounts
+from vinelm.errors import CallRefused
+from vinelm.observation import Usage
+from vinelm.policies import aauthorized
+from vinelm.protocols import CallGuard, CallPermit
+
+_NOT_MADE = Usage(model="", cost_usd=0.0, latency_s=0.0)
+
+
+class AccountPermit:
+    """One call that a :class:`RequestAccount` has authorized; see :class:`vinelm.protocols.CallPermit`."""
+
+    __slots__ = ("_account", "_is_open", "_permit", "_upper_usd")
+
+    def __init__(self, account: RequestAccount, permit: CallPermit, upper_usd: float) -> None:
+        self._account, self._permit, self._upper_usd = account, permit, upper_usd
+        self._is_open = True
+
+    def settle(self, usage: Usage) -> None:
+        """Replace the reservation by what the call really cost; if that cannot be noted, its upper bound stays."""
+        self._permit.settle(usage)
+        if self._is_open:
+            self._is_open = False
+            try:
+                self._account.ended(self._upper_usd, usage.cost_usd)
+            except Exception as error:
+                self._account.on_failure("the request's account", error)
+
+    def close(self) -> None:
+        """Count the call at its upper bound unless it was settled."""
+        self._permit.close()
+        self._is_open = False
+
+
+class RequestAccount:
+    """Authorizes what ``guard`` does, once it is written down; a :class:`~vinelm.protocols.CallGuard`. Thread-safe.
+
+    A stage that does not finish writes nothing to the graph's channels. So the upper bound of each call is written beside the
+    thread's checkpoints before it is made, and the difference to what it really cost when its invocation ends, however that
+    ends. A run of the same request, here or in another process, begins with the sum. If a process dies between the two, the
+    call counts at its upper bound.
+
+    Calls are refused where the account can be neither read nor written: money that cannot be counted is not spent.
+
+    Attributes:
+        is_open: whether it is known what earlier runs of the request have paid.
+        on_failure: see Args.
+
+    Args:
+        guard: knows the cap.
+        accounts: of the thread.
+        tell: called with the dollars that earlier runs have paid.
+        on_failure: called as ``on_failure(what, error)`` where something could not be written.
+    """
+
+    __slots__ = (
+        "_accounts",
+        "_authorized_usd",
+        "_begun",
+        "_due_usd",
+        "_found",
+        "_guard",
+        "_lock",
+        "_recorded_usd",
+        "_tell",
+        "_unguarded_usd",
+        "_writes",
+        "is_open",
+        "on_failure",
+    )
+
+    def __init__(
+        self,
+        guard: CallGuard,
+        accounts: ThreadAccounts,
+        tell: Callable[[float], None],
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        self._guard, self._accounts, self._tell, self.on_failure = guard, accounts, tell, on_failure
+        self.is_open = False
+        self._begun: Beginning | None = None
+        self._found = FoundAccount("", 0.0)
+        self._due_usd = 0.0  # to be written when the invocation ends
+        self._authorized_usd = self._recorded_usd = self._unguarded_usd = 0.0
+        self._writes: set[asyncio.Task[None]] = set()
+        self._lock = Lock()
+
+    @property
+    def key(self) -> str:
+        """Names the account in the path's entries; empty until it is known."""
+        return self._found.key
+
+    async def open(self, begun: Beginning, *, is_async: bool) -> None:
+        """Find the account and count what it has paid, once."""
+        found = await self._accounts.find(begun, is_async=is_async)
+        with self._lock:
+            if not self.is_open:
+                if found.paid_usd > 0.0:
+                    self._tell(found.paid_usd)
+                self._found, self._begun, self.is_open = found, begun, True
+
+    def authorize(self, upper_usd: float) -> AccountPermit:
+        """Reserve money for a call that costs at most ``upper_usd`` dollars, and write that down.
+
+        Raises:
+            CallRefused: the guard does not allow the call, or it cannot be written down.
+        """
+        permit = self._guard.authorize(upper_usd)
+        with self._undoing(permit):
+            at_once(self._reserve(upper_usd, is_async=False))
+        return AccountPermit(self, permit, upper_usd)
+
+    async def aauthorize(self, upper_usd: float) -> AccountPermit:
+        """Like :meth:`authorize`, without blocking the event loop."""
+        permit = await aauthorized(self._guard, upper_usd)
+        with self._undoing(permit):
+            await self._reserve(upper_usd, is_async=True)
+        return AccountPermit(self, permit, upper_usd)
+
+    @contextmanager
+    def _undoing(self, permit: CallPermit) -> Iterator[None]:
+        """If the block fails, the call is not made: the guard gets its reservation back."""
+        try:
+            yield
+        except BaseException as error:
+            permit.settle(_NOT_MADE)
+            if isinstance(error, CallRefused) or not isinstance(error, Exception):
+                raise
+            self.on_failure("the request's account", error)
+            raise CallRefused(
+                f"the request's account could not be written to the graph's checkpointer ({type(error).__name__}): "
+                "the call was not made"
+            ) from error
+
+    async def _reserve(self, upper_usd: float, *, is_async: bool) -> None:
+        if not self.is_open:
+            raise CallRefused(
+                "what the request has paid could not be read from the graph's checkpointer: the call was not made (in an "
+                "async node call the model with `await model.ainvoke(...)`)"
+            )
+        with self._lock:
+            due_usd, self._due_usd = self._due_usd, 0.0
+            self._authorized_usd += upper_usd
+        await self._write(due_usd + upper_usd, due_usd, is_async=is_async)
+
+    # -- what calls really cost ----------------------------------------------------------------------------------
+
+    def ended(self, upper_usd: float, usd: float) -> None:
+        """Note what an authorized call has cost, which is written as ``upper_usd``; :meth:`settle` corrects that."""
+        with self._lock:
+            self._authorized_usd += usd - upper_usd
+            self._due_usd += usd - upper_usd
+
+    def recorded(self, usd: float) -> None:
+        """Note dollars of an invocation, calls without a permit included."""
+        with self._lock:
+            self._recorded_usd += usd
+            unguarded_usd = self._recorded_usd - self._authorized_usd - self._unguarded_usd
+            if unguarded_usd > 0.0:
+                self._unguarded_usd += unguarded_usd
+                self._due_usd += unguarded_usd
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to be written."""
+        return not self._due_usd and not self._writes
+
+    async def settle(self, *, is_async: bool) -> None:
+        """Write what calls have really cost. The invocation has ended, perhaps without a result."""
+        if is_async and self._writes:
+            await asyncio.gather(*self._writes, return_exceptions=True)
+        with self._lock:
+            due_usd, self._due_usd = self._due_usd, 0.0
+        if due_usd and self.is_open:
+            await self._write(due_usd, due_usd, is_async=is_async)
+
+    async def _write(self, usd: float, due_usd: float, *, is_async: bool) -> None:
+        """Add ``usd`` to the account; if that fails, ``due_usd`` of it stay due if they raise the sum."""
+        begun = self._begun
+        try:
+            try:
+                await self._accounts.pay(self._found, usd, begun, is_async=is_async)
+            except (asyncio.InvalidStateError, NotImplementedError):
+                if is_async or not self._write_later(usd, begun):
+                    raise
+        except BaseException:  # perhaps it was written: what lowers the sum must not be written twice
+            self._not_written(due_usd)
+            raise
+        self._begun = None
+
+    def _not_written(self, usd: float) -> None:
+        with self._lock:
+            self._due_usd += max(usd, 0.0)
+
+    def _write_later(self, usd: float, begun: Beginning | None) -> bool:
+        """Write when the event loop is free: its checkpointer cannot be called from a node that blocks it."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        task = loop.create_task(self._accounts.pay(self._found, usd, begun, is_async=True))
+        self._writes.add(task)
+        task.add_done_callback(lambda task: self._wrote(task, usd))
+        return True
+
+    def _wrote(self, task: asyncio.Task[None], usd: float) -> None:
+        self._writes.discard(task)
+        if task.cancelled() or task.exception() is not None:
+            self._not_written(usd)
+
+
+__all__ = ["RequestAccount"]

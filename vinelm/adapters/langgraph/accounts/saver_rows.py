@@ -1,0 +1,143 @@
+"""Rows of our own beside a thread's checkpoints, through the public methods of the application's checkpointer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
+
+CHANNEL = "vinelm_paid"
+"""The channel of the rows' writes."""
+_PLACES = frozenset(("thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map"))
+_PAUSES_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+"""LangGraph saves a checkpoint while the next superstep runs, unless it is told otherwise."""
+_MOST_STEPS = 1000
+
+
+class SaverRow(NamedTuple):
+    """A row: a checkpoint without channels in a namespace that no graph has. Its contents are its pending writes."""
+
+    namespace: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """A checkpoint with those before it, up to the input that they descend from.
+
+    Attributes:
+        ids: ids of the checkpoints, the newest first.
+        birth: id of the input's checkpoint; None if one of them is not stored, or if it was not looked for.
+    """
+
+    ids: tuple[str, ...]
+    birth: str | None
+
+
+class SaverRows:
+    """Appends to rows and reads them. Values once appended stay, so that writers need no order between them.
+
+    The methods are coroutines for both kinds of callers: with ``is_async=False`` they call the synchronous methods of the
+    checkpointer and never wait.
+
+    Args:
+        saver: the application's checkpointer.
+        configurable: LangGraph's of the run: names the thread, and whatever the checkpointer wants to know besides.
+    """
+
+    __slots__ = ("_given", "_saver", "_thread")
+
+    def __init__(self, saver: BaseCheckpointSaver[Any], configurable: Mapping[str, Any]) -> None:
+        self._saver = saver
+        self._thread = configurable["thread_id"]
+        self._given = {key: one for key, one in configurable.items() if not key.startswith("__") and key not in _PLACES}
+
+    async def read(self, row: SaverRow, *, is_async: bool) -> list[Mapping[str, Any]] | None:
+        """Return the values of a row, in no order; None if there is no such row."""
+        found = await self._get(row.namespace, row.id, is_async=is_async)
+        return None if found is None else _values(found)
+
+    async def latest(self, namespace: str, *, is_async: bool) -> tuple[SaverRow, list[Mapping[str, Any]]] | None:
+        """Return the row with the greatest id and its values; None if the namespace is empty."""
+        found = await self._get(namespace, None, is_async=is_async)
+        return None if found is None else (SaverRow(namespace, found.checkpoint["id"]), _values(found))
+
+    async def create(self, row: SaverRow, *, is_async: bool) -> None:
+        """Make the row unless there is one: its values stay."""
+        config = self._config(row.namespace, None)
+        checkpoint = {**empty_checkpoint(), "id": row.id}
+        metadata = {"source": "update", "step": 0, "parents": {}}
+        await self._call("put", config, checkpoint, metadata, {}, is_async=is_async)
+
+    async def append(self, row: SaverRow, value: Mapping[str, Any], *, is_async: bool) -> None:
+        """Append a value to a row that was created; on return it is as durable as the checkpointer makes it."""
+        config = self._config(row.namespace, row.id)
+        await self._call("put_writes", config, [(CHANNEL, dict(value))], uuid4().hex, is_async=is_async)
+
+    async def lineage(self, checkpoint_id: str | None, until: Collection[str] = (), *, is_async: bool, waits: bool) -> Lineage:
+        """Return the lineage of a checkpoint of the root graph, as far as the first of ``until``.
+
+        ``waits`` a moment for one that is about to be saved.
+        """
+        ids: list[str] = []
+        at = checkpoint_id
+        while at is not None and len(ids) < _MOST_STEPS:
+            found = await self._get("", at, is_async=is_async)
+            for pause_s in _PAUSES_S if waits and not ids else ():
+                if found is not None:
+                    break
+                await _pause(pause_s, is_async=is_async)
+                found = await self._get("", at, is_async=is_async)
+            if found is None:
+                break
+            ids.append(at)
+            if at in until:
+                break
+            parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+            if parent is None or found.metadata.get("source") == "input":
+                return Lineage(tuple(ids), at)
+            at = parent
+        return Lineage(tuple(ids), None)
+
+    async def _get(self, namespace: str, row_id: str | None, *, is_async: bool) -> CheckpointTuple | None:
+        found: CheckpointTuple | None = await self._call("get_tuple", self._config(namespace, row_id), is_async=is_async)
+        return found
+
+    async def _call(self, method: str, *arguments: Any, is_async: bool) -> Any:
+        if is_async:
+            return await getattr(self._saver, f"a{method}")(*arguments)
+        if getattr(self._saver, "loop", None) is not None and _is_on_loop():  # it would wait for the loop that waits for it
+            raise asyncio.InvalidStateError(f"{type(self._saver).__name__} cannot be called by code that blocks its event loop")
+        return getattr(self._saver, method)(*arguments)
+
+    def _config(self, namespace: str, row_id: str | None) -> dict[str, Any]:
+        named = {"thread_id": self._thread, "checkpoint_ns": namespace}
+        return {"configurable": {**self._given, **named, **({} if row_id is None else {"checkpoint_id": row_id})}}
+
+
+async def _pause(seconds: float, *, is_async: bool) -> None:
+    if is_async:
+        await asyncio.sleep(seconds)
+    else:
+        time.sleep(seconds)
+
+
+def _is_on_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _values(found: CheckpointTuple) -> list[Mapping[str, Any]]:
+    writes: Sequence[tuple[str, str, Any]] = found.pending_writes or ()
+    return [value for _, channel, value in writes if channel == CHANNEL and isinstance(value, Mapping)]
+
+
+__all__ = ["Lineage", "SaverRow", "SaverRows"]

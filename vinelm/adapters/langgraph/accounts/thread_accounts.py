@@ -1,0 +1,199 @@
+"""The accounts of a thread's requests: which of them a run goes on with, and what it has paid.
+
+A request begins with an input and goes on through interrupts, failures, ``Command(resume=...)``, ``update_state`` and older
+checkpoints, in whichever process. Its account is found by its ``request_id``, or by the checkpoints that the run descends from:
+one at which a run of the request began to pay, else that of the input. The path cannot say it, since a stage that does not
+finish leaves none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import fsum
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4, uuid5
+
+from vinelm.adapters.langgraph.accounts.saver_rows import SaverRow, SaverRows
+
+_PAGES, _REQUESTS = "vinelm_paid", "vinelm_request"
+"""Namespaces: pages with the accounts of many requests, and a row for each ``request_id``."""
+_OF_REQUEST = "request-"
+_NAMES = UUID("5f3c1b52-6d0e-4c1c-9a57-0f4d4be0a1c3")
+_MOST_ON_PAGE = 400
+"""Values on a page, after which the next account begins another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where in its thread a run makes its first invocation.
+
+    Attributes:
+        checkpoint_id: the root graph's checkpoint that the invocation follows.
+        request_id: the request's id if the caller gave one.
+        account: key of the account of the path that it continues, which stands where the checkpoints are not saved; None if it
+            continues none, or that has no account.
+        after: key of the account of the path that it begins behind, empty without one; None if the path is not known.
+        is_saved_late: whether LangGraph saves checkpoints only when the run ends.
+    """
+
+    checkpoint_id: str | None
+    request_id: str | None = None
+    account: str | None = None
+    after: str | None = None
+    is_saved_late: bool = False
+
+
+class FoundAccount(NamedTuple):
+    """An account.
+
+    Attributes:
+        key: names it.
+        paid_usd: dollars that are written in it: settled calls, and those under way at their upper bounds.
+        is_new: whether nothing is.
+        birth: checkpoint of the request's input; None if it was not looked for.
+    """
+
+    key: str
+    paid_usd: float
+    is_new: bool = False
+    birth: str | None = None
+
+
+@dataclass(slots=True)
+class _Known:
+    """An account on a page."""
+
+    after: str | None = None
+    birth: str | None = None
+    usd: list[float] = field(default_factory=list)
+    checkpoint_ids: list[str] = field(default_factory=list)
+
+    @property
+    def paid_usd(self) -> float:
+        return round(fsum(self.usd), 12)  # what was reserved and given back leaves no dust
+
+
+class ThreadAccounts:
+    """Finds the account of a run, and writes to it. Methods are coroutines as those of :class:`SaverRows`."""
+
+    __slots__ = ("_last_page", "_made", "_rows")
+
+    def __init__(self, rows: SaverRows) -> None:
+        self._rows = rows
+        self._last_page = _page(0)
+        self._made: set[SaverRow] = set()
+
+    async def find(self, begun: Beginning, *, is_async: bool) -> FoundAccount:
+        """Return the account that the run goes on with, or a new one."""
+        key = None if begun.request_id is None else f"{_OF_REQUEST}{uuid5(_NAMES, begun.request_id)}"
+        if key is not None:
+            values = await self._rows.read(_row_of(key), is_async=is_async)
+            if values is not None:
+                self._made.add(_row_of(key))
+                return FoundAccount(key, _accounts(values)[key].paid_usd)
+        latest, known = await self._known(begun.account, is_async=is_async)
+        if key is not None:  # a request that was given its id later
+            known = {name: one for name, one in known.items() if not name.startswith(_OF_REQUEST)}
+        match, birth = await self._match(begun, known, is_async=is_async)
+        if match is None:
+            return FoundAccount(key or f"{latest}-{uuid4().hex[:12]}", 0.0, is_new=True, birth=birth)
+        if match.startswith(_OF_REQUEST):
+            known = _accounts(await self._rows.read(_row_of(match), is_async=is_async) or ())
+        return FoundAccount(match, known.get(match, _Known()).paid_usd, birth=birth)
+
+    async def _known(self, account: str | None, *, is_async: bool) -> tuple[int, dict[str, _Known]]:
+        """The page for a new account, and the accounts on the last page and on that of the path's account."""
+        page, values = await self._rows.latest(_PAGES, is_async=is_async) or (_page(0), None)
+        if values is None:
+            return 0, {}
+        self._made.add(page)
+        known, number = _accounts(values), _number(page)
+        if account is not None and _row_of(account) not in {page, *self._made} and not account.startswith(_OF_REQUEST):
+            known |= _accounts(await self._rows.read(_row_of(account), is_async=is_async) or ())
+        self._last_page = _page(number + (len(values) >= _MOST_ON_PAGE))
+        return _number(self._last_page), known
+
+    async def pay(self, account: FoundAccount, usd: float, begun: Beginning | None, *, is_async: bool) -> None:
+        """Add dollars to an account, which may be negative. ``begun`` is given with the first ones of a run."""
+        value: dict[str, Any] = {"account": account.key, "usd": usd}
+        row = _row_of(account.key)
+        if begun is not None:
+            value |= {"at": begun.checkpoint_id, "birth": account.birth}
+            if account.is_new:
+                value["after"] = begun.after
+                if row.namespace == _REQUESTS:  # for a run that goes on with it and does not give the id
+                    await self._write(self._last_page, {**value, "usd": 0.0}, is_async=is_async)
+        await self._write(row, value, is_async=is_async)
+
+    async def _write(self, row: SaverRow, value: Mapping[str, Any], *, is_async: bool) -> None:
+        if row not in self._made:
+            await self._rows.create(row, is_async=is_async)
+            self._made.add(row)
+        await self._rows.append(row, value, is_async=is_async)
+
+    async def _match(self, begun: Beginning, known: Mapping[str, _Known], *, is_async: bool) -> tuple[str | None, str | None]:
+        """The account that the run goes on with, None for a new one; and the input's checkpoint if that was looked for."""
+        if not known:
+            return None, None
+        begins = {at for one in known.values() for at in one.checkpoint_ids}
+        line = await self._rows.lineage(begun.checkpoint_id, begins, is_async=is_async, waits=not begun.is_saved_late)
+        ids = {begun.checkpoint_id, *line.ids}
+        found = [key for key, one in known.items() if not ids.isdisjoint(one.checkpoint_ids)]
+        if not found and line.birth is None and begun.account is not None:
+            return begun.account, None
+        if not found:
+            same, unknown = await self._of_birth(line.birth, begun.after, known, is_async=is_async)
+            found = same or (unknown if begun.request_id is None else [])  # not known: the cap has to hold
+        return max(found, key=lambda key: known[key].paid_usd, default=None), line.birth
+
+    async def _of_birth(
+        self, birth: str | None, after: str | None, known: Mapping[str, _Known], *, is_async: bool
+    ) -> tuple[list[str], list[str]]:
+        """The accounts of the input with that checkpoint, and those that may be."""
+        if birth is None:
+            return [], [key for key, one in known.items() if after is None or one.after in {None, after}]
+        same, unknown = [], []
+        for key, one in known.items():
+            later = [at for at in one.checkpoint_ids if at > birth and one.birth is None]  # ids are ordered by time
+            births = (
+                [one.birth]
+                if one.birth
+                else [(await self._rows.lineage(at, is_async=is_async, waits=False)).birth for at in later]
+            )
+            if birth in births:
+                same.append(key)
+            elif None in births:
+                unknown.append(key)
+        return same, unknown
+
+
+def _accounts(values: Iterable[Mapping[str, Any]]) -> dict[str, _Known]:
+    found: dict[str, _Known] = {}
+    for value in values:
+        one = found.setdefault(str(value.get("account")), _Known())
+        one.usd.append(float(value.get("usd", 0.0)))
+        if value.get("at") is not None:
+            one.checkpoint_ids.append(value["at"])
+        one.birth = value.get("birth") or one.birth
+        if "after" in value:
+            one.after = value["after"]
+    return found
+
+
+def _row_of(key: str) -> SaverRow:
+    if key.startswith(_OF_REQUEST):
+        return SaverRow(_REQUESTS, key.removeprefix(_OF_REQUEST))
+    return _page(int(key.partition("-")[0]))
+
+
+def _page(number: int) -> SaverRow:
+    """Ids of pages are of the form of LangGraph's own, so that those who read it out of them are not surprised."""
+    return SaverRow(_PAGES, f"00000000-0000-6000-8000-{number:012x}")
+
+
+def _number(page: SaverRow) -> int:
+    return int(page.id.rpartition("-")[2], 16)
+
+
+__all__ = ["Beginning", "FoundAccount", "ThreadAccounts"]
