@@ -33,7 +33,7 @@ ended meanwhile, the plan stands: the time between the two is LangGraph's own st
 
 
 class Session(StopRulePolicy):
-    """A :class:`~vinelm.protocols.Policy` that plans for one request (VineLM paper §4.3).
+    """A :class:`~vinelm.policies.Policy` that plans for one request (VineLM paper §4.3).
 
     The prefix given re-roots the plan; time is read off the clock from ``started_at``, dollars from the recorded usages. A
     prefix that is asked for again (a retry, a fan-out) gets the same model, unless that model's call has failed since.
@@ -71,13 +71,10 @@ class Session(StopRulePolicy):
         on_spent: called with the dollars of each recorded invocation, with the lock held.
         rows: told of each invocation as it begins, waits and ends, for those who watch all requests; None if nobody does.
         evidence: makes rows of the request, as a profile would have; None if nobody keeps them.
-
-    Attributes:
-        on_gate: called as ``on_gate(path, waits)`` when the invocation at the end of ``path`` begins to wait for rate limits,
-            or is sent; None if nobody asks.
     """
 
     guard: SpendGuard | None
+    keeps_account = True
 
     def __init__(
         self,

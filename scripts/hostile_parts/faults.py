@@ -75,7 +75,7 @@ OF_OTHERS = ("PathChannel.", "ContextOwner.", "ChannelSession.", "VineLM.context
 STAND_INS = ("BoundGuard.", "BoundPermit.", "AccountPermit.", "SteadyClock.", "SteadyWallClock.")
 """What takes over where a guard or a clock fails; they call nothing of ours that could fail but what they stand in for."""
 LAST_RESORT = frozenset(
-    ("GraphRun.__init__", "InvocationScope.__init__", "InvocationScope._begin", "RecordingPolicy.__init__", "steady")
+    ("GraphRun.__init__", "InvocationScope.__init__", "InvocationScope._begin", "Policy.__init__", "steady")
 )
 """Without these no stage can run on its default model either: they fail once, not for good."""
 UNTOLD = (

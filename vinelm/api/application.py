@@ -23,7 +23,8 @@ from vinelm.controller.load.source import load_source, never_blocks, without_blo
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.policies import Judge, OnError
-from vinelm.protocols import Backend, LoadMonitor, Policy
+from vinelm.policies.policy import Policy
+from vinelm.protocols import Backend, LoadMonitor
 from vinelm.signals import Signals
 from vinelm.telemetry import Observer
 from vinelm.template import Template

@@ -27,7 +27,7 @@ from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
 from vinelm.evaluation.verification_result import Verification
 from vinelm.judging.labelled import scored_by_labels
 from vinelm.objective import Objective
-from vinelm.policies import RecordingPolicy
+from vinelm.policies import Policy
 from vinelm.protocols import Backend
 from vinelm.signals.outcomes import OUTCOME_ARRAYS
 from vinelm.traces import ObservationStore
@@ -250,7 +250,7 @@ class ServingRun:
         judge = judge_of(self.workflow, request)
         return self.serve_under(plan.policy(clock=self.vine.new_clock(), request=request, judge=judge), request, budget)
 
-    def serve_under(self, policy: RecordingPolicy, request: Request, budget: VerificationBudget) -> VerifiedRequest:
+    def serve_under(self, policy: Policy, request: Request, budget: VerificationBudget) -> VerifiedRequest:
         """Serve one request under a policy, within the objective's cap for each request and the budget of all."""
         objective = self.objective
         capped = objective.cost_budget == "per_request" and objective.max_cost_usd is not None
@@ -267,7 +267,7 @@ class ServingRun:
             failure=served.failure,
         )
 
-    def session_for(self, request: Request) -> RecordingPolicy:
+    def session_for(self, request: Request) -> Policy:
         """Return VineLM's policy for one request."""
         judge = judge_of(self.workflow, request)
         return self.vine.session(self.objective, request=request, judge=judge, clock=self.vine.new_clock())

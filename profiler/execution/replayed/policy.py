@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
@@ -88,7 +88,7 @@ class ReplayPolicy(UnitPolicy):
         self._under_way = 0
         self._counter = Lock()
 
-    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
+    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return the workflow's own verdict, except where the request went on below an answer that had passed."""
         goes_on = super().should_continue(prefix, finished, state)
         return goes_on or (len(prefix) < len(self.prefix) and any(self._passed[len(prefix) - 1 : len(prefix)]))
@@ -105,7 +105,12 @@ class ReplayPolicy(UnitPolicy):
         """Whether the unit's own invocation was begun; of a replay without one, whether the record was run through."""
         return len(set(self._taken.values())) == len(self._expected)
 
-    def locate(self, key: PlaceKey) -> tuple[str, ...]:
+    @property
+    def locate(self) -> Callable[[PlaceKey], tuple[str, ...]]:
+        """Returns the path of the invocation at a place."""
+        return self._place_of
+
+    def _place_of(self, key: PlaceKey) -> tuple[str, ...]:
         """Return the path of an invocation, its own model included.
 
         Raises:

@@ -224,7 +224,7 @@ def test_an_interrupt_between_the_answers_loses_none(mode):
 
 def test_what_follows_the_finish_sees_the_answer_and_a_later_stage_does_not_judge_it():
     vine, policy = adapter(), Watching(["m0", "m1", "m2"], wanted=0)
-    policy.should_continue = lambda prefix, finished, state: len(prefix) < 2
+    policy.should_continue = lambda prefix, finished, state, arms=None: len(prefix) < 2
     graph = answering(vine)
     seen = []
 

@@ -25,7 +25,7 @@ class Deciding(DefaultPolicy):
         self.answers = list(answers)
         self.asked = []
 
-    def should_continue(self, prefix, finished, state):
+    def should_continue(self, prefix, finished, state, arms=None):
         self.asked.append((prefix, finished, state))
         return self.answers.pop(0)
 

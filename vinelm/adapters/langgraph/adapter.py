@@ -25,7 +25,8 @@ from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.policies import OnError
-from vinelm.protocols import CallGuard, ChatModelSource, Policy
+from vinelm.policies.policy import Policy
+from vinelm.protocols import CallGuard, ChatModelSource
 from vinelm.signals import Signals
 from vinelm.telemetry import Observer, ObserverGroup
 from vinelm.template import Loop, Template
@@ -349,6 +350,8 @@ def _run_context(  # noqa: PLR0917 - the arguments of two public methods
         raise ConfigError(
             f"priority is {priority!r}: give a number from -{MOST_PRIORITY} to {MOST_PRIORITY}; higher goes first"
         )
+    if not (policy is None or isinstance(policy, Policy)):
+        raise ConfigError(f"policy is of {type(policy).__name__}: derive the class from vinelm.policies.Policy")
     return RunContext(
         priority=float(priority),
         objective=Objective.from_dict(objective) if isinstance(objective, Mapping) else objective,

@@ -110,7 +110,7 @@ class InvocationScope:
         on_gate: Callable[..., None] | None = None
         priority: SupportsFloat = run.context.priority
         try:
-            told, standing = getattr(run.policy, "on_gate", None), getattr(run.policy, "standing", None)
+            told, standing = run.policy.on_gate, run.policy.standing
             on_gate = None if told is None else _surviving(told, path)
             priority = priority if standing is None else standing(self.stage, run.context.priority)
         except Exception as error:

@@ -12,7 +12,8 @@ from weakref import WeakValueDictionary
 from vinelm.adapters.langgraph.graph_run import NOBODY, GraphRun
 from vinelm.adapters.langgraph.path_channel import ChannelSession
 from vinelm.adapters.langgraph.run_context import RunContext
-from vinelm.protocols import CallGuard, Policy
+from vinelm.policies.policy import Policy
+from vinelm.protocols import CallGuard
 from vinelm.signals import Signals
 from vinelm.telemetry import ObserverGroup
 

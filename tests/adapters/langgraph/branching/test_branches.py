@@ -73,21 +73,6 @@ def test_loops_are_bounded_by_the_template_and_by_times(mode, template, times, t
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_policy_of_three_parameters_goes_on_working(mode):
-    class Old(DefaultPolicy):
-        def should_continue(self, prefix, finished, state):
-            return not finished
-
-        def resumed(self, prefix, costs_usd):
-            raise AssertionError("another run has executed nothing")
-
-    vine = control_of(CORRECTIVE)
-    policy = Old(lambda stage: "m1", clock=vine.new_clock(), template=CORRECTIVE)
-    out = run(corrective(vine, mode).compile(), mode, {"plan": ["rewrite", END]}, context=vine.context(policy=policy))
-    assert out["log"].count("m1") == 5
-
-
-@pytest.mark.parametrize("mode", MODES)
 def test_a_supervisor_hands_over_by_command(mode):
     vine = control_of(SUPERVISOR)
     app = supervisor(vine, mode).compile(checkpointer=InMemorySaver())

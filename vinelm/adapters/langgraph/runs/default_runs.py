@@ -17,7 +17,8 @@ from vinelm.clock import VirtualClock
 from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
 from vinelm.policies import BoundGuard, DefaultPolicy, OnError
-from vinelm.protocols import CallGuard, ChatModelSource, Policy
+from vinelm.policies.policy import Policy
+from vinelm.protocols import CallGuard, ChatModelSource
 from vinelm.telemetry import ObserverGroup
 from vinelm.template import Template
 
@@ -142,7 +143,9 @@ class DefaultRuns:
         policy = self._stand_in(
             error, f"stage {stage!r}" if stage else "the run", None if context is None else context.objective
         )
-        is_capped = policy.guard is not None or getattr(context and context.policy, "guard", None) is not None
+        is_capped = policy.guard is not None or (
+            context is not None and context.policy is not None and context.policy.guard is not None
+        )
         if is_capped or (context is None and self._enforces):
             policy.guard = BoundGuard(None, None, lambda what, error: None)
         account_of = None if ask is None or context is None else partial(ask, context)
