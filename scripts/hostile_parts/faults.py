@@ -104,7 +104,7 @@ OBJECTIVES = {
 }
 
 
-SIGNALS: dict[str, Any] = {"signal": lambda state: len(state["text"]) > 1, "answer": ("text",)}
+SIGNALS = {"signals": Signals(signal=lambda state: len(state["text"]) > 1, answer=("text",))}
 
 
 class State(TypedDict, total=False):
