@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 from vinelm import Loop, Objective, Stage, VineLM
 from vinelm.controller import InFlightLoadMonitor
 from vinelm.errors import CallError, CallRefused
+from vinelm.signals import Signals
 
 from .injection import Captured, entered, failing
 from .stub_models import StubBackend, Watcher, annotated_trie
