@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 from vinelm import Loop, Objective, Stage, VineLM
 from vinelm.controller import InFlightLoadMonitor
 from vinelm.errors import CallError, CallRefused
+from vinelm.signals import Signals
 
 from .injection import Captured, entered, failing
 from .stub_models import StubBackend, Watcher, annotated_trie
@@ -104,7 +105,7 @@ OBJECTIVES = {
 }
 
 
-SIGNALS: dict[str, Any] = {"signal": lambda state: len(state["text"]) > 1, "answer": ("text",)}
+SIGNALS = {"signals": Signals(signal=lambda state: len(state["text"]) > 1, answer=("text",))}
 
 
 class State(TypedDict, total=False):
