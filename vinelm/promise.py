@@ -1,4 +1,4 @@
-"""What a plan promises: its estimated accuracy, corrected for having been chosen as the best of many estimates.
+"""The promise of a plan: its estimated accuracy, corrected for having been chosen as the best of many estimates.
 
 The most accurate of many noisy estimates is on average too high (the winner's curse). How much too high is measured when a trie
 is estimated, by choosing on one half of the requests and judging by the other; :class:`SelectionOptimism` is the result, and

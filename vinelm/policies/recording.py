@@ -1,4 +1,4 @@
-"""What all policies share: recording of invocations, and the template's stop rule."""
+"""The common part of all policies: recording of invocations, and the template's stop rule."""
 
 from __future__ import annotations
 
