@@ -82,8 +82,8 @@ class Promise:
         optimism: Optimism of a choice on half of the requests; None if it was not measured, and nothing is corrected then.
         advantage: Estimated advantage over ``reference``; 0 if the plan itself runs on one model.
         advantage_optimism: Optimism of that advantage; None if it was not measured.
-        reference: The most accurate single-model path that is neither dearer nor slower, which few alternatives compete with:
-            its node, or the model's name where plans are contingent; None if there is none.
+        reference: The most accurate single-model path that is neither more expensive nor slower, which few
+            alternatives compete with: its node, or the model's name where plans are contingent; None if there is none.
     """
 
     estimate: float
@@ -212,7 +212,7 @@ def single_model_paths(trie: Trie) -> BoolArray:
 
 
 def _reference(annotated: AnnotatedTrie, node: int) -> int | None:
-    """The most accurate single-model path that is neither dearer nor slower; None if the plan is one itself."""
+    """The most accurate single-model path that is neither more expensive nor slower; None if the plan is one itself."""
     alone = single_model_paths(annotated.trie)
     if alone[node]:
         return None
