@@ -220,7 +220,7 @@ def _known_arms(trie: Trie, request: Ints, node: Ints, stop: BoolArray, arm: Int
 
 
 def _beyond_stop(trie: Trie, request: Ints, node: Ints, stop: BoolArray) -> BoolArray:
-    """Whether an observed proper ancestor cell of the same request already stopped it."""
+    """True if an observed proper ancestor cell of the same request already stopped it."""
     beyond = np.zeros(len(node), np.bool_)
     if not len(node):
         return beyond

@@ -1,4 +1,4 @@
-"""The three yes/no questions that determine a node's rates (docs/architecture.md#mathematics), and their counts."""
+"""The three yes/no questions that determine a node's rates (docs/mathematics.md), and their counts."""
 
 from __future__ import annotations
 

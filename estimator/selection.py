@@ -25,7 +25,7 @@ Halves = tuple[AnnotatedTrie, AnnotatedTrie]
 
 @dataclass(frozen=True, eq=False)
 class SelectablePlans:
-    """What can be chosen: the nodes of a linear trie, or the fixed plans of one that branches; arrays of one shape.
+    """The choices: the nodes of a linear trie, or the fixed plans of one that branches; arrays of one shape.
 
     ``allowed``: it can be chosen at all; ``single``: it runs on one model.
     """

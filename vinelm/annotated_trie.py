@@ -40,7 +40,7 @@ variance that comes from differences in size between requests, the arms, and the
 class AnnotatedTrie:
     """A trie with estimated success, cost and latency of every node: the estimators' output and the planner's input.
 
-    Every array has shape (n + 1,), node 0 being the root. See docs/architecture.md#mathematics.
+    Every array has shape (n + 1,), node 0 being the root. See docs/mathematics.md.
 
     Per node, conditional on the request reaching it:
 

@@ -75,7 +75,7 @@ class RateLimiter(Protocol):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CallContext:
-    """What a backend may know about the invocation that a chat model is made for. Not to be changed once it is handed over.
+    """A backend's knowledge of the invocation that a chat model is made for. Not to be changed once it is handed over.
 
     Args:
         stage: name of the stage.
@@ -249,7 +249,7 @@ class LoadMonitor(Protocol):
 
 
 class Vine(Protocol):
-    """What a workflow's ``build(vine)`` receives: it wraps the stages and routes of the graph."""
+    """The argument of a workflow's ``build(vine)``: it wraps the stages and routes of the graph."""
 
     def stage(
         self, name: str, fn: Callable[..., Any], *, state: type | None = None, default: str | None = None

@@ -1,4 +1,4 @@
-"""How a process joins a fleet."""
+"""The settings with which a process joins a fleet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RunLabel = str | Callable[[Mapping[str, Any]], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class FleetConfig:
-    """How a process joins a fleet of processes that serve together.
+    """The settings with which a process joins a fleet of processes that serve together.
 
     All processes of a fleet must be given the same.
 

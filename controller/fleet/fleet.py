@@ -1,4 +1,4 @@
-"""What an application's process holds of its fleet: its membership, its leases, and the view of the others."""
+"""One process's part in a fleet: its membership, its leases, and the view of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is under way in the whole fleet at one moment: one row per live invocation, as columns."""
+"""The work under way in the whole fleet at one moment: one row per live invocation, as columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How one request reads the load of the engines and reports its own calls."""
+"""One request's view of the engines' load, and the report of its own calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the invocations of one request have shown, in the terms of the trie that its plans are made over."""
+"""The outcomes shown by one request's invocations, in the terms of the trie that its plans are made over."""
 
 from __future__ import annotations
 

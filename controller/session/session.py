@@ -413,7 +413,7 @@ class Session(StopRulePolicy):
         return TraceStep("end", prefix, following.name, model, elapsed_s, spent_usd, decision, note)
 
     def _ends_here(self, prefix: tuple[str, ...]) -> bool:
-        """Whether the trie says that requests which show this end; not where it does not know the path."""
+        """True if the trie says that requests which show this end; not where it does not know the path."""
         try:
             return self._replanner.seen is not None and self._replanner.seen.arm(prefix)[0] is None
         except KeyError:
@@ -501,5 +501,5 @@ class Session(StopRulePolicy):
 
 
 def _plans_for(edge: TraceStep, stage: str, prefix: tuple[str, ...]) -> bool:
-    """Whether the loop's edge has planned for this very invocation."""
+    """True if the loop's edge has planned for this very invocation."""
     return edge.decision is not None and not edge.decision.stop and (edge.stage, edge.prefix) == (stage, prefix)

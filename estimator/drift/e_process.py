@@ -134,5 +134,5 @@ class EProcess:
 
     @property
     def before_change(self) -> int:
-        """How many values came before the change, as the bet that has gained most since its low dates it. Of one process."""
+        """The number of values before the change, as the bet that has gained most since its low dates it. Of one process."""
         return int(self._low_at[int((self._start - self._low).argmax())]) if self.count else 0

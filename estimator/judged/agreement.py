@@ -1,4 +1,4 @@
-"""How well a judge agrees with labels: sensitivity, specificity, and the correction that follows from them."""
+"""A judge's agreement with labels: sensitivity, specificity, and the correction that follows from them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class JudgeAgreement:
-    """How often a judge is right about right and about wrong answers.
+    """The shares of right and of wrong answers about which a judge is right.
 
     With sensitivity v and specificity w, of answers of which a share p is right the judge calls a share
     q = v p + (1 - w) (1 - p) correct; so p = (q + w - 1) / (v + w - 1) (Rogan and Gladen, 1978). Its errors are taken not to

@@ -1,4 +1,4 @@
-"""Which arm a request takes: stick-breaking logistic regressions, one row for each (node, arm but the last, right or wrong).
+"""The arm that a request takes: stick-breaking logistic regressions, one row for each (node, arm but the last, right or wrong).
 
 With arms 1 to G the questions are: is it arm 1; if not, is it arm 2; and so on; the last arm takes what is left. A row's logit
 is a sum of effects of the decision (the stage that decided, and the arm in question), its model, and what came before:

@@ -20,7 +20,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Unobserved:
-    """What the latent model predicts for the requests that reach a node and were not observed there.
+    """The latent model's predictions for the requests that reach a node and were not observed there.
 
     Args:
         mass: their expected number at each node, shape (n + 1, points).

@@ -20,7 +20,7 @@ TINY = 1e-9
 class Sensitivity:
     """Derivatives of a node's rates s, b and a by the logit of one question; shape (n + 1,) each.
 
-    The rates are those of docs/architecture.md#mathematics. Derivatives are means of p (1 - p) over the grid points of
+    The rates are those of docs/mathematics.md. Derivatives are means of p (1 - p) over the grid points of
     unobserved requests only.
     """
 

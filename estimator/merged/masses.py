@@ -1,4 +1,4 @@
-"""How many requests reach each node of a merged trie when models are chosen as in the profile."""
+"""The number of requests that reach each node of a merged trie when models are chosen as in the profile."""
 
 from __future__ import annotations
 

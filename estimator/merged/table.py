@@ -1,4 +1,4 @@
-"""Which cells of a merged trie belong to one path of one request: nodes do not say, since histories share them."""
+"""The cells of a merged trie that belong to one path of one request: nodes do not say, since histories share them."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
 
 
 def _of_points(model: Predictive, factor: int) -> FloatArray:
-    """What a vector is multiplied by, shape (points,); see :class:`_Part`."""
+    """The factor of a vector, shape (points,); see :class:`_Part`."""
     context, which = divmod(factor, _N_FACTORS)
     if which == _REPEATS:
         return np.ones(len(model.fit))
@@ -279,7 +279,7 @@ def _sums(of: Ints, values: FloatArray, n: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Before:
-    """What was known of the histories before an invocation."""
+    """The knowledge about the histories before an invocation."""
 
     level: HistoryLevel
     label_of_class: Ints

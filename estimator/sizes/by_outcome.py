@@ -29,7 +29,7 @@ TINY = 1e-9
 
 
 class SizesByOutcome(Protocol):
-    """How a request's size follows from its outcomes, with one slope of log size."""
+    """The size of a request by its outcomes, with one slope of log size."""
 
     @property
     def unseen(self) -> FloatArray | None:

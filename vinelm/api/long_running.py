@@ -1,4 +1,4 @@
-"""What a process that serves for weeks does besides serving: rows of its requests, new versions of the trie, a clean end."""
+"""Chores of a process that serves for weeks: rows of its requests, new versions of the trie, a clean end."""
 
 from __future__ import annotations
 

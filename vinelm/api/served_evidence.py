@@ -1,4 +1,4 @@
-"""What served requests leave behind: their rows in a store, and the alarm when a trie no longer holds."""
+"""Rows of served requests in a store, and the alarm when a trie no longer holds."""
 
 from __future__ import annotations
 

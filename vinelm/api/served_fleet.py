@@ -1,4 +1,4 @@
-"""What an application's requests tell their fleet, and what they get from it."""
+"""The exchange between an application's requests and their fleet."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ServedFleet:
 
 
 def _facts(catalog: Catalog, limiters: Mapping[str, EngineRateLimiter]) -> dict[str, dict[str, object]]:
-    """What all processes of a fleet should have the same: models, prices and limits. No addresses and no keys."""
+    """Facts that all processes should share: models, prices, limits; no addresses, no keys."""
     entries = {
         f"model {entry.name!r}": {
             "model": f"{entry.provider}/{entry.model_id}",
@@ -98,7 +98,7 @@ def _engines(group: ReplicaGroup) -> Iterator[str]:
 
 
 def _label(label: RunLabel, configurable: Mapping[str, Any]) -> str:
-    """What the run says; empty if nothing, or if the application's function fails."""
+    """The run's own label; empty if the application's function fails."""
     found: Any = None
     with suppress(Exception):
         found = configurable.get(label) if isinstance(label, str) else label(configurable)

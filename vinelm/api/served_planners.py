@@ -1,4 +1,4 @@
-"""Which planner serves new requests, given what the loaded trie knows and what the application's graph can do."""
+"""The planner of new requests, given the loaded trie's knowledge and the abilities of the application's graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line adds to an error of the library: the option that fixes it.
+"""Options that fix an error of the library, added by the command line.
 
 The library's messages name parameters, never options. Each hint belongs to an error code (:mod:`vinelm.errors`).
 """

@@ -126,7 +126,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _wants_json(given: Sequence[str]) -> bool:
-    """Whether ``--json`` is among the options; known before they are parsed, because parsing may fail."""
+    """True if ``--json`` is among the options; known before they are parsed, because parsing may fail."""
     options = given[: given.index("--")] if "--" in given else given
     return "--json" in options
 

@@ -1,4 +1,4 @@
-"""What ``vinelm profile`` prints: the forecast, the result, how to continue."""
+"""The output of ``vinelm profile``: the forecast, the result, how to continue."""
 
 from __future__ import annotations
 

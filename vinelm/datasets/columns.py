@@ -1,4 +1,4 @@
-"""Which columns of a dataset a request takes, and under which names."""
+"""The columns of a dataset that a request takes, and their names there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Which columns become the input and the labels of a request. Left out, the format decides (docs/datasets.md).
+    """The columns that become the input and the labels of a request. Left out, the format decides (docs/datasets.md).
 
     Args:
         inputs: (key of the request, column) of each input. Columns that are not named are then left out.

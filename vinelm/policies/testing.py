@@ -1,4 +1,4 @@
-"""What every policy must do, as tests: subclass :class:`PolicyContract` and give it a way to make one."""
+"""The contract of every policy, as tests: subclass :class:`PolicyContract` and give it a way to make one."""
 
 from __future__ import annotations
 

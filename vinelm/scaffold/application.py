@@ -1,4 +1,4 @@
-"""What can be read off an application without running it: its stages, the template of its graph, and the keys of its state."""
+"""Facts of an application that is not run: its stages, the template of its graph, and the keys of its state."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _bounded(step: Step, times: int) -> Step:
 
 
 def _waits(node: str, runnable: Any) -> bool:
-    """Whether a node calls ``interrupt``, or is LangChain's middleware that does."""
+    """True if a node calls ``interrupt``, or is LangChain's middleware that does."""
     functions = (getattr(runnable, name, None) for name in ("func", "afunc"))
     codes = (getattr(function, "__code__", None) for function in functions)
     return node.startswith("HumanInTheLoop") or any("interrupt" in code.co_names for code in codes if code is not None)

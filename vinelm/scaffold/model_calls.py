@@ -141,7 +141,7 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
 
 
 def _is_theirs(maker: Any) -> bool:
-    """Whether it makes a chat model that is not VineLM's."""
+    """True if it makes a chat model that is not VineLM's."""
     return makes_chat(maker) and (getattr(maker, "__module__", "") or "").partition(".")[0] != "vinelm"
 
 

@@ -24,7 +24,7 @@ _COMMON_NAMES = frozenset({"graph", "app", "agent", "main", "src"})
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """What is written for an application.
+    """The files that are written for an application.
 
     Attributes:
         folder: Where the new files go, and where the next commands run.

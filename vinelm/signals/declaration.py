@@ -1,4 +1,4 @@
-"""What a request shows while it runs, without ground truth: a signal after each invocation, and which answers agree."""
+"""Signals of a request without ground truth: a label after each invocation, and the answers that agree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATUS = ("error", "failed", "passed")
 
 
 class Outcome(NamedTuple):
-    """What one invocation showed.
+    """The outcome of one invocation.
 
     Args:
         signal: Its label; None if no signal is declared.
@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What is seen of an answer beside its class.
+    """The visible part of an answer besides its class.
 
     Args:
         passed: The workflow's own check has passed it.
@@ -55,7 +55,7 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """How a workflow shows what happened.
+    """A workflow's declaration of what its invocations show.
 
     Args:
         signal: ``signal(state)`` returns a label, a bool, a number to be put into bins, or None or "" where there is nothing to
@@ -244,7 +244,7 @@ def _text(answer: Any, *, ensure_ascii: bool) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether it can be stored: models sometimes write halves of a surrogate pair."""
+    """True if it can be stored: models sometimes write halves of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -253,7 +253,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON writes in place of a value that it does not know."""
+    """The stand-in that JSON writes for an unknown value."""
     if isinstance(value, set | frozenset):
         return [json.loads(text) for text in sorted(map(canonical, value))]
     if isinstance(value, bytes):

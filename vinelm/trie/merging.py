@@ -32,7 +32,7 @@ class _TooManyError(Exception):
 
 @dataclass(frozen=True)
 class _Segments:
-    """How choices are kept. A choice is the number stage * models + model.
+    """The form in which choices are kept. A choice is the number stage * models + model.
 
     Args:
         owner: of each stage, the number of the loop whose segment its choices belong to, or -1.

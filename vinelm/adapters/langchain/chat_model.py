@@ -77,7 +77,7 @@ class VineChatModel(BaseChatModel):
         return {"stage": self.stage}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        """What LangChain's tracers show until the answer names the chosen model."""
+        """The parameters in LangChain's traces until the answer names the chosen model."""
         params = super()._get_ls_params(stop=stop or self.stop, **kwargs)
         params["ls_provider"] = "vinelm"
         params.setdefault("ls_model_name", self.stage or "vinelm")

@@ -93,7 +93,7 @@ def _continued(request: ModelRequest[Any]) -> InvokeOptions:
 
 
 def _on(model: BaseChatModel, request: ModelRequest[Any]) -> ModelRequest[Any]:
-    """What ``request.override(model=model)`` makes, without its cost: a quarter of what the middleware would add.
+    """The result of ``request.override(model=model)``, without its cost: a quarter of the middleware's.
 
     ``override`` warns of every field that it sets, and silences the warnings by exchanging the filters of the whole process,
     which belong to other threads, too.

@@ -104,7 +104,7 @@ def command(
 
 
 def _is_trie(path: Path) -> bool:
-    """Whether the file is no store but a trie."""
+    """True if the file is no store but a trie."""
     return path.suffix == ".vine"
 
 

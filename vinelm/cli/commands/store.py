@@ -133,7 +133,7 @@ def _shape_words(facts: dict[str, Any]) -> str:
 
 
 def _show_growth(facts: dict[str, Any]) -> None:
-    """What became of rows when the workflow, the dataset or the catalog changed."""
+    """The fate of rows when workflow, dataset or catalog changed."""
     from vinelm.cli.console import say
     from vinelm.reports import usd
 
@@ -150,7 +150,7 @@ def _show_growth(facts: dict[str, Any]) -> None:
 
 
 def _show_signals(facts: dict[str, Any]) -> None:
-    """What the rows showed, where the workflow declares it."""
+    """The rows' signals, where the workflow declares them."""
     from vinelm.cli.console import say
     from vinelm.reports import shown_lines
     from vinelm.traces.shown.rows import SignalRecord
