@@ -73,7 +73,7 @@ class UnitRunner:
         self.signals = workflow.signals
         self.can_go_on = self.template.is_linear and self.template.stop == "workflow" and bool(self.control.ends)
         """Whether a request can go on below a passed check: an edge of ``vine.route`` asks for it."""
-        again = set(self.control.adapter.edges) - {node for group in nodes.by_stage.values() for node in group}
+        again = set(self.control.adapter.agains) - {node for group in nodes.by_stage.values() for node in group}
         self._again = again.pop() if self.can_go_on and len(again) == 1 else None
         self._is_async = _is_async(self.graph.builder)
         self._threads = count()

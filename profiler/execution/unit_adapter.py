@@ -104,7 +104,7 @@ class UnitAdapter:
     @property
     def ends(self) -> frozenset[str]:
         """Where the graph's routes lead when their loop is over."""
-        return self.adapter.ends
+        return frozenset(self.adapter.ends)
 
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
         """See :meth:`GraphAdapter.route`. The template alone bounds the loop of a route with ``again``."""

@@ -38,6 +38,7 @@ class Policy(ABC):
             so that the cap holds for all runs of the request; :meth:`paid` is told its sum.
         on_gate: called as ``on_gate(path, waits)`` when the invocation at the end of ``path`` begins to wait for rate limits,
             and when it is sent; None: nobody asks.
+        locate: returns the path of the invocation at a place, where the policy knows it already, as a replay does; else None.
 
     Args:
         template: the workflow's shape; None if it is not known.
@@ -51,6 +52,7 @@ class Policy(ABC):
     falls_back: bool = False
     keeps_account: bool = False
     on_gate: Callable[..., None] | None = None
+    locate: Callable[[Any], tuple[str, ...]] | None = None
 
     def __init__(
         self,
@@ -91,11 +93,6 @@ class Policy(ABC):
     @property
     def standing(self) -> Callable[[str, float], SupportsFloat] | None:
         """Called with a stage and the request's priority, returns the priority of its call; None: the request's own."""
-        return None
-
-    @property
-    def locate(self) -> Callable[[Any], tuple[str, ...]] | None:
-        """Returns the path of the invocation at a place, where the policy knows it already, as a replay does; else None."""
         return None
 
     def record(self, invocation: Invocation) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
@@ -105,12 +105,7 @@ class ReplayPolicy(UnitPolicy):
         """Whether the unit's own invocation was begun; of a replay without one, whether the record was run through."""
         return len(set(self._taken.values())) == len(self._expected)
 
-    @property
-    def locate(self) -> Callable[[PlaceKey], tuple[str, ...]]:
-        """Returns the path of the invocation at a place."""
-        return self._place_of
-
-    def _place_of(self, key: PlaceKey) -> tuple[str, ...]:
+    def locate(self, key: PlaceKey) -> tuple[str, ...]:
         """Return the path of an invocation, its own model included.
 
         Raises:
