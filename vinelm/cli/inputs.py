@@ -120,5 +120,7 @@ def refuse_other_file(output: Path) -> None:
     """Raise :class:`ConfigError` if ``output`` exists and is not a trie file: only an earlier trie is replaced."""
     if output.exists() and not output.is_file():
         raise ConfigError(f"{output}: is not a regular file and would be destroyed: use another name for -o")
-    if output.is_file() and output.stat().st_size and not is_trie_file(output):
-        raise ConfigError(f"{output}: exists and is not a trie file: use another name for -o, or move the file away")
+    if output.is_file() and output.stat().st_size:
+        with output.open("rb") as file:
+            if file.read(2) != b"PK":
+                raise ConfigError(f"{output}: exists and is not a trie file: use another name for -o, or move the file away")

@@ -28,13 +28,13 @@ def test_no_canary_in_any_checkpoint(mode, interrupted):
     saver = InMemorySaver()
     graph = App(mode=mode).build(vine).compile(checkpointer=saver)
     context = vine.context(
-        Objective(maximize="accuracy", max_latency_s=47.11), user={"token": CANARY}, request=Request("q1", {"gold": CANARY})
+        Objective(maximize="accuracy", max_latency_s=90.4711), user={"token": CANARY}, request=Request("q1", {"gold": CANARY})
     )
     stop = {"interrupt_before": ["repair"]} if interrupted else {}
     run(graph, mode, {"q": "?"}, thread(), context=context, **stop)
     stored = repr([saver.storage, saver.writes, saver.blobs, list(saver.list(thread()))])
     assert "m0" in stored
-    for secret in (CANARY, "47.11", "tenant", "gold", "Objective", "RunContext"):
+    for secret in (CANARY, "90.4711", "tenant", "gold", "Objective", "RunContext"):
         assert secret not in stored
 
 
