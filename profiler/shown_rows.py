@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from vinelm.observation import Cell, Observation
+from vinelm.profiler.execution.fingerprint import code_digest
 from vinelm.profiler.execution.job import Job, Worker, run_job
-from vinelm.profiler.execution.shown import with_error
-from vinelm.profiler.fingerprint import code_digest
+from vinelm.profiler.execution.outcome import with_error
 from vinelm.signals import Labels, Signals, answer_classes
 from vinelm.template import Template
 from vinelm.traces import ObservationStore, Shown, ShownRows, SignalRecord

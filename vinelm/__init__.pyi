@@ -40,11 +40,11 @@ from .judging.judge import llm_judge as llm_judge
 from .objective import Objective as Objective
 from .observation import Observation as Observation
 from .observation import Usage as Usage
-from .profiler.config import ExecutionConfig as ExecutionConfig
-from .profiler.config import ProfileLimits as ProfileLimits
+from .profiler.execution.ledger import ProfileLimits as ProfileLimits
 from .profiler.isolation.workflow_source import WorkflowSource as WorkflowSource
-from .profiler.results import ProfileResult as ProfileResult
-from .profiler.results import Progress as Progress
+from .profiler.scheduling.config import ExecutionConfig as ExecutionConfig
+from .profiler.scheduling.results import ProfileResult as ProfileResult
+from .profiler.scheduling.results import Progress as Progress
 from .promise import Promise as Promise
 from .recorded_table import RecordedTable as RecordedTable
 from .reports.reporting import report as report

@@ -29,7 +29,7 @@ import psycopg
 from postgres_for_bench import empty_schema, postgres_at
 
 from vinelm.profiler import ProfileLimits
-from vinelm.profiler.budget.ledger import Ledger
+from vinelm.profiler.execution.ledger import Ledger
 from vinelm.traces import ObservationStore, shared_run
 from vinelm.traces.testing import a_row, an_identity
 

@@ -15,10 +15,10 @@ ALLOWED = {
     "vinelm.controller.planning.merged.evaluation": "bench_merging.py judges single plans",
     "vinelm.controller.planning.merged.graph": "bench_merging.py judges single plans",
     "vinelm.controller.planning.merged.policies": "bench_merging.py plans at single prices",
-    "vinelm.traces.store.database": "crash_profile.py kills the process between two statements",
+    "vinelm.traces.databases.database": "crash_profile.py kills the process between two statements",
     "vinelm.profiler.scheduling.scheduler": "crash_profile.py kills the process between a reservation and its unit",
-    "vinelm.traces.store.schema": "store_schema_doc.py writes the documentation of that very file",
-    "vinelm.traces.judged.judgements": "store_schema_doc.py documents its table",
+    "vinelm.traces.databases.schema": "store_schema_doc.py writes the documentation of that very file",
+    "vinelm.traces.store.judgements": "store_schema_doc.py documents its table",
     "vinelm.workflows.examples.coding": "the sandbox starts its own modules as programs; hostile_parts attacks it",
     "vinelm.workflows.nl2sql.limited_sql": "hostile_parts/sql.py attacks the limited process itself",
     "vinelm.estimator.signals.answers": "ordered_effects.py fits the model of answers without some of its effects",
@@ -40,7 +40,7 @@ ALLOWED = {
     "vinelm.controller.fleet.loop.standing_orders": "bench_fleet.py runs a process's parts over simulated time",
     "vinelm.backends.remote.rate_share": "bench_fleet.py runs a process's parts over simulated time",
     "vinelm.controller.load.slowdown": "bench_fleet.py gives simulated engines measured curves",
-    "vinelm.profiler.budget.ledger": "postgres_rows.py writes rows as a profile does, without models",
+    "vinelm.profiler.execution.ledger": "postgres_rows.py writes rows as a profile does, without models",
     "vinelm.cli.main": "house_passes.py runs whole commands in its own process",
 }
 """Modules that are no public place, with the reason why a script or an example imports them all the same."""

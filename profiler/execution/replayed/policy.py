@@ -16,8 +16,7 @@ from vinelm.errors import WorkflowError
 from vinelm.observation import Observation
 from vinelm.profiler.execution.replayed.joint import JointStages
 from vinelm.profiler.execution.replayed.record import Record, RecordedCall, RecordedInvocation
-from vinelm.profiler.execution.unit_chat import StageReachedError
-from vinelm.profiler.execution.unit_policy import UnitPolicy
+from vinelm.profiler.execution.unit_policy import StageReachedError, UnitPolicy
 from vinelm.protocols import Invocation
 from vinelm.template import Template
 from vinelm.workflow import Request

@@ -12,7 +12,7 @@ from postgres_servers import connected
 
 from vinelm.errors import StoreError
 from vinelm.profiler import ProfileLimits
-from vinelm.profiler.budget.ledger import Ledger
+from vinelm.profiler.execution.ledger import Ledger
 from vinelm.traces import ObservationStore, shared_run
 from vinelm.traces.testing import an_identity
 

@@ -26,8 +26,8 @@ from sqlalchemy import (
 )
 
 from vinelm.judging import JUDGED, Judgement
-from vinelm.traces.store import schema
-from vinelm.traces.store.schema import decode_prefix, encode_prefix
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.schema import decode_prefix, encode_prefix
 from vinelm.traces.store.store import ObservationStore
 
 Cell = tuple[str, tuple[str, ...]]
