@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from vinelm.observation import Cell, Observation
+from vinelm.observation import Cell
 from vinelm.signals import Signals, answer_classes
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.schema import SIGNALS, decode_prefix, encode_prefix
@@ -145,11 +145,6 @@ def record_of(connection: Connection) -> SignalRecord | None:
     """Return what the store's signals and classes were made with; None if nothing was declared."""
     text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == SIGNALS)).scalar()
     return None if text is None else SignalRecord.from_json(text)
-
-
-def without_classes(rows: Iterable[Observation]) -> bool:
-    """Return whether some row has an answer and no class yet."""
-    return any(row.answer_digest is not None and row.answer_class is None for row in rows)
 
 
 _ROWS = schema.observations

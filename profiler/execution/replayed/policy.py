@@ -99,11 +99,6 @@ class ReplayPolicy(UnitPolicy):
         """Whether the run is still before the unit's own invocation, so that what happens now has happened before."""
         return bool(self.before.invocations) and self._bought_step is None
 
-    @property
-    def has_bought(self) -> bool:
-        """Whether the unit's own invocation was begun; of a replay without one, whether the record was run through."""
-        return len(set(self._taken.values())) == len(self._expected)
-
     def locate(self, key: PlaceKey) -> tuple[str, ...]:
         """Return the path of an invocation, its own model included.
 
