@@ -11,8 +11,8 @@ import pytest
 
 from vinelm.errors import StoreError
 from vinelm.traces import ObservationStore, run_lock
+from vinelm.traces.databases import lock as lock_module
 from vinelm.traces.databases.lock import holder
-from vinelm.traces.store import lock as lock_module
 from vinelm.traces.testing import an_identity
 
 HOLDS = """
