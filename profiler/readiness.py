@@ -21,11 +21,10 @@ from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError, WorkflowError
 from vinelm.judging import LLMJudge
 from vinelm.observation import Observation, Usage
-from vinelm.profiler.execution.replayed.runner import ReplayRunner
+from vinelm.profiler.execution.fingerprint import fingerprint
+from vinelm.profiler.execution.judging import judge_catalog
+from vinelm.profiler.execution.replayed.runner import ReplayRunner, Units, make_units
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
-from vinelm.profiler.execution.units import Units, make_units
-from vinelm.profiler.fingerprint import fingerprint
-from vinelm.profiler.judging.asking import judge_catalog
 from vinelm.protocols import CallContext
 from vinelm.signals import Signals
 from vinelm.template import Branch, Loop, Parallel, Stage, Step, Template

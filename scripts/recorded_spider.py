@@ -38,7 +38,7 @@ from vinelm.estimator import ESTIMATORS, make_estimator
 from vinelm.evaluation import best_single_model, best_workflow_level, concave_frontier, follow, mixture_at
 from vinelm.observation import Usage
 from vinelm.profiler import profile
-from vinelm.profiler.fingerprint import store_identity
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.protocols import Backend, CallContext
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import StopRule

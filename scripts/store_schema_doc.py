@@ -9,13 +9,13 @@ from pathlib import Path
 
 from sqlalchemy import Table
 
-from vinelm.traces.judged.judgements import judgements
-from vinelm.traces.store import schema
+from vinelm.traces.databases import schema
+from vinelm.traces.store.judgements import judgements
 
 PAGE = Path(__file__).parents[1] / "docs" / "store.md"
 HEAD = f"""# The observation store
 
-<!-- Written by scripts/store_schema_doc.py from traces/store/schema.py: change that file, then run the script. -->
+<!-- Written by scripts/store_schema_doc.py from traces/databases/schema.py: change that file, then run the script. -->
 
 One SQLite file (WAL, `synchronous=FULL`) per workflow. Schema version {schema.SCHEMA_VERSION}:
 an older file is migrated when it is opened, in one transaction; a newer one is rejected. Unknown values are NULL, never 0.

@@ -1,4 +1,5 @@
-from .checkpoints.place import CheckpointPlace as CheckpointPlace
+from .databases.address import PostgresUrl as PostgresUrl
+from .databases.identity import StoreIdentity as StoreIdentity
 from .growth.reprice_store import Repriced as Repriced
 from .growth.reprice_store import reprice_store as reprice_store
 from .imports.export_import import export_store as export_store
@@ -8,10 +9,9 @@ from .imports.log_columns import LogColumns as LogColumns
 from .imports.outcome_log import LogImport as LogImport
 from .imports.outcome_log import import_log as import_log
 from .served.served_store import ServedStore as ServedStore
-from .store.identity import StoreIdentity as StoreIdentity
+from .store.checkpoints import CheckpointPlace as CheckpointPlace
 from .store.integrity import CheckedStore as CheckedStore
 from .store.integrity import check_store as check_store
 from .store.merge import merge_stores as merge_stores
-from .store.postgres.url import PostgresUrl as PostgresUrl
 from .store.store import ObservationStore as ObservationStore
 from .store.summary import contents_of as contents_of

@@ -30,8 +30,8 @@ from .evaluation.verification import verify as verify
 from .evaluation.verification_result import Verification as Verification
 from .judging.judge import llm_judge as llm_judge
 from .objective import Objective as Objective
-from .profiler.config import ExecutionConfig as ExecutionConfig
-from .profiler.results import ProfileResult as ProfileResult
+from .profiler.scheduling.config import ExecutionConfig as ExecutionConfig
+from .profiler.scheduling.results import ProfileResult as ProfileResult
 from .reports.reporting import report as report
 from .signals.declaration import Signals as Signals
 from .template.steps import Branch as Branch

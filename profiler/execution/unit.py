@@ -19,18 +19,14 @@ from vinelm.adapters.langgraph.exits import resolved, route_ends, with_graph_exi
 from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError
-from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.execution.arms import arm_after, first_boundaries, only_ending, stages_in
 from vinelm.profiler.execution.checkpoints import UnitSaver
-from vinelm.profiler.execution.failure_place import with_place
-from vinelm.profiler.execution.interrupts import answered
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
-from vinelm.profiler.execution.shown import with_shown
+from vinelm.profiler.execution.judging import JudgedUnit, Judging, judged, make_judging
+from vinelm.profiler.execution.outcome import failed_row, scored, with_place, with_shown
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitAdapter
-from vinelm.profiler.execution.unit_chat import StageReachedError, UnitChat
-from vinelm.profiler.execution.unit_policy import UnitPolicy
-from vinelm.profiler.execution.unit_rows import failed_row, scored
-from vinelm.profiler.judging.asking import JudgedUnit, Judging, judged, make_judging
+from vinelm.profiler.execution.unit_budget import UnitBudget
+from vinelm.profiler.execution.unit_policy import StageReachedError, UnitChat, UnitPolicy, answered
 from vinelm.protocols import Backend
 from vinelm.template import Stage, Template
 from vinelm.workflow import Request, Workflow

@@ -17,7 +17,7 @@ from vinelm.catalog import Catalog
 from vinelm.clock import Clock
 from vinelm.errors import WorkflowError
 from vinelm.observation import Usage
-from vinelm.profiler.budget.unit_budget import UnitBudget
+from vinelm.profiler.execution.unit_budget import UnitBudget
 from vinelm.protocols import Backend, CallContext, PricesCalls, RateLimiter
 from vinelm.template import Template
 

@@ -27,7 +27,7 @@ from local_openai import local_openai
 
 from vinelm.observation import Observation
 from vinelm.profiler import ExecutionConfig, ProfileResult, Progress, RayCluster, WorkflowSource, profile
-from vinelm.profiler.fingerprint import store_identity
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.traces import ObservationStore
 
 LATENCY_S = 0.5

@@ -16,7 +16,7 @@ from vinelm.observation import Observation
 from vinelm.reports import judge_words, store_page
 from vinelm.template import Stage, Template
 from vinelm.traces import ObservationStore, StoreIdentity
-from vinelm.traces.judged.judgements import Judgements
+from vinelm.traces.store.judgements import Judgements
 from vinelm.workflow import Request
 
 N = 320

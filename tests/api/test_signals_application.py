@@ -12,7 +12,7 @@ import vinelm
 from vinelm import ExecutionConfig, Objective, ObservationStore, VineLM
 from vinelm.cli.inputs import load_inputs
 from vinelm.profiler import profile
-from vinelm.profiler.fingerprint import store_identity
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.protocols import RequestPath
 from vinelm.signals import Outcome
 

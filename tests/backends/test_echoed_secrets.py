@@ -21,7 +21,7 @@ from vinelm.catalog import Catalog
 from vinelm.cli.main import main
 from vinelm.observation import Observation, Usage
 from vinelm.profiler import profile
-from vinelm.profiler.fingerprint import store_identity
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.telemetry import OpenTelemetry
 from vinelm.template import Stage, Template
 from vinelm.traces import ObservationStore

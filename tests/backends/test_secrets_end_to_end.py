@@ -11,7 +11,7 @@ from langgraph.graph import END, START, StateGraph
 from vinelm.catalog import Catalog
 from vinelm.cli.main import main
 from vinelm.profiler import profile
-from vinelm.profiler.fingerprint import store_identity
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore
 from vinelm.workflow import Request, Workflow

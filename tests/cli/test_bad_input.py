@@ -10,7 +10,7 @@ from conftest import random_table
 
 from vinelm.cli.main import main
 from vinelm.traces import ObservationStore
-from vinelm.traces.store.schema import SCHEMA_VERSION
+from vinelm.traces.databases.schema import SCHEMA_VERSION
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.vinefile import save_trie
 

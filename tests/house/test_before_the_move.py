@@ -15,7 +15,7 @@ from vinelm import Catalog, Objective, ObservationStore, load_trie
 from vinelm.backends import create_backends
 from vinelm.controller.planning.planner import Planner
 from vinelm.profiler import profile
-from vinelm.profiler.fingerprint import fingerprint
+from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.traces import check_store
 from vinelm.workflows import load_workflow
 

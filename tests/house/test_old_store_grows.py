@@ -17,7 +17,7 @@ from vinelm.errors import StoreError
 from vinelm.profiler import profile
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import check_store, contents_of
-from vinelm.traces.store.schema import SCHEMA_VERSION
+from vinelm.traces.databases.schema import SCHEMA_VERSION
 from vinelm.workflow import Request
 from vinelm.workflows import load_workflow
 

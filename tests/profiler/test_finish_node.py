@@ -10,8 +10,8 @@ from profiling_toy import build as plain_build
 
 from vinelm.adapters.langgraph.exits import resolved
 from vinelm.profiler import profile
+from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
-from vinelm.profiler.fingerprint import fingerprint
 from vinelm.workflow import Workflow
 
 

@@ -29,7 +29,7 @@ from vinelm.protocols import RequestPath
 from vinelm.signals import Signals
 from vinelm.signals.classes import answer_classes
 from vinelm.traces import ObservationStore, check_store, contents_of
-from vinelm.traces.shown.rows import ShownRows
+from vinelm.traces.store.shown import ShownRows
 
 PLACES = [
     ExecutionConfig(),

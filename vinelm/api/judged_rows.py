@@ -42,7 +42,7 @@ class JudgedRows:
             ConfigError: The judge disagrees with the labels.
             EvidenceError: No answer has a verdict.
         """
-        from vinelm.traces.judged.judgements import Judgements
+        from vinelm.traces.store.judgements import Judgements
 
         records = Judgements(store)
         if not records.are_in_force:

@@ -93,7 +93,7 @@ def profile(
     from vinelm.backends import create_backends
     from vinelm.profiler import ProfileLimits
     from vinelm.profiler import profile as run_profile
-    from vinelm.profiler.judging.asking import judge_backends_of
+    from vinelm.profiler.execution.judging import judge_backends_of
     from vinelm.profiler.sampling.samplers import require_sampler
     from vinelm.traces import CheckpointPlace
     from vinelm.workflows import load_workflow
@@ -180,7 +180,7 @@ def identity_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
     """
     from vinelm.adapters.langgraph import build_graph
     from vinelm.api.application import VineLM
-    from vinelm.profiler.fingerprint import store_identity
+    from vinelm.profiler.execution.fingerprint import store_identity
 
     build_graph(workflow, VineLM(catalog, backends, template=workflow.template))
     is_simulated = any(backend.is_simulated for backend in backends.values())

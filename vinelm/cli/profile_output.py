@@ -23,7 +23,7 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_
     """Print the cost by model, depth and stage, the coverage, what was saved, and the next command."""
     from vinelm.cli.console import say
     from vinelm.reports import percent, shown_lines, usd
-    from vinelm.traces.shown.rows import ShownRows
+    from vinelm.traces.store.shown import ShownRows
 
     for by in GROUPS:
         _spend_table(by, store.spend(by), result.spent_usd)  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def _show_judge(store: ObservationStore) -> float:
     """Print what the judge gave, and return the dollars that it cost; 0 without a judge."""
     from vinelm.cli.console import say
     from vinelm.reports import usd
-    from vinelm.traces.judged.judgements import Judgements
+    from vinelm.traces.store.judgements import Judgements
 
     records = Judgements(store)
     found, cost_usd = records.latest(), records.cost_usd()
@@ -153,7 +153,7 @@ def print_interrupted(result: ProfileResult) -> None:
 
 def _show_judge_price(inputs: Inputs, forecast: Forecast) -> None:
     from vinelm.cli.console import say
-    from vinelm.profiler.judging.asking import judge_price
+    from vinelm.profiler.execution.judging import judge_price
     from vinelm.reports import usd
 
     price = judge_price(inputs.workflow, inputs.catalog)

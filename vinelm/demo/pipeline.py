@@ -68,7 +68,7 @@ def profile_sample(settings: DemoSettings, requests: Sequence[Request], step: St
         KeyboardInterrupt: The profile was interrupted.
     """
     from vinelm.profiler import profile
-    from vinelm.profiler.fingerprint import store_identity
+    from vinelm.profiler.execution.fingerprint import store_identity
     from vinelm.reports import usd
     from vinelm.traces import ObservationStore
 

@@ -31,7 +31,7 @@ from vinelm.policies import Policy
 from vinelm.protocols import Backend
 from vinelm.signals.outcomes import OUTCOME_ARRAYS
 from vinelm.traces import ObservationStore
-from vinelm.traces.store.lock import run_lock
+from vinelm.traces.databases.lock import run_lock
 from vinelm.vinefile import load_trie
 from vinelm.workflow import Request, Workflow
 from vinelm.workflows import load_workflow

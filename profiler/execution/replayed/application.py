@@ -15,9 +15,8 @@ from langgraph.types import Interrupt
 
 from vinelm.adapters.langgraph.inner.app import FunctionApp
 from vinelm.adapters.langgraph.path_channel import PATH_KEY
-from vinelm.profiler.execution.interrupts import answered
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy, StageParkedError
-from vinelm.profiler.execution.unit_chat import StageReachedError
+from vinelm.profiler.execution.unit_policy import StageReachedError, answered
 from vinelm.workflow import Workflow
 
 _MOST_STEPS = 100_000

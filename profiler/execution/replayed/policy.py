@@ -16,8 +16,7 @@ from vinelm.errors import WorkflowError
 from vinelm.observation import Observation
 from vinelm.profiler.execution.replayed.joint import JointStages
 from vinelm.profiler.execution.replayed.record import Record, RecordedCall, RecordedInvocation
-from vinelm.profiler.execution.unit_chat import StageReachedError
-from vinelm.profiler.execution.unit_policy import UnitPolicy
+from vinelm.profiler.execution.unit_policy import StageReachedError, UnitPolicy
 from vinelm.protocols import Invocation
 from vinelm.template import Template
 from vinelm.workflow import Request
@@ -99,11 +98,6 @@ class ReplayPolicy(UnitPolicy):
     def is_replaying(self) -> bool:
         """Whether the run is still before the unit's own invocation, so that what happens now has happened before."""
         return bool(self.before.invocations) and self._bought_step is None
-
-    @property
-    def has_bought(self) -> bool:
-        """Whether the unit's own invocation was begun; of a replay without one, whether the record was run through."""
-        return len(set(self._taken.values())) == len(self._expected)
 
     def locate(self, key: PlaceKey) -> tuple[str, ...]:
         """Return the path of an invocation, its own model included.

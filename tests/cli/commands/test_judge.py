@@ -10,7 +10,7 @@ import pytest
 
 from vinelm.cli.main import main
 from vinelm.traces import ObservationStore, check_store
-from vinelm.traces.judged.judgements import Judgements
+from vinelm.traces.store.judgements import Judgements
 
 APP = """
 from typing import TypedDict

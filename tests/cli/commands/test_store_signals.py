@@ -6,7 +6,7 @@ import pytest
 
 from vinelm.cli.main import main
 from vinelm.traces import ObservationStore
-from vinelm.traces.shown.rows import ShownRows, SignalRecord
+from vinelm.traces.store.shown import ShownRows, SignalRecord
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
 

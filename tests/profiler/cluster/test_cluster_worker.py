@@ -18,8 +18,8 @@ from vinelm.profiler.cluster.bridge import said_by
 from vinelm.profiler.cluster.messages import Connected, HostSetup
 from vinelm.profiler.cluster.worker import LOSSES, ClusterWorker
 from vinelm.profiler.execution.job import Job, UnitOutcome
+from vinelm.profiler.execution.replayed.runner import make_units
 from vinelm.profiler.execution.unit import LocalWorker
-from vinelm.profiler.execution.units import make_units
 from vinelm.traces.testing import a_row
 from vinelm.version import __version__
 from vinelm.workflow import Request

@@ -20,7 +20,7 @@ from wired_toy import wired
 from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.errors import ConfigError, DatasetError, WorkflowError
 from vinelm.profiler import ExecutionConfig, RayCluster, WorkflowSource, profile
-from vinelm.profiler.fingerprint import store_identity
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.traces import ObservationStore
 from vinelm.version import __version__
 

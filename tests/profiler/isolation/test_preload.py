@@ -12,7 +12,7 @@ from backends.wire_server import WireServer
 from sdk_toy import load
 
 from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
-from vinelm.profiler.fingerprint import store_identity
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.traces import ObservationStore
 
 A_HANDFUL = 5

@@ -17,7 +17,7 @@ from vinelm.backends.remote.rate_limits import WINDOW_S, EngineRateLimiter, Rate
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import WallClock
 from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
-from vinelm.profiler.fingerprint import store_identity
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.profiler.isolation.child_process import Child
 from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter, RateLimitProxy
 from vinelm.protocols import CallContext

@@ -15,7 +15,7 @@ from vinelm.backends.offline.chat_model import request_of
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import CallError
 from vinelm.observation import Usage
-from vinelm.profiler.fingerprint import store_identity
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore
 from vinelm.workflow import Request, Workflow

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vinelm.errors import ConfigError, DatasetError, StoreError
 from vinelm.traces import ObservationStore, check_store, export_store, import_export
 from vinelm.traces.imports.export_import import is_export, side_file
-from vinelm.traces.shown.rows import ShownRows, SignalRecord
+from vinelm.traces.store.shown import ShownRows, SignalRecord
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
 

@@ -136,7 +136,7 @@ def test_a_row_that_the_store_refuses_is_set_aside_and_the_others_are_written(tm
 
 
 def test_a_store_that_is_locked_is_no_reason_to_set_rows_aside(tmp_path, monkeypatch):
-    monkeypatch.setattr("vinelm.traces.store.database._BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("vinelm.traces.databases.database._BUSY_TIMEOUT_S", 0.05)
     monkeypatch.setattr("vinelm.traces.served.writer.RETRY_S", 0.05)
     ServedStore(tmp_path / "s.db", IDENTITY).close()
     other = sqlite3.connect(tmp_path / "s.db", isolation_level=None)

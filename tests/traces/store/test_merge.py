@@ -7,7 +7,7 @@ import pytest
 from vinelm.errors import StoreError
 from vinelm.signals.declaration import canonical, digest_of_text
 from vinelm.traces import ObservationStore, check_store, merge_stores
-from vinelm.traces.shown.rows import ShownRows, SignalRecord
+from vinelm.traces.store.shown import ShownRows, SignalRecord
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
 

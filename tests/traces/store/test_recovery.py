@@ -13,8 +13,8 @@ import pytest
 
 from vinelm.errors import StoreError
 from vinelm.traces import ObservationStore, check_store
-from vinelm.traces.store.recovery import OPEN_RUN, recover
-from vinelm.traces.store.schema import SCHEMA_VERSION
+from vinelm.traces.databases.recovery import OPEN_RUN, recover
+from vinelm.traces.databases.schema import SCHEMA_VERSION
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
 

@@ -175,7 +175,7 @@ def _require_limits(inputs: Inputs, settings: dict[str, Any]) -> None:
     """Require an explicit budget where models cost money; without any limit, set the default coverage."""
     from vinelm.api.estimation import require_max_error
     from vinelm.api.profiling import require_budget
-    from vinelm.profiler.judging.asking import judge_backends_of
+    from vinelm.profiler.execution.judging import judge_backends_of
 
     if settings["max_error"] is not None:
         require_max_error(settings["max_error"])

@@ -153,7 +153,7 @@ def _show_signals(facts: dict[str, Any]) -> None:
     """The rows' signals, where the workflow declares them."""
     from vinelm.cli.console import say
     from vinelm.reports import shown_lines
-    from vinelm.traces.shown.rows import SignalRecord
+    from vinelm.traces.store.shown import SignalRecord
 
     if facts["continued"]:
         say(f"{facts['continued']:,} rows lie below an answer that the workflow's own check passed.")
@@ -176,7 +176,7 @@ def check(*, store: Path, accept: bool, as_json: bool) -> int | None:
     from dataclasses import asdict
 
     from vinelm.traces import check_store
-    from vinelm.traces.store.recovery import recover
+    from vinelm.traces.databases.recovery import recover
 
     if accept and store.exists():
         recover(store, accept=True)

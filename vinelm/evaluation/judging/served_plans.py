@@ -22,7 +22,7 @@ from vinelm.evaluation.verification import ServingRun, prepared_run
 from vinelm.evaluation.verification_budget import VerificationBudget
 from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
 from vinelm.objective import Objective
-from vinelm.traces.store.lock import run_lock
+from vinelm.traces.databases.lock import run_lock
 from vinelm.workflow import Request, Workflow
 
 Serve = Callable[[Request, VerificationBudget], VerifiedRequest]

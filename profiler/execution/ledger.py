@@ -1,4 +1,4 @@
-"""The ledger: an upper bound is reserved before each unit, and its real price settled after it.
+"""The ledger: an upper bound is reserved before each unit, and its real price settled after it. And where a profile stops.
 
 See docs/architecture.md#invariants.
 """
@@ -13,19 +13,46 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from vinelm.catalog import Catalog
-from vinelm.errors import BudgetExhausted
+from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.judging import Judgement
 from vinelm.observation import Observation
-from vinelm.profiler.config import ProfileLimits
 from vinelm.traces import ObservationStore
-from vinelm.traces.judged.judgements import Judgements
-from vinelm.traces.store.postgres.running_totals import Totals
-from vinelm.traces.store.postgres.shared_run import SharedRun
+from vinelm.traces.databases.running_totals import Totals
+from vinelm.traces.store.judgements import Judgements
 from vinelm.traces.store.run_state import RunRecords
+from vinelm.traces.store.shared_run import SharedRun
 
 FIRST_PROMPT_TOKENS = 2048
 """Length assumed of a prompt before any was observed."""
 _PROMPT_MARGIN = 1.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileLimits:
+    """Where a profile stops; whichever limit comes first. None: no such limit.
+
+    Attributes:
+        coverage: the fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
+        budget_usd: dollars settled and reserved in the store, earlier runs included.
+        budget_calls: model calls recorded in the store, earlier runs included.
+
+    Raises:
+        ConfigError: a value is out of range (codes ``coverage-range``, ``budget-usd-range``, ``budget-calls-range``).
+    """
+
+    coverage: float | None = None
+    budget_usd: float | None = None
+    budget_calls: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.coverage is not None and not 0.0 < self.coverage <= 1.0:
+            raise ConfigError(f"coverage is {self.coverage}: it must be a fraction in (0, 1]", code="coverage-range")
+        if self.budget_usd is not None and not (self.budget_usd >= 0 and math.isfinite(self.budget_usd)):
+            raise ConfigError(
+                f"the budget is {self.budget_usd} dollars: it must be a finite number >= 0", code="budget-usd-range"
+            )
+        if self.budget_calls is not None and self.budget_calls < 0:
+            raise ConfigError(f"the budget is {self.budget_calls} calls: it must be >= 0", code="budget-calls-range")
 
 
 class PriceBound:
@@ -34,7 +61,7 @@ class PriceBound:
     The completion is bounded by the model's ``max_tokens``. The prompt is not known before the stage writes it: assumed are the
     longest prompt observed at that stage times a margin (2,048 tokens before the first), as many calls as the stage ever made
     in one invocation, and at least the price of the model's most expensive invocation. Where the backend can price a call from
-    its real prompt, the reservation is raised before the call (:mod:`vinelm.profiler.budget.unit_budget`); elsewhere an
+    its real prompt, the reservation is raised before the call (:mod:`vinelm.profiler.execution.unit_budget`); elsewhere an
     unusually long prompt can exceed the bound, and the excess of that one call is settled at its real price. The same sequence
     of cells gives the same bounds.
     """

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from vinelm.errors import BudgetExhausted
 from vinelm.judging import Judgement
 from vinelm.observation import Cell, Observation
-from vinelm.profiler.budget.ledger import Ledger, Reservation
 from vinelm.profiler.execution.job import Job, UnitFinished, Worker, run_job
-from vinelm.profiler.judging.asking import Judging
+from vinelm.profiler.execution.judging import Judging
+from vinelm.profiler.execution.ledger import Ledger, Reservation
 from vinelm.template import Template
 from vinelm.traces import ObservationStore
-from vinelm.traces.judged.judgements import Judgements
+from vinelm.traces.store.judgements import Judgements
 from vinelm.workflow import Request
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from vinelm.observation import Cell, Observation
-from vinelm.traces.store import schema
+from vinelm.observation import Cell
+from vinelm.signals import Signals
+from vinelm.signals.classes import answer_classes
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.schema import SIGNALS, decode_prefix, encode_prefix
 from vinelm.traces.store.rows import read_rows
-from vinelm.traces.store.schema import SIGNALS, decode_prefix, encode_prefix
 from vinelm.traces.store.store import ObservationStore
 
 
@@ -145,12 +148,40 @@ def record_of(connection: Connection) -> SignalRecord | None:
     return None if text is None else SignalRecord.from_json(text)
 
 
-def without_classes(rows: Iterable[Observation]) -> bool:
-    """Return whether some row has an answer and no class yet."""
-    return any(row.answer_digest is not None and row.answer_class is None for row in rows)
-
-
 _ROWS = schema.observations
 _CELL = (_ROWS.c.request_id == bindparam("request"), _ROWS.c.prefix == bindparam("cell"))
 _SET_SHOWN = update(_ROWS).where(*_CELL).values(**{name: bindparam(name) for name in Shown._fields}, answer_class=None)
 _SET_CLASS = update(_ROWS).where(*_CELL).values(answer_class=bindparam("number"))
+
+
+def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
+    """Return the declaration that all stores share; None if none has one, or they differ."""
+    records = [ShownRows(store).record for store in stores]
+    first = records[0]
+    if first is None or any(one is None or not one.shows_as(first) or one.agree != first.agree for one in records):
+        return None
+    known = [one for one in records if one is not None]
+    return replace(
+        first, rows=-1, unknown=sum(one.unknown for one in known), without_state=sum(one.without_state for one in known),
+        is_behind=any(one.is_behind for one in known),
+    )  # fmt: skip
+
+
+def unite_shown(stores: Sequence[ObservationStore], merged: ObservationStore) -> None:
+    """Set what the rows of the new store showed, as far as that is known without the workflow.
+
+    Where the stores differ in what they declare nothing is kept: the next profile makes it anew from the states. Classes of
+    requests that several stores have rows of are computed here if answers are compared by their JSON, else by the next profile.
+    """
+    shown, record = ShownRows(merged), common_record(stores)
+    if record is None:
+        shown.forget()
+        return
+    rows = merged.observations()
+    if record.agree is None and record.answer:
+        found = answer_classes(rows, Signals(answer=record.answer))
+        done = replace(record, rows=len(rows), compared=found.compared, intransitive=found.intransitive)
+        shown.set_classes(found.of, done)
+        return
+    times = Counter(request for store in stores for request in {row.request_id for row in store.observations()})
+    shown.set_classes({(row.request_id, row.prefix): None for row in rows if times[row.request_id] > 1}, record)

@@ -27,8 +27,8 @@ from sqlalchemy import (
 
 from vinelm.judging import Judgement
 from vinelm.judging.judgement import JUDGED
-from vinelm.traces.store import schema
-from vinelm.traces.store.schema import decode_prefix, encode_prefix
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.schema import decode_prefix, encode_prefix
 from vinelm.traces.store.store import ObservationStore
 
 Cell = tuple[str, tuple[str, ...]]

@@ -17,10 +17,10 @@ from vinelm.judging import Judgement, LLMJudge
 from vinelm.judging.judge import AGAIN
 from vinelm.judging.judgement import REFUSED, verdict_of
 from vinelm.observation import Usage
-from vinelm.profiler.budget.ledger import FIRST_PROMPT_TOKENS
-from vinelm.profiler.budget.unit_budget import UnitBudget
+from vinelm.profiler.execution.fingerprint import code_digest
+from vinelm.profiler.execution.ledger import FIRST_PROMPT_TOKENS
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitModels
-from vinelm.profiler.fingerprint import code_digest
+from vinelm.profiler.execution.unit_budget import UnitBudget
 from vinelm.protocols import Backend, CallContext
 from vinelm.workflow import Request, Workflow
 

@@ -16,10 +16,10 @@ from sqlalchemy.pool import StaticPool
 
 from vinelm.errors import StoreError
 from vinelm.extras import required_extra
-from vinelm.traces.store.database import Database
-from vinelm.traces.store.postgres.running_totals import Totals, totals
-from vinelm.traces.store.postgres.url import PostgresUrl
-from vinelm.traces.store.schema import require_version
+from vinelm.traces.databases.address import PostgresUrl
+from vinelm.traces.databases.database import Database
+from vinelm.traces.databases.running_totals import Totals, totals
+from vinelm.traces.databases.schema import require_version
 
 ALONE, SETUP, RUN = 1, 2, 1000
 """Numbers of advisory locks within a store's schema: of the store, of the beginning and end of a run, of run 0."""

@@ -11,8 +11,8 @@ import struct
 from pathlib import Path
 
 from vinelm.errors import StoreError
-from vinelm.traces.store.database import SQLITE_ERRORS, Database, connect_read_only
-from vinelm.traces.store.lock import holder, run_lock, was_folded
+from vinelm.traces.databases.database import SQLITE_ERRORS, Database, connect_read_only
+from vinelm.traces.databases.lock import holder, run_lock, was_folded
 
 _LOG_HEADER = struct.Struct(">8I")  # magic, version, page size, checkpoint number, two salts, two checksums
 _FRAME_HEADER = struct.Struct(">6I")  # page number, pages after commit (0: no commit), two salts, two checksums

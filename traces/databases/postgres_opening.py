@@ -5,13 +5,13 @@ from __future__ import annotations
 from sqlalchemy import Connection, insert, select, text
 
 from vinelm.errors import StoreError
-from vinelm.traces.store import schema
-from vinelm.traces.store.identity import StoreIdentity
-from vinelm.traces.store.postgres.database import PostgresDatabase
-from vinelm.traces.store.postgres.running_totals import add_totals
-from vinelm.traces.store.postgres.tables import MORE_COLUMNS, metadata
-from vinelm.traces.store.postgres.url import PostgresUrl
-from vinelm.traces.store.schema import SCHEMA_VERSION
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.address import PostgresUrl
+from vinelm.traces.databases.identity import StoreIdentity
+from vinelm.traces.databases.postgres import PostgresDatabase
+from vinelm.traces.databases.running_totals import add_totals
+from vinelm.traces.databases.schema import SCHEMA_VERSION
+from vinelm.traces.databases.tables import MORE_COLUMNS, metadata
 
 _TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
 _CREATING = text("SELECT pg_advisory_xact_lock(1447644741, 0)")  # two runs that create one store at a time

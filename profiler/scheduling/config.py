@@ -1,8 +1,7 @@
-"""What a caller may set: where a profile stops, and where its units run. Both check themselves."""
+"""Where the units of a profile run, and how many at a time."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -12,34 +11,6 @@ from vinelm.profiler.isolation.workflow_source import WorkflowSource
 
 Isolation = Literal["process", "thread", "inline"]
 """Where units run: in a fresh process each, on threads of this process, or on the calling thread."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProfileLimits:
-    """Where a profile stops; whichever limit comes first. None: no such limit.
-
-    Attributes:
-        coverage: the fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
-        budget_usd: dollars settled and reserved in the store, earlier runs included.
-        budget_calls: model calls recorded in the store, earlier runs included.
-
-    Raises:
-        ConfigError: a value is out of range (codes ``coverage-range``, ``budget-usd-range``, ``budget-calls-range``).
-    """
-
-    coverage: float | None = None
-    budget_usd: float | None = None
-    budget_calls: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.coverage is not None and not 0.0 < self.coverage <= 1.0:
-            raise ConfigError(f"coverage is {self.coverage}: it must be a fraction in (0, 1]", code="coverage-range")
-        if self.budget_usd is not None and not (self.budget_usd >= 0 and math.isfinite(self.budget_usd)):
-            raise ConfigError(
-                f"the budget is {self.budget_usd} dollars: it must be a finite number >= 0", code="budget-usd-range"
-            )
-        if self.budget_calls is not None and self.budget_calls < 0:
-            raise ConfigError(f"the budget is {self.budget_calls} calls: it must be >= 0", code="budget-calls-range")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from vinelm.errors import StoreError
 from vinelm.io.atomic import require_regular
 
 if TYPE_CHECKING:
-    from vinelm.traces.store.postgres.url import PostgresUrl
+    from vinelm.traces.databases.address import PostgresUrl
 
 _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_S = 10.0

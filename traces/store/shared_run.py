@@ -12,12 +12,12 @@ from sqlalchemy import text
 
 from vinelm.errors import StoreError, VineLMError
 from vinelm.observation import Observation
-from vinelm.traces.store.identity import StoreIdentity
-from vinelm.traces.store.postgres.database import RENEW, RUN, Lease, PostgresDatabase
-from vinelm.traces.store.postgres.running_totals import Totals, add_totals, are_right, corrected, totals
-from vinelm.traces.store.postgres.tables import LIVE
+from vinelm.traces.databases.identity import StoreIdentity
+from vinelm.traces.databases.postgres import RENEW, RUN, Lease, PostgresDatabase
+from vinelm.traces.databases.running_totals import Totals, add_totals, are_right, corrected, totals
+from vinelm.traces.databases.schema import encode_prefix
+from vinelm.traces.databases.tables import LIVE
 from vinelm.traces.store.rows import read_rows
-from vinelm.traces.store.schema import encode_prefix
 from vinelm.traces.store.store import ObservationStore, number_of
 
 LEASE_S = 30.0

@@ -10,9 +10,9 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from vinelm.errors import StoreError
-from vinelm.traces.store.database import Database
-from vinelm.traces.store.lock import run_lock
-from vinelm.traces.store.schema import SCHEMA_VERSION
+from vinelm.traces.databases.database import Database
+from vinelm.traces.databases.lock import run_lock
+from vinelm.traces.databases.schema import SCHEMA_VERSION
 
 STEPS: dict[int, tuple[str, ...]] = {
     1: (
