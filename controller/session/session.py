@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Literal, SupportsFloat, get_args
+from typing import Any, Literal, get_args
 
 from vinelm.clock import Clock
 from vinelm.controller.fleet.session_rows import SessionRows
@@ -120,6 +120,7 @@ class Session(StopRulePolicy):
         self._rows, self.evidence = rows, evidence
         self._followers: list[CallFollower] = [one for one in (self._load, rows, evidence) if one is not None]
         self.on_gate = None if rows is None else rows.gate
+        self.standing = rows.standing if rows is not None and mode == "enforce" else None
         self._chosen: dict[tuple[str, ...], tuple[str, str]] = {}  # stage and model
         self._accounted: set[tuple[str, ...]] = {()}  # prefixes whose last invocation counts as spent, with all before it
         self._inherited_usd = self._elapsed_s = 0.0
@@ -137,13 +138,6 @@ class Session(StopRulePolicy):
             raises=on_error == "raise",
             is_off=mode == "off",
         )
-
-    @property
-    def standing(self) -> Callable[[str, float], SupportsFloat] | None:
-        """Called with a stage and the request's priority, returns the priority of a call with what a fleet's orders say; None
-        without a fleet, or if nothing is enforced.
-        """
-        return self._rows.standing if self._rows is not None and self.mode == "enforce" else None
 
     # -- the policy --------------------------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ class Policy(ABC):
             so that the cap holds for all runs of the request; :meth:`paid` is told its sum.
         on_gate: called as ``on_gate(path, waits)`` when the invocation at the end of ``path`` begins to wait for rate limits,
             and when it is sent; None: nobody asks.
+        has_judge: whether a judge decides on the end, which is the caller's own code: what it raises is the caller's.
+        standing: called with a stage and the request's priority, returns the priority of its call; None: the request's own.
         locate: returns the path of the invocation at a place, where the policy knows it already, as a replay does; else None.
 
     Args:
@@ -52,7 +54,9 @@ class Policy(ABC):
     falls_back: bool = False
     keeps_account: bool = False
     on_gate: Callable[..., None] | None = None
+    has_judge: bool = False
     locate: Callable[[Any], tuple[str, ...]] | None = None
+    standing: Callable[[str, float], SupportsFloat] | None = None
 
     def __init__(
         self,
@@ -84,16 +88,6 @@ class Policy(ABC):
             state: the application's state.
             arms: the stages that may come next; None if they are not known.
         """
-
-    @property
-    def has_judge(self) -> bool:
-        """Whether a judge decides, which is the caller's own code: what it raises is the caller's."""
-        return False
-
-    @property
-    def standing(self) -> Callable[[str, float], SupportsFloat] | None:
-        """Called with a stage and the request's priority, returns the priority of its call; None: the request's own."""
-        return None
 
     def record(self, invocation: Invocation) -> None:
         """Record an invocation that has ended, whether it succeeded or failed."""
@@ -198,11 +192,7 @@ class StopRulePolicy(Policy):
             )
         super().__init__(template, clock=clock, request=request, started_at=started_at)
         self._judge = judge if is_oracle else None
-
-    @property
-    def has_judge(self) -> bool:
-        """Whether a judge decides."""
-        return self._judge is not None
+        self.has_judge = self._judge is not None
 
     def has_ended(self, finished: bool, state: Any) -> bool:
         """Return the stop rule's verdict: that of the workflow's own check, or the judge's."""
