@@ -40,7 +40,7 @@ from vinelm.profiler import make_sampler
 from vinelm.protocols import Sampler
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces import answers_table
+from vinelm.traces.imports.recorded_answers import answers_table
 from vinelm.trie import Trie
 
 COVERAGES = (0.002, 0.005, 0.01, 0.02, 0.05)

@@ -30,7 +30,8 @@ from vinelm.estimator import make_estimator
 from vinelm.objective import Objective
 from vinelm.plans import DecisionGraph, StaticPlans
 from vinelm.template import Template
-from vinelm.trie import DifficultyRates, MergedTrie, Trie
+from vinelm.trie import MergedTrie, Trie
+from vinelm.trie.difficulty import DifficultyRates
 
 Floats = npt.NDArray[np.float64]
 POINTS = 21

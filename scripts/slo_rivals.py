@@ -10,7 +10,8 @@ import numpy as np
 from bench_estimator import buy, encode
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller import LATE_WEIGHT, Planner
+from vinelm.controller import Planner
+from vinelm.controller.planning.deadline_program import LATE_WEIGHT
 from vinelm.estimator import RateEstimator, make_estimator
 from vinelm.evaluation import ReplayResult, SimulationSettings, simulate, static_chooser, workflow_level_nodes
 from vinelm.recorded_table import RecordedTable

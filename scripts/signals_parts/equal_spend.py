@@ -16,7 +16,7 @@ from signals_parts.vinelm_signals import VineLMSignals
 from vinelm.errors import DatasetError
 from vinelm.evaluation import OutcomeTable, concave_frontier, follow, mixture_at
 from vinelm.evaluation.rivals import BestSingle, Evidence, Method, PathOnly, PolicyResult, StaticPlan, UntilTwoAgree, VoteOfK
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 AMOUNTS = ("dollars", "seconds")
 HINDSIGHT = "hindsight"

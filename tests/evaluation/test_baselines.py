@@ -9,7 +9,7 @@ from vinelm.errors import ConfigError
 from vinelm.evaluation import best_single_model, best_workflow_level, greedy_cascade, single_model_nodes, workflow_level_nodes
 from vinelm.objective import Objective
 from vinelm.policies import StaticPolicy
-from vinelm.protocols import Policy
+from vinelm.policies.policy import Policy
 from vinelm.trie import Trie
 
 

@@ -9,7 +9,8 @@ from vinelm.controller import Planner
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.promise import single_model_paths
-from vinelm.trie import BoolArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import BoolArray
 
 
 def single_model_nodes(annotated: AnnotatedTrie, model: str) -> BoolArray:

@@ -16,7 +16,7 @@ from vinelm.observation import Observation
 from vinelm.protocols import RequestPath
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Template
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 _ARRAYS = ("success", "signal", "passed", "answer_class", "cost_usd")
 NO_ANSWER = -1

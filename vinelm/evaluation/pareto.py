@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import ConfigError
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 
 def pareto_frontier(points: Sequence[tuple[float, float]]) -> list[int]:

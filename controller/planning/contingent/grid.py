@@ -16,7 +16,7 @@ import numpy as np
 
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.plans.decision_graph import DecisionGraph
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 BINS = 64
 BINS_OF_TWO = 24

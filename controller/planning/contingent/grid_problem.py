@@ -20,7 +20,7 @@ from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.plans.decision_graph import END, NOTHING, Integers
 from vinelm.plans.static_plans import StaticPlans
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 INDUCTIONS = 16
 """Most inductions over a grid that are kept: one for each goal, caps and load."""

@@ -15,7 +15,7 @@ from vinelm.controller.planning.contingent.values import Best, Induction, PlanGo
 from vinelm.controller.planning.metric import UNITS
 from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers, Span
 from vinelm.plans.static_plans import StaticPlans
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 WITHIN = "planned time"
 """The cap within which a plan of least time that meets bounds on averages stays."""

@@ -15,7 +15,7 @@ from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.plans.decision_graph import DecisionGraph
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 DP = 'risk="dp" does not plan over templates that branch or merge histories: use risk="mean+sd"'
 """Why no objective with a stochastic program is planned for."""

@@ -15,16 +15,8 @@ from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces import (
-    AnswerColumns,
-    Condition,
-    LogColumns,
-    LogImport,
-    ObservationStore,
-    answers_table,
-    check_store,
-    import_log,
-)
+from vinelm.traces import Condition, LogColumns, LogImport, ObservationStore, check_store, import_log
+from vinelm.traces.imports.recorded_answers import AnswerColumns, answers_table
 
 DATA = Path(os.environ.get("VINELM_DATA", Path(__file__).parents[4] / "shared" / "data")) / "outcomes"
 HEAD = "id,model,right,usd,secs\n"
@@ -271,7 +263,7 @@ def test_the_real_exam_table_is_exact_to_its_second_round(tmp_path):
 
 @needs_data
 def test_estimate_takes_it(tmp_path):
-    from vinelm.api import estimate_store
+    from vinelm.api.estimation import estimate_store
 
     columns = LogColumns(request=("question_id",), model="model", success="correct")
     how = LogImport(columns=columns, workflow="spider", catalog=flat_catalog(SPIDER[:3]), depth=2, stop="oracle")

@@ -10,7 +10,7 @@ from conftest import make_catalog
 
 from vinelm.errors import DatasetError
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces import AnswerColumns, answers_table, read_answers
+from vinelm.traces.imports.recorded_answers import AnswerColumns, answers_table, read_answers
 
 HEAD = "question_id,model,correct,exec_status,result_rows\n"
 ROWS = HEAD + (

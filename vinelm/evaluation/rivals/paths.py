@@ -10,7 +10,7 @@ from vinelm.evaluation.baselines import workflow_level_nodes
 from vinelm.evaluation.outcome_table import OutcomeTable
 from vinelm.evaluation.rivals.base import Evidence, PolicyChoice, PolicyResult
 from vinelm.objective import Objective
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
