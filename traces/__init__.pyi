@@ -18,9 +18,6 @@ from .imports.log_columns import Condition as Condition
 from .imports.log_columns import LogColumns as LogColumns
 from .imports.outcome_log import LogImport as LogImport
 from .imports.outcome_log import import_log as import_log
-from .imports.recorded_answers import AnswerColumns as AnswerColumns
-from .imports.recorded_answers import answers_table as answers_table
-from .imports.recorded_answers import read_answers as read_answers
 from .judged.judgements import Judgements as Judgements
 from .served.served_store import ServedStore as ServedStore
 from .served.writer import EvidenceWriter as EvidenceWriter

@@ -1,7 +1,4 @@
 from .baselines import any_single_model_nodes as any_single_model_nodes
-from .baselines import best_single_model as best_single_model
-from .baselines import best_workflow_level as best_workflow_level
-from .baselines import greedy_cascade as greedy_cascade
 from .baselines import single_model_nodes as single_model_nodes
 from .baselines import workflow_level_nodes as workflow_level_nodes
 from .contingent.arms import ArmShares as ArmShares
@@ -32,10 +29,7 @@ from .outcome_table import NO_ANSWER as NO_ANSWER
 from .outcome_table import NO_SIGNAL as NO_SIGNAL
 from .outcome_table import OutcomeCell as OutcomeCell
 from .outcome_table import OutcomeTable as OutcomeTable
-from .pareto import Mixture as Mixture
-from .pareto import concave_frontier as concave_frontier
 from .pareto import frontier_nodes as frontier_nodes
-from .pareto import mixture_at as mixture_at
 from .pareto import pareto_frontier as pareto_frontier
 from .policy_plans import NAMES as NAMES
 from .policy_plans import PATHS as PATHS
@@ -63,13 +57,6 @@ from .serving import judge_of as judge_of
 from .serving import serve as serve
 from .session_replay import AnswerSource as AnswerSource
 from .session_replay import SessionReplay as SessionReplay
-from .simulator import ModelChooser as ModelChooser
-from .simulator import SimulatedEngine as SimulatedEngine
-from .simulator import SimulationSettings as SimulationSettings
-from .simulator import replanning_chooser as replanning_chooser
-from .simulator import simulate as simulate
-from .simulator import simulated_slowdown as simulated_slowdown
-from .simulator import static_chooser as static_chooser
 from .store_sweeps.check_quality import CheckQuality as CheckQuality
 from .store_sweeps.check_quality import check_quality as check_quality
 from .store_sweeps.check_quality import share_interval as share_interval
@@ -91,7 +78,6 @@ from .sweep import Bound as Bound
 from .sweep import PolicyFrontier as PolicyFrontier
 from .sweep import SweepPoint as SweepPoint
 from .sweep import SweepPolicy as SweepPolicy
-from .sweep import cap_grid as cap_grid
 from .sweep import frontier_range as frontier_range
 from .sweep import point_of as point_of
 from .sweep import showcase as showcase

@@ -4,15 +4,6 @@ from .base import Evidence as Evidence
 from .base import Method as Method
 from .base import PolicyChoice as PolicyChoice
 from .base import PolicyResult as PolicyResult
-from .paths import BestSingle as BestSingle
-from .paths import MixedPolicy as MixedPolicy
-from .paths import MixedSingle as MixedSingle
-from .paths import PathOnly as PathOnly
-from .paths import PathPolicy as PathPolicy
-from .paths import StaticPlan as StaticPlan
-from .scored_cascade import AnswerScorer as AnswerScorer
-from .scored_cascade import ScoredCascade as ScoredCascade
-from .scored_cascade import ScoredCascadePolicy as ScoredCascadePolicy
 from .votes import TwoAgreePolicy as TwoAgreePolicy
 from .votes import UntilTwoAgree as UntilTwoAgree
 from .votes import VoteOfK as VoteOfK

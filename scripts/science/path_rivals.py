@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vinelm.evaluation.baselines import workflow_level_nodes
-from vinelm.evaluation.outcome_table import OutcomeTable
-from vinelm.evaluation.rivals.base import Evidence, PolicyChoice, PolicyResult
+from vinelm.evaluation import OutcomeTable, workflow_level_nodes
+from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.objective import Objective
 from vinelm.trie import BoolArray, FloatArray
 
@@ -79,7 +78,7 @@ class PathOnly:
 
 @dataclass(frozen=True)
 class StaticPlan:
-    """The best static plan: one model for each stage and a number of turns (:func:`~vinelm.evaluation.best_workflow_level`)."""
+    """The best static plan: one model for each stage and a number of turns."""
 
     name: str = "static"
 
