@@ -39,13 +39,16 @@ from vinelm.errors import DatasetError, InputError
 from vinelm.estimator import ESTIMATORS, make_estimator
 from vinelm.evaluation import follow
 from vinelm.observation import Usage
-from vinelm.profiler import profile, store_identity
+from vinelm.profiler import profile
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.protocols import Backend, CallContext
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import StopRule
 from vinelm.traces import ObservationStore
 from vinelm.workflow import Request
-from vinelm.workflows.nl2sql import extract_sql, finished, nl2sql, shown
+from vinelm.workflows.nl2sql import finished, nl2sql
+from vinelm.workflows.nl2sql.graph import shown
+from vinelm.workflows.nl2sql.prompts import extract_sql
 
 HEAD = (
     "answers and accuracy real; prices assumed; repairs are independent first answers of another system, "

@@ -26,7 +26,7 @@ from vinelm.controller import Planner
 from vinelm.evaluation import workflow_level_nodes
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 CAPS, BUDGETS = 20, 40
 SPARSE = ("latent", "cascade-svd")

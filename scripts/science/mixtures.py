@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from vinelm.errors import ConfigError
 from vinelm.evaluation import pareto_frontier
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 
 def concave_frontier(points: Sequence[tuple[float, float]]) -> list[int]:

@@ -9,7 +9,7 @@ import numpy as np
 from vinelm.evaluation import OutcomeTable, workflow_level_nodes
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.objective import Objective
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)

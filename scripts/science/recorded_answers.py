@@ -10,10 +10,11 @@ import numpy as np
 
 from vinelm.catalog import Catalog
 from vinelm.errors import DatasetError
-from vinelm.io import Row, as_count, as_flag, as_text, read_table
+from vinelm.io.fields import as_count, as_flag, as_text
+from vinelm.io.tables import Row, read_table
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Template
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 AmountOf = Callable[[Sequence[str], Sequence[str]], FloatArray]
 """Maps (request ids, models) to an array of amounts of shape (requests, models)."""

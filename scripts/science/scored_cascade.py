@@ -16,7 +16,7 @@ import numpy as np
 from vinelm.evaluation import NO_ANSWER, OutcomeTable
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.observation import Observation
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 LONGEST = 3
 """Systems in a cascade at most, as in the original."""

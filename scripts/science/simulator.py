@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.controller import Planner, ReportedLoadMonitor, SlowdownCurve, fit_slowdown
+from vinelm.controller import Planner, ReportedLoadMonitor, SlowdownCurve
+from vinelm.controller.load.slowdown import fit_slowdown
 from vinelm.errors import ConfigError
 from vinelm.evaluation import ReplayResult
 from vinelm.extras import required_extra
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 Process = Generator[Any, Any, None]
 CALIBRATION = (0, 1, 2, 4, 8, 16, 32)

@@ -19,7 +19,7 @@ from signals_parts.vinelm_signals import VineLMSignals
 from vinelm.errors import DatasetError
 from vinelm.evaluation import OutcomeTable, follow
 from vinelm.evaluation.rivals import Evidence, Method, PolicyResult, UntilTwoAgree, VoteOfK
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 AMOUNTS = ("dollars", "seconds")
 HINDSIGHT = "hindsight"

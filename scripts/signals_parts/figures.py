@@ -13,7 +13,7 @@ from signals_parts.methods import REFERENCES
 from signals_parts.protocol import Served, Settings, SplitResult
 
 from vinelm.evaluation import OutcomeTable, resample_weights
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 BOOTSTRAP_SEED = 13
 LEVEL = 0.95

@@ -21,7 +21,8 @@ from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.observation import Observation
 from vinelm.template import Template
-from vinelm.trie import FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
 
 MEAN_RANGE = (0.5, 25.0)
 EXTRA = (0.1, 0.3, 2.0, 20.0)

@@ -13,7 +13,7 @@ from science.complete_tables import for_systems
 
 from vinelm.errors import DatasetError
 from vinelm.evaluation import OutcomeTable
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 UsdPer1000 = Mapping[str, float | None]
 """Dollars per 1,000 calls of each chosen system; None: its price is recorded, or the loader's own assumption."""

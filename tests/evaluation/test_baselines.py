@@ -7,7 +7,7 @@ from vinelm.clock import VirtualClock
 from vinelm.errors import ConfigError
 from vinelm.evaluation import single_model_nodes, workflow_level_nodes
 from vinelm.policies import StaticPolicy
-from vinelm.protocols import Policy
+from vinelm.policies.policy import Policy
 from vinelm.trie import Trie
 
 

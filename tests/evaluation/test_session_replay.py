@@ -13,7 +13,8 @@ from vinelm.estimator import estimate_signals, make_estimator
 from vinelm.evaluation import HeldOutServing, Plans, SessionReplay
 from vinelm.objective import Objective
 from vinelm.observation import Observation
-from vinelm.workflows.nl2sql import ExactAnswers, nl2sql
+from vinelm.workflows.nl2sql import nl2sql
+from vinelm.workflows.nl2sql.exact_outcomes import ExactAnswers
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 import pytest
 from conftest import random_table
 
-from vinelm.api import require_same_workflow, with_provenance
+from vinelm.api.estimation import require_same_workflow, with_provenance
 from vinelm.errors import ConfigError
 from vinelm.estimator import make_estimator
 from vinelm.evaluation import Plans

@@ -169,7 +169,7 @@ def test_mathqa_is_executed_to_the_first_right_answer(script):
     from reproduce_parts.tables import spread
 
     from vinelm.backends import simulated_catalog
-    from vinelm.workflows.mathqa import bundled_requests
+    from vinelm.workflows.mathqa.workflow import bundled_requests
 
     chosen = spread(bundled_requests(), 3)
     assert len({request.data["topic"] for request in chosen}) == 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.api import with_provenance
+from vinelm.api.estimation import with_provenance
 from vinelm.demo.ground_truth import StepProgress
 from vinelm.demo.halves import ESTIMATOR, crossed, judged, shared_objectives
 from vinelm.demo.result import DemoSettings, Half, StopRuleResult

@@ -11,7 +11,8 @@ from vinelm.demo.ground_truth import StepProgress
 from vinelm.demo.halves import ESTIMATOR, crossed, judged, shared_objectives
 from vinelm.demo.result import DemoSettings, Half, StopRuleResult
 from vinelm.errors import EvidenceError
-from vinelm.estimator import estimate_signals, make_estimator, why_without_signals
+from vinelm.estimator import estimate_signals, make_estimator
+from vinelm.estimator.signals.build import why_without_signals
 from vinelm.evaluation import (
     NAMES,
     PATHS,

@@ -20,7 +20,7 @@ from vinelm.demo.result import (
 )
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.evaluation import PolicyComparison, compare, plans_over, showcase
-from vinelm.io import require_regular
+from vinelm.io.atomic import require_regular
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.template import StopRule
@@ -67,7 +67,8 @@ def profile_sample(settings: DemoSettings, requests: Sequence[Request], step: St
     Raises:
         KeyboardInterrupt: The profile was interrupted.
     """
-    from vinelm.profiler import profile, store_identity
+    from vinelm.profiler import profile
+    from vinelm.profiler.execution.fingerprint import store_identity
     from vinelm.reports import usd
     from vinelm.traces import ObservationStore
 
@@ -87,7 +88,7 @@ def profile_sample(settings: DemoSettings, requests: Sequence[Request], step: St
 
 def estimate_trie(settings: DemoSettings, profiled: TrainingProfile, stop: StopRule) -> AnnotatedTrie:
     """Estimate the trie of all rows and write it to ``demo-STOP.vine``."""
-    from vinelm.api import estimate_store
+    from vinelm.api.estimation import estimate_store
 
     annotated = estimate_store(profiled.store, estimator=ESTIMATOR, stop=stop)
     _write_trie(settings, annotated, stop)

@@ -7,7 +7,7 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import ConfigError
 from vinelm.promise import single_model_paths
-from vinelm.trie import BoolArray
+from vinelm.trie.arrays import BoolArray
 
 
 def single_model_nodes(annotated: AnnotatedTrie, model: str) -> BoolArray:

@@ -14,7 +14,7 @@ from vinelm.errors import ConfigError
 from vinelm.observation import Observation
 from vinelm.protocols import RequestPath
 from vinelm.template import Template
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 _ARRAYS = ("success", "signal", "passed", "answer_class", "cost_usd")
 NO_ANSWER = -1

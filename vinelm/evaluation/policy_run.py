@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from vinelm.objective import Objective
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 RESAMPLES = 2000
 """Number of bootstrap resamples: each tail of a 98.3 % interval still holds 17 of them."""

@@ -16,7 +16,8 @@ from vinelm.evaluation.sweep import SweepPolicy
 from vinelm.evaluation.verdicts.verdict import PolicyComparison
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
-from vinelm.trie import BoolArray, FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from vinelm.evaluation.policy_plans import NAMES, FixedPlan, PlanFigures, Plans
 from vinelm.evaluation.policy_run import PolicyRun
 from vinelm.evaluation.verdicts.verdict import PolicyComparison
 from vinelm.objective import Objective
-from vinelm.policies import RecordingPolicy
+from vinelm.policies import Policy
 from vinelm.protocols import Backend
 from vinelm.workflow import Request, Workflow
 
@@ -54,7 +54,7 @@ def serve(
     request: Request,
     objective: Objective | None,
     *,
-    policy: RecordingPolicy | None = None,
+    policy: Policy | None = None,
     traced: bool = True,
 ) -> ServedRequest:
     """Invoke the compiled application on one request and score its answer. Spends money with real models.
@@ -105,7 +105,7 @@ def judge_of(workflow: Workflow, request: Request) -> Any:
     return lambda state: bool(workflow.score(request, state))
 
 
-def _session(workflow: Workflow, vine: GraphAdapter | VineLM, request: Request, objective: Objective | None) -> RecordingPolicy:
+def _session(workflow: Workflow, vine: GraphAdapter | VineLM, request: Request, objective: Objective | None) -> Policy:
     if not isinstance(vine, VineLM) or objective is None:
         raise ConfigError("serve needs a policy, or a VineLM with a trie and an objective")
     clock: Clock = vine.new_clock()
@@ -139,10 +139,7 @@ class HeldOutServing:
             trie=annotated if self.by_signals else replace(annotated, signals=None),
             fallback=False,
             labelled=True,
-            signal=self.workflow.signal,
-            signal_edges=self.workflow.signal_edges,
-            agree=self.workflow.agree,
-            answer=self.workflow.answer,
+            signals=self.workflow.signals,
         )
         self.app = build_graph(self.workflow, self.vine)
 

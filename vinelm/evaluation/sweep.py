@@ -14,7 +14,7 @@ from vinelm.evaluation.pareto import frontier_nodes
 from vinelm.evaluation.policy_plans import Plans
 from vinelm.evaluation.policy_run import Interval, PolicyRun, Role, mean_interval, resample_weights
 from vinelm.objective import Objective
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 Bound = Literal["max_cost_usd", "max_latency_s"]
 

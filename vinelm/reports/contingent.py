@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller import ContingentDecision
+from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.evaluation import (
     NAMES,
     Bound,

@@ -1,4 +1,4 @@
-"""What this process may spend for one tenant: dollars that it has leased, of a cap by the day that all processes share."""
+"""One process's account of a tenant: leased dollars of a cap by the day that all processes share."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class TenantAccount(SpendGuard):
         return True
 
     def _is_over(self, upper_usd: float, until: float) -> bool:
-        """Whether a call of so many dollars waits no longer."""
+        """True if a call of so many dollars waits no longer."""
         now_s = time.monotonic()
         return now_s >= until or (upper_usd >= self._refused_usd and now_s < self._refused_until) or self._is_alone()
 

@@ -8,7 +8,7 @@ import pytest
 from conftest import random_table
 from routed_tries import routed_trie
 
-from vinelm.api import require_evidence
+from vinelm.api.planning import require_evidence
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.evaluation import ContingentPlans, Plans, arm_shares, contingent_frontier, frontier_range, plans_over, showcase
 from vinelm.objective import Objective

@@ -240,7 +240,7 @@ def test_the_real_exam_table_is_exact_to_its_second_round(tmp_path):
 
 @needs_data
 def test_estimate_takes_it(tmp_path):
-    from vinelm.api import estimate_store
+    from vinelm.api.estimation import estimate_store
 
     columns = LogColumns(request=("question_id",), model="model", success="correct")
     how = LogImport(columns=columns, workflow="spider", catalog=flat_catalog(SPIDER[:3]), depth=2, stop="oracle")

@@ -121,7 +121,7 @@ class _Shown:
     def present(self, *, as_json: bool, details: bool, opens: bool | None) -> None:
         """Print the result, and open the report; ``opens`` is None where that is to depend on the terminal."""
         from vinelm.cli.console import echo, print_json
-        from vinelm.io import has_desktop, open_page
+        from vinelm.io.browser import has_desktop, open_page
 
         is_opened = (has_desktop() and not as_json if opens is None else opens) and open_page(self.page)
         if as_json:
@@ -165,7 +165,7 @@ def _run_branching(settings: DemoSettings, start: Callable[[str], Any]) -> _Show
 def _recorded_table(request_ids: Sequence[str], *, seed: int, **data: Any) -> RecordedTable:
     """Compute the complete table of these requests, in a process that loads the same inputs again."""
     from vinelm.cli.inputs import load_inputs
-    from vinelm.workflows.nl2sql import exact_table
+    from vinelm.workflows.nl2sql.exact_outcomes import exact_table
 
     inputs = load_inputs("nl2sql", seed=seed, **data)
     by_id = {request.id: request for request in inputs.workflow.requests}
@@ -174,6 +174,6 @@ def _recorded_table(request_ids: Sequence[str], *, seed: int, **data: Any) -> Re
 
 
 def _answers(inputs: Inputs) -> AnswerSource:
-    from vinelm.workflows.nl2sql import ExactAnswers
+    from vinelm.workflows.nl2sql.exact_outcomes import ExactAnswers
 
     return ExactAnswers(inputs.workflow, inputs.catalog, inputs.backends)

@@ -43,7 +43,7 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
 
     Example: vinelm plan nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --max-latency-s 15
     """
-    from vinelm.api import require_evidence
+    from vinelm.api.planning import require_evidence
     from vinelm.cli.objective_options import in_options, objective_of
     from vinelm.evaluation import plans_over
     from vinelm.vinefile import load_trie

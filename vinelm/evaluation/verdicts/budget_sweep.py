@@ -10,7 +10,7 @@ import numpy as np
 from vinelm.evaluation.policy_run import Interval, PolicyRun, Role, mean_interval, resample_weights
 from vinelm.evaluation.verdicts.outcome import Outcome
 from vinelm.objective import Objective
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 LEVEL = 0.95
 """Confidence level of the interval. A gain that is none is claimed with half of the rest, 2.5 %."""

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.api import JudgedRows, require_same_workflow
+from vinelm.api.estimation import require_same_workflow
+from vinelm.api.judged_rows import JudgedRows
 from vinelm.errors import EvidenceError, InfeasibleError
 from vinelm.evaluation import (
     ContingentPlans,
