@@ -38,7 +38,8 @@ from signals_parts.buying import bought, catalog_of, template_of
 from signals_parts.systems import load_tables
 
 from vinelm.errors import VineLMError
-from vinelm.evaluation import BothWays, CrossFit, Evaluation, OutcomeTable, judged_policies
+from vinelm.evaluation import Evaluation, OutcomeTable
+from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, judged_policies
 from vinelm.evaluation.judging.store_evaluation import swept
 from vinelm.evaluation.off_policy.table_walk import walk_ends
 from vinelm.profiler.sampling.priced_sampler import CONTINUED_SHARE

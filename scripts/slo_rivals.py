@@ -14,7 +14,8 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.controller.planning.deadline_program import LATE_WEIGHT
 from vinelm.estimator import RateEstimator, make_estimator
-from vinelm.evaluation import ReplayResult, workflow_level_nodes
+from vinelm.evaluation import ReplayResult
+from vinelm.evaluation.baselines import workflow_level_nodes
 from vinelm.recorded_table import RecordedTable
 
 TRIALS = 3

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.evaluation import PolicyRun, mean_interval, pareto_frontier, resample_weights
+from vinelm.evaluation import PolicyRun, mean_interval, pareto_frontier
+from vinelm.evaluation.policy_run import resample_weights
 from vinelm.objective import Objective
 
 

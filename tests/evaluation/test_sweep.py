@@ -4,7 +4,10 @@ from conftest import random_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.evaluation import SweepPolicy, follow, frontier_nodes, run_of, spaced_caps, sweep
+from vinelm.evaluation import SweepPolicy, follow, sweep
+from vinelm.evaluation.pareto import frontier_nodes
+from vinelm.evaluation.replay import run_of
+from vinelm.evaluation.sweep import spaced_caps
 
 
 @given(st.integers(0, 100))

@@ -1,10 +1,6 @@
-from .base import AnswerPolicy as AnswerPolicy
-from .base import Chooser as Chooser
 from .base import Evidence as Evidence
 from .base import Method as Method
 from .base import PolicyChoice as PolicyChoice
 from .base import PolicyResult as PolicyResult
-from .votes import TwoAgreePolicy as TwoAgreePolicy
 from .votes import UntilTwoAgree as UntilTwoAgree
 from .votes import VoteOfK as VoteOfK
-from .votes import VotePolicy as VotePolicy
