@@ -5,22 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from conftest import make_catalog, make_template
 
-from vinelm.evaluation import (
-    BudgetSweep,
-    Plans,
-    Verdict,
-    common_objectives,
-    compare,
-    crossed_policy,
-    frontier_range,
-    joined_comparisons,
-    joined_runs,
-    path_policies,
-    replayed_comparison,
-    showcase,
-    single_model_runs,
-    spaced_caps,
-)
+from vinelm.evaluation.policy_plans import Plans
+from vinelm.evaluation.replay import path_policies, replayed_comparison, single_model_runs
+from vinelm.evaluation.sweep import frontier_range, showcase, spaced_caps
+from vinelm.evaluation.verdicts.budget_sweep import BudgetSweep
+from vinelm.evaluation.verdicts.cross_fitting import common_objectives, crossed_policy, joined_comparisons, joined_runs
+from vinelm.evaluation.verdicts.verdict import Verdict, compare
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
 from vinelm.trie import Trie

@@ -12,7 +12,8 @@ from signals_parts.calibration import ece_points
 from signals_parts.methods import REFERENCES
 from signals_parts.protocol import Served, Settings, SplitResult
 
-from vinelm.evaluation import OutcomeTable, resample_weights
+from vinelm.evaluation import OutcomeTable
+from vinelm.evaluation.policy_run import resample_weights
 from vinelm.trie.arrays import FloatArray
 
 BOOTSTRAP_SEED = 13

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from vinelm.evaluation import BudgetSweep, PolicyRun, compare, judge_sweep
-from vinelm.evaluation.verdicts.verdict import PolicyComparison
+from vinelm.evaluation import PolicyRun
+from vinelm.evaluation.verdicts.budget_sweep import BudgetSweep, judge_sweep
+from vinelm.evaluation.verdicts.verdict import PolicyComparison, compare
 from vinelm.objective import Objective
 from vinelm.reports import sweep_line, sweep_rows, verdict_headline
 

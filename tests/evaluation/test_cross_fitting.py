@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from null_worlds import World, verdict_of
 
-from vinelm.evaluation import PolicyRun, SweepPolicy, common_objectives, crossed_policy, joined_runs
+from vinelm.evaluation import PolicyRun, SweepPolicy
+from vinelm.evaluation.verdicts.cross_fitting import common_objectives, crossed_policy, joined_runs
 from vinelm.objective import Objective
 
 

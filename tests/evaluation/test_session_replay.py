@@ -10,7 +10,9 @@ from vinelm.backends import create_backends, simulated_catalog
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError
 from vinelm.estimator import estimate_signals, make_estimator
-from vinelm.evaluation import HeldOutServing, Plans, SessionReplay
+from vinelm.evaluation.policy_plans import Plans
+from vinelm.evaluation.serving import HeldOutServing
+from vinelm.evaluation.session_replay import SessionReplay
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.workflows.nl2sql import nl2sql

@@ -3,7 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vinelm.evaluation import PolicyComparison, PolicyRun, compare
+from vinelm.evaluation import PolicyRun
+from vinelm.evaluation.verdicts.verdict import PolicyComparison, compare
 from vinelm.objective import Objective
 from vinelm.reports import advice_text, difference_text, verdict_headline, verdict_lines
 

@@ -62,7 +62,7 @@ def show_branching_details(result: BranchingDemoResult) -> None:
 def _show_contingent_plans(result: BranchingDemoResult) -> None:
     from vinelm.cli.console import show_table
     from vinelm.cli.contingent_output import show_tree
-    from vinelm.evaluation import ContingentPlans
+    from vinelm.evaluation.contingent.plans import ContingentPlans
     from vinelm.reports import objective_words, percent, seconds, usd
 
     plans = ContingentPlans(result.annotated)

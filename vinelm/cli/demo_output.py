@@ -11,7 +11,8 @@ from vinelm.cli.console import echo
 if TYPE_CHECKING:
     from vinelm.controller import Decision
     from vinelm.demo import DemoResult
-    from vinelm.evaluation import ComparisonResult, PolicyComparison, SweepVerdict, Verdict
+    from vinelm.evaluation.verdicts.budget_sweep import SweepVerdict
+    from vinelm.evaluation.verdicts.verdict import ComparisonResult, PolicyComparison, Verdict
 
 
 def show_comparison(comparison: PolicyComparison) -> None:
@@ -185,7 +186,8 @@ def show_details(result: DemoResult) -> None:
 def _show_plans(result: DemoResult) -> None:
     """Show the plans made from one half of the rows."""
     from vinelm.cli.console import say, show_table
-    from vinelm.evaluation import NAMES, PATHS, ContingentPlans, path_text
+    from vinelm.evaluation.contingent.plans import ContingentPlans
+    from vinelm.evaluation.policy_plans import NAMES, PATHS, path_text
     from vinelm.reports import objective_words, percent, seconds, usd
 
     say("Plans from the rows of one half, with their estimates; a model after “or” depends on what is shown:")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vinelm.demo.page import comparison_tables, interval_note, profile_section
 from vinelm.demo.result import BranchingDemoResult
 from vinelm.demo.tables import summary_table
-from vinelm.evaluation import ContingentPlans
+from vinelm.evaluation.contingent.plans import ContingentPlans
 from vinelm.reports import (
     Report,
     Section,

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from vinelm.demo.result import Half
-from vinelm.evaluation import NO_ANSWER, NO_SIGNAL, AnswerSource, OutcomeTable, PolicyRun, Role, SweepPolicy
-from vinelm.evaluation.rivals import Chooser, Evidence, Method, UntilTwoAgree, VoteOfK
+from vinelm.evaluation import NO_ANSWER, NO_SIGNAL, OutcomeTable, PolicyRun, SweepPolicy
+from vinelm.evaluation.policy_run import Role
+from vinelm.evaluation.rivals import Evidence, Method, UntilTwoAgree, VoteOfK
+from vinelm.evaluation.rivals.base import Chooser
+from vinelm.evaluation.session_replay import AnswerSource
 from vinelm.objective import Objective
 from vinelm.signals import ShownAnswer, Signals
 from vinelm.workflow import Request

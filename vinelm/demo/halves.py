@@ -7,22 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from vinelm.dataset import split_requests
 from vinelm.demo.result import DemoSettings, Frontiers, Half, StopRuleResult
 from vinelm.errors import DatasetError
-from vinelm.evaluation import (
-    BudgetSweep,
-    PolicyComparison,
-    PolicyRun,
-    Role,
-    SweepPolicy,
-    common_objectives,
-    compare,
-    crossed_policy,
-    frontier_range,
-    joined_runs,
-    showcase,
-    single_model_runs,
-    spaced_caps,
-    sweep,
-)
+from vinelm.evaluation import PolicyRun, SweepPolicy, sweep
+from vinelm.evaluation.policy_run import Role
+from vinelm.evaluation.replay import single_model_runs
+from vinelm.evaluation.sweep import frontier_range, showcase, spaced_caps
+from vinelm.evaluation.verdicts.budget_sweep import BudgetSweep
+from vinelm.evaluation.verdicts.cross_fitting import common_objectives, crossed_policy, joined_runs
+from vinelm.evaluation.verdicts.verdict import PolicyComparison, compare
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.workflow import Request

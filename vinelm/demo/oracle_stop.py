@@ -10,16 +10,11 @@ from vinelm.demo.ground_truth import StepProgress
 from vinelm.demo.halves import ESTIMATOR, crossed, judged, shared_objectives
 from vinelm.demo.result import DemoSettings, Half, StopRuleResult
 from vinelm.estimator import make_estimator
-from vinelm.evaluation import (
-    Plans,
-    PolicyRun,
-    Role,
-    SweepPolicy,
-    joined_comparisons,
-    path_policies,
-    replayed_comparison,
-    replayed_run,
-)
+from vinelm.evaluation import PolicyRun, SweepPolicy
+from vinelm.evaluation.policy_plans import Plans
+from vinelm.evaluation.policy_run import Role
+from vinelm.evaluation.replay import path_policies, replayed_comparison, replayed_run
+from vinelm.evaluation.verdicts.cross_fitting import joined_comparisons
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.profiler import make_sampler

@@ -13,21 +13,15 @@ from vinelm.demo.result import DemoSettings, Half, StopRuleResult
 from vinelm.errors import EvidenceError
 from vinelm.estimator import estimate_signals, make_estimator
 from vinelm.estimator.signals.build import why_without_signals
-from vinelm.evaluation import (
-    NAMES,
-    PATHS,
-    AnswerSource,
-    ContingentPlans,
-    HeldOutServing,
-    PolicyComparison,
-    PolicyRun,
-    Role,
-    SessionReplay,
-    SweepPolicy,
-    joined_comparisons,
-    path_policies,
-    replayed_comparison,
-)
+from vinelm.evaluation import PolicyRun, SweepPolicy
+from vinelm.evaluation.contingent.plans import ContingentPlans
+from vinelm.evaluation.policy_plans import NAMES, PATHS
+from vinelm.evaluation.policy_run import Role
+from vinelm.evaluation.replay import path_policies, replayed_comparison
+from vinelm.evaluation.serving import HeldOutServing
+from vinelm.evaluation.session_replay import AnswerSource, SessionReplay
+from vinelm.evaluation.verdicts.cross_fitting import joined_comparisons
+from vinelm.evaluation.verdicts.verdict import PolicyComparison
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.recorded_table import RecordedTable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vinelm.demo.oracle_stop import COVERAGE
 from vinelm.demo.result import BranchingDemoResult, DemoResult, StopRuleResult
 from vinelm.demo.tables import comparison_table, singles_table, summary_table
-from vinelm.evaluation import Verdict
+from vinelm.evaluation.verdicts.verdict import Verdict
 from vinelm.recorded_table import RecordedTable
 from vinelm.reports import (
     Chart,

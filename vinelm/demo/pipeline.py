@@ -19,7 +19,9 @@ from vinelm.demo.result import (
     TrainingProfile,
 )
 from vinelm.errors import ConfigError, DatasetError
-from vinelm.evaluation import PolicyComparison, compare, plans_over, showcase
+from vinelm.evaluation.contingent.plans import plans_over
+from vinelm.evaluation.sweep import showcase
+from vinelm.evaluation.verdicts.verdict import PolicyComparison, compare
 from vinelm.io.atomic import require_regular
 from vinelm.objective import Objective
 from vinelm.observation import Observation
@@ -117,7 +119,7 @@ def serve_held_out(
     step: StepProgress,
 ) -> list[PolicyComparison]:
     """Serve the held-out requests through the LangGraph application under every policy and objective."""
-    from vinelm.evaluation import HeldOutServing
+    from vinelm.evaluation.serving import HeldOutServing
 
     serving = HeldOutServing(settings.workflow, plans_over(annotated), settings.backends, held_out)
     return serving.compare(objectives, step)

@@ -11,7 +11,10 @@ from typing import Any
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.demo.ground_truth import TableMaker
-from vinelm.evaluation import AnswerSource, Plans, PolicyFrontier, Verdict
+from vinelm.evaluation import PolicyFrontier
+from vinelm.evaluation.policy_plans import Plans
+from vinelm.evaluation.session_replay import AnswerSource
+from vinelm.evaluation.verdicts.verdict import Verdict
 from vinelm.observation import Observation
 from vinelm.profiler import ProfileResult
 from vinelm.protocols import Backend

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vinelm.evaluation import (
-    ComparisonResult,
-    PairwiseComparison,
-    PolicyComparison,
-    PolicyRun,
-    Role,
-    SweepVerdict,
-    Verdict,
-    mean_interval,
-    resample_weights,
-)
+from vinelm.evaluation import PolicyRun, mean_interval
+from vinelm.evaluation.policy_run import Role, resample_weights
+from vinelm.evaluation.verdicts.budget_sweep import SweepVerdict
+from vinelm.evaluation.verdicts.verdict import ComparisonResult, PairwiseComparison, PolicyComparison, Verdict
 from vinelm.objective import Objective
 from vinelm.reports import (
     Row,

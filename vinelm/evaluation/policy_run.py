@@ -23,11 +23,6 @@ class Interval:
     low: float
     high: float
 
-    @property
-    def excludes_zero(self) -> bool:
-        """Whether the whole interval lies on one side of zero."""
-        return self.low > 0 or self.high < 0
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PolicyRun:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from vinelm.evaluation import NAMES, Role, SweepPair, SweepVerdict
+from vinelm.evaluation.policy_plans import NAMES
+from vinelm.evaluation.policy_run import Role
+from vinelm.evaluation.verdicts.budget_sweep import SweepPair, SweepVerdict
 from vinelm.reports.formatting import percent, usd
 from vinelm.reports.page.document import Row, Table
 

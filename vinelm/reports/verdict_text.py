@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vinelm.evaluation import ComparisonResult, PairwiseComparison, PolicyComparison, PolicyRun, Verdict
+from vinelm.evaluation import PolicyRun
+from vinelm.evaluation.verdicts.verdict import ComparisonResult, PairwiseComparison, PolicyComparison, Verdict
 from vinelm.objective import Objective
 from vinelm.reports.formatting import objective_words, percent, usd
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from vinelm.cli.inputs import Inputs
     from vinelm.demo import DemoSettings
-    from vinelm.evaluation import AnswerSource
+    from vinelm.evaluation.session_replay import AnswerSource
     from vinelm.recorded_table import RecordedTable
 
 PRESETS = {"nl2sql": "paper", "support": "paper-4"}

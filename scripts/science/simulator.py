@@ -15,7 +15,7 @@ import numpy.typing as npt
 from vinelm.controller import Planner, ReportedLoadMonitor, SlowdownCurve
 from vinelm.controller.load.slowdown import fit_slowdown
 from vinelm.errors import ConfigError
-from vinelm.evaluation.replay import ReplayResult
+from vinelm.evaluation import ReplayResult
 from vinelm.extras import required_extra
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from random_outcomes import evidence, random_outcomes
+from science.path_rivals import BestSingle, MixedSingle, PathOnly, StaticPlan
+from science.restricted_plans import best_workflow_level
 
-from vinelm.evaluation import best_workflow_level
-from vinelm.evaluation.rivals import BestSingle, MixedSingle, PathOnly, StaticPlan
 from vinelm.objective import Objective
 
 BUDGETS = (0.0015, 0.004, 0.012, 0.05)

@@ -4,17 +4,18 @@ from conftest import random_table
 
 pytest.importorskip("simpy")
 
-from vinelm.controller import Planner, SlowdownCurve
-from vinelm.errors import ConfigError
-from vinelm.evaluation import (
+from science.simulator import (
     SimulatedEngine,
     SimulationSettings,
     replanning_chooser,
-    replay,
     simulate,
     simulated_slowdown,
     static_chooser,
 )
+
+from vinelm.controller import Planner, SlowdownCurve
+from vinelm.errors import ConfigError
+from vinelm.evaluation import replay
 from vinelm.objective import Objective
 
 FLAT = {name: SlowdownCurve((0.0,), (0.0,)) for name in ("east", "west")}

@@ -7,11 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import make_catalog
+from science.recorded_answers import AnswerColumns, answers_table, read_answers
 
+from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import DatasetError
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces.imports.recorded_answers import AnswerColumns, answers_table, read_answers
+from vinelm.traces import Condition, LogColumns, LogImport, ObservationStore, import_log
 
+DATA = Path(os.environ.get("VINELM_DATA", Path(__file__).parents[4] / "shared" / "data"))
+SPIDER = ("gpt-4__dea_sql", "gpt-3.5__c3", "codes-1b__sft", "codex__few_shot")
 HEAD = "question_id,model,correct,exec_status,result_rows\n"
 ROWS = HEAD + (
     "7,m0,1,ok,3\n"
@@ -92,11 +96,36 @@ def test_a_missing_file_and_prices_of_a_wrong_shape(tmp_path):
 
 
 def test_the_real_table_is_complete():
-    data = Path(os.environ.get("VINELM_DATA", Path(__file__).parents[4] / "shared" / "data"))
-    path = data / "outcomes" / "spider_sql.csv.gz"
+    path = DATA / "outcomes" / "spider_sql.csv.gz"
     if not path.exists():
         pytest.skip("real data not at hand")
     answers = read_answers(path, ("gpt-4__dea_sql", "gpt-3.5__c3", "codes-1b__sft"))
     assert answers.correct.shape == (508, 3)
     assert 0.3 < answers.correct.mean() < 0.95
     assert (answers.correct & ~answers.accepted).any()
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="real data not at hand")
+def test_the_real_text_to_sql_table_is_what_the_exact_table_says(tmp_path):
+    """What `import_log` stores of it, cell by cell: everything that is reached, nothing else."""
+    table = DATA / "outcomes" / "spider_sql.csv.gz"
+    columns = LogColumns(
+        request=("question_id",), model="model", success="correct",
+        stopped_if=(Condition("exec_status", "=", "ok"), Condition("result_rows", ">", "0")),
+    )  # fmt: skip
+    prices = 0.001 * np.arange(1, len(SPIDER) + 1)
+    catalog = Catalog(
+        Model(name=name, provider="recorded", model_id=name, engine=name,
+              price=Price(input=0, output=0, call=float(price), source="assumed", as_of="2026-01-01"))
+        for name, price in zip(SPIDER, prices, strict=True)
+    )  # fmt: skip
+    how = LogImport(columns=columns, workflow="spider", catalog=catalog, depth=3, stages=("generate", "repair"))
+    found = import_log(table, tmp_path / "s.db", how)
+    template = Template((Stage("generate"), Loop((Stage("repair"),), 2))).bind(SPIDER)
+    exact = answers_table(table, template, catalog, lambda r, m: np.tile(prices, (len(r), 1)), columns=AnswerColumns())
+    with ObservationStore.open(tmp_path / "s.db") as store:
+        rows = {(row.request_id, row.prefix): row for row in store.observations()}
+        assert store.identity.bound_template() == template
+    assert found.rows == int(exact.reached[:, 1:].sum()) == len(rows)
+    for r, n in zip(*np.nonzero(exact.reached[:, 1:]), strict=True):
+        assert rows[exact.request_ids[r], exact.trie.prefix(int(n) + 1)] == exact.observation(int(r), int(n) + 1)

@@ -13,8 +13,8 @@ from itertools import permutations, product
 
 import numpy as np
 
-from vinelm.evaluation.outcome_table import NO_ANSWER, OutcomeTable
-from vinelm.evaluation.rivals.base import Evidence, PolicyChoice, PolicyResult
+from vinelm.evaluation import NO_ANSWER, OutcomeTable
+from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.observation import Observation
 from vinelm.trie.arrays import BoolArray, FloatArray
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from random_outcomes import evidence, random_outcomes
+from science.scored_cascade import AnswerScorer, ScoredCascade, ScoredCascadePolicy
 
-from vinelm.evaluation.rivals import AnswerScorer, ScoredCascade, ScoredCascadePolicy
 from vinelm.protocols import RequestPath
 from vinelm.template import Loop, Stage, Template
 

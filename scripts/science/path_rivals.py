@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.baselines import workflow_level_nodes
-from vinelm.evaluation.outcome_table import OutcomeTable
-from vinelm.evaluation.rivals.base import Evidence, PolicyChoice, PolicyResult
+from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.objective import Objective
 from vinelm.trie.arrays import BoolArray, FloatArray
 
@@ -79,7 +79,7 @@ class PathOnly:
 
 @dataclass(frozen=True)
 class StaticPlan:
-    """The best static plan: one model for each stage and a number of turns (:func:`~vinelm.evaluation.best_workflow_level`)."""
+    """The best static plan: one model for each stage and a number of turns."""
 
     name: str = "static"
 
