@@ -104,13 +104,19 @@ class Population:
         order = self._order(first or self.objective.target, accuracy, cost, meets, corners)
         if order is None:
             return None
-        goal = next((corners[i].goal for i in order.tolist() if i < len(corners)), None) or PlanGoal(
-            "cost" if (first or self.objective.target) == "cost" else "accuracy"
-        )
+        goal = self._goal(first or self.objective.target, floor, budget)
+        if self.objective.confidence is not None or self.objective.target == "latency":  # the bounds are not those of the hull
+            goal = next((corners[i].goal for i in order.tolist() if i < len(corners)), None) or goal
         winner = int(order[0])
         if winner < len(corners):
             return RootPlan(corners[winner], goal, is_fixed=winner >= len(capped))
         return RootPlan(self._followed(winner - len(corners)), goal, is_fixed=True)
+
+    def _goal(self, target: str, floor: float | None, budget: float | None) -> PlanGoal:
+        """What plans are chosen by where the plan from the root on has no say: a model failed, or each request has caps, too."""
+        if target == "cost":
+            return PlanGoal("cost") if floor is None else self.curve.price_reaching(floor)
+        return PlanGoal("accuracy") if budget is None else self.curve.price_within(budget)
 
     def _order(
         self, first: str, accuracy: FloatArray, cost: FloatArray, meets: BoolArray, corners: list[Solution]
