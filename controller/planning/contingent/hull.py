@@ -18,7 +18,7 @@ MOST_STEPS = 200
 MOST_CORNERS = 64
 """Most corners that are compared where plans are chosen by the lower bound of their accuracy."""
 _NEAR = 1e-9
-"""By so much a price differs from that at which two neighbours are worth the same, so that the one within the bound is better."""
+"""So far a price is from the one at which two neighbours are worth the same, so that the one within the bound is better."""
 _TOLERANCE = 1e-12
 """Relative gain below which a price gives no new corner: rounding."""
 

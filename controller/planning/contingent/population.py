@@ -113,7 +113,7 @@ class Population:
         return RootPlan(self._followed(winner - len(corners)), goal, is_fixed=True)
 
     def _goal(self, target: str, floor: float | None, budget: float | None) -> PlanGoal:
-        """What plans are chosen by where the plan from the root on has no say: a model failed, or each request has caps, too."""
+        """What plans are chosen by where that from the root on has no say: a model failed, or each request has caps."""
         if target == "cost":
             return PlanGoal("cost") if floor is None else self.curve.price_reaching(floor)
         return PlanGoal("accuracy") if budget is None else self.curve.price_within(budget)

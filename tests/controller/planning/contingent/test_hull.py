@@ -1,6 +1,7 @@
 """A dollar is worth at a node that the plan from the root does not reach what it is worth to all requests."""
 
 import random
+from itertools import pairwise
 
 import pytest
 from core.merged_kit import agent, random_merged
@@ -26,7 +27,7 @@ def test_the_price_at_a_bound_is_the_slope_of_the_hull_there(seed):
     rng = random.Random(f"slope:{seed}")
     known = curve_of(annotated := small_branching(rng))
     corners = known.refined()
-    for low, high in zip(corners, corners[1:], strict=False):
+    for low, high in pairwise(corners):
         slope = (high.accuracy - low.accuracy) / (high.cost_usd - low.cost_usd)
         between = rng.uniform(low.cost_usd, high.cost_usd), rng.uniform(low.accuracy, high.accuracy)
         for goal in (curve_of(annotated).price_within(between[0]), curve_of(annotated).price_reaching(between[1])):
