@@ -147,12 +147,13 @@ class CrossFit:
         return self._known[key]
 
 
-def judged_policies(runs: Sequence[BothWays], target: str) -> list[JudgedPolicy]:
+def judged_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.95) -> list[JudgedPolicy]:
     """Return every policy that both halves have under every objective, judged; means over the objectives.
 
     Args:
         runs: At least one, see :meth:`CrossFit.runs`.
         target: What the objectives count: ``accuracy``, ``cost`` or ``latency``.
+        level: Confidence level of the intervals.
     """
     names = set.intersection(*(set(one) for both in runs for one in both.by_half))
     middle = runs[len(runs) // 2]
@@ -161,7 +162,7 @@ def judged_policies(runs: Sequence[BothWays], target: str) -> list[JudgedPolicy]
         name: float(np.mean([one[name].chosen.promised_accuracy for both in runs for one in both.by_half])) for name in names
     }
     plans = {name: tuple(dict.fromkeys(one[name].chosen.words for one in middle.by_half)) for name in names}
-    return [judged_policy(name, plans[name], promised[name], scores, target) for name in TITLES if name in names]
+    return [judged_policy(name, plans[name], promised[name], scores, target, level=level) for name in TITLES if name in names]
 
 
 def judged_policy(
@@ -170,6 +171,8 @@ def judged_policy(
     promised: float,
     scores: Mapping[PolicyName, Sequence[Scores]],
     target: str,
+    *,
+    level: float = 0.95,
 ) -> JudgedPolicy:
     """Return a policy with its estimates.
 
@@ -179,26 +182,27 @@ def judged_policy(
         promised: The accuracy that was estimated when it was chosen.
         scores: The scores of every policy, by half.
         target: What the objective counts.
+        level: Confidence level of the intervals.
     """
     own = scores[name]
     against: dict[str, OffPolicyEstimate] = {}
     if name in COMPARED:
-        against = {other: gain_over(own, scores[other], target) for other in BASELINES if other in scores}
+        against = {other: gain_over(own, scores[other], target, level=level) for other in BASELINES if other in scores}
     return JudgedPolicy(
         name=name,
         plans=plans,
-        accuracy=estimate_mean([HalfScores(one) for one in own], "accuracy", bound=1.0),
-        cost_usd=negated(estimate_mean([HalfScores(one) for one in own], "cost")),
-        latency_s=negated(estimate_mean([HalfScores(one) for one in own], "latency")),
+        accuracy=estimate_mean([HalfScores(one) for one in own], "accuracy", level=level, bound=1.0),
+        cost_usd=negated(estimate_mean([HalfScores(one) for one in own], "cost", level=level)),
+        latency_s=negated(estimate_mean([HalfScores(one) for one in own], "latency", level=level)),
         promised_accuracy=promised,
         against=against,
     )
 
 
-def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str) -> OffPolicyEstimate:
+def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, level: float = 0.95) -> OffPolicyEstimate:
     """Return the paired gain of a policy over another, by half; exactly 0 in a half where both do the same."""
     halves = [HalfScores(one, two) for one, two in zip(own, other, strict=True)]
-    return estimate_mean(halves, target, bound=1.0 if target == "accuracy" else None)
+    return estimate_mean(halves, target, level=level, bound=1.0 if target == "accuracy" else None)
 
 
 def negated(found: OffPolicyEstimate) -> OffPolicyEstimate:

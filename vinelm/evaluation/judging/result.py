@@ -138,6 +138,8 @@ class Evaluation:
         is_complete: Serving did not reach its budget early.
         is_simulated: Some models are simulated.
         notes: What a reader has to know to trust the figures, one sentence each.
+        level: Confidence level of every interval.
+        by_budget: Of a sweep, the same for each budget alone; their intervals hold together with 95 % confidence.
     """
 
     objectives: tuple[Objective, ...]
@@ -150,6 +152,8 @@ class Evaluation:
     is_complete: bool = True
     is_simulated: bool = False
     notes: tuple[str, ...] = ()
+    level: float = 0.95
+    by_budget: tuple[Evaluation, ...] = ()
 
     def policy(self, name: str) -> JudgedPolicy | None:
         """Return the policy of that name; None if there is none."""
@@ -294,6 +298,8 @@ class Evaluation:
             "policies": [one.to_dict() for one in self.policies],
             "not_identified": [one.to_dict() for one in self.offers()],
             "notes": list(self.notes),
+            "level": self.level,
+            "by_budget": [one.to_dict() for one in self.by_budget],
         }
 
 
