@@ -63,10 +63,7 @@ class Service:
             trie=options.trie,
             fleet=fleet_config(options),
             evidence=options.evidence,
-            signal=self.workflow.signal,
-            signal_edges=self.workflow.signal_edges,
-            agree=self.workflow.agree,
-            answer=self.workflow.answer,
+            signals=self.workflow.signals,
         )
         self.vine.observe(Prometheus())
         self.app = build_graph(self.workflow, self.vine)

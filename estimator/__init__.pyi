@@ -1,5 +1,3 @@
-from .arms import Arms as Arms
-from .arms import arms_of as arms_of
 from .base import Estimator as Estimator
 from .base import RateEstimator as RateEstimator
 from .drift.monitor import DriftConfig as DriftConfig
@@ -7,21 +5,11 @@ from .drift.monitor import DriftMonitor as DriftMonitor
 from .drift.report import DriftReport as DriftReport
 from .drift.report import Moved as Moved
 from .drift.update import updated_trie as updated_trie
-from .judged.agreement import JudgeAgreement as JudgeAgreement
-from .judged.correction import corrected_report as corrected_report
-from .judged.correction import corrected_trie as corrected_trie
-from .judged.correction import failed_share as failed_share
 from .observation_table import ObservationTable as ObservationTable
-from .prompt_cache import cached_shares as cached_shares
-from .prompt_cache import follow_ups as follow_ups
 from .registry import ESTIMATORS as ESTIMATORS
 from .registry import make_estimator as make_estimator
 from .signals.build import estimate_signals as estimate_signals
-from .signals.build import why_without_signals as why_without_signals
-from .signals.first_answers import DrawnAnswers as DrawnAnswers
 from .signals.first_answers import FirstAnswers as FirstAnswers
 from .stage_plans import FixedStagePlans as FixedStagePlans
 from .validation import ValidationReport as ValidationReport
-from .validation import more_evidence as more_evidence
-from .validation import shape_warnings as shape_warnings
 from .validation import validate_estimate as validate_estimate

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from vinelm.estimator.arms import Arms, arms_of
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import ArmRates, Rates
-from vinelm.trie import FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
 
 Ints = npt.NDArray[np.int64]
 NODE_WEIGHT = 4.0

@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.trie import BoolArray, MergedTrie, Trie
+from vinelm.trie import MergedTrie, Trie
+from vinelm.trie.arrays import BoolArray
 
 Ints = npt.NDArray[np.int64]
 

@@ -37,7 +37,7 @@ class Estimator(Protocol):
 
 
 class RateEstimator(ABC):
-    """Base class of estimators of the three rates per node (docs/architecture.md#mathematics).
+    """Base class of estimators of the three rates per node (docs/mathematics.md).
 
     As in scikit-learn, ``__init__`` stores its settings unchanged and ``fit`` returns the estimator itself.
     """

@@ -12,7 +12,8 @@ from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.shrinkage import kinds_of, pooled_mean, shrunk_mean
 from vinelm.estimator.sizes.by_outcome import SizesByOutcome
 from vinelm.estimator.sizes.requests import RequestSizes, improved_slope
-from vinelm.trie import FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
 
 Ints = npt.NDArray[np.int64]
 NODE_WEIGHT = 8.0

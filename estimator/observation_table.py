@@ -15,7 +15,8 @@ from vinelm.estimator.merged.table import below_a_stop, cells_above, told_arms
 from vinelm.estimator.row_nodes import rows_with_nodes, where_of
 from vinelm.observation import Cell, Observation
 from vinelm.template import StopRule, Template
-from vinelm.trie import BoolArray, FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 Ints = npt.NDArray[np.int64]
 _PER_CELL = ("node", "stop", "right", "labelled", "failed", "cost_usd", "latency_s", "in_flight", "arm")
@@ -219,7 +220,7 @@ def _known_arms(trie: Trie, request: Ints, node: Ints, stop: BoolArray, arm: Int
 
 
 def _beyond_stop(trie: Trie, request: Ints, node: Ints, stop: BoolArray) -> BoolArray:
-    """Whether an observed proper ancestor cell of the same request already stopped it."""
+    """True if an observed proper ancestor cell of the same request already stopped it."""
     beyond = np.zeros(len(node), np.bool_)
     if not len(node):
         return beyond

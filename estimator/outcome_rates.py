@@ -1,4 +1,4 @@
-"""The three yes/no questions that determine a node's rates (docs/architecture.md#mathematics), and their counts."""
+"""The three yes/no questions that determine a node's rates (docs/mathematics.md), and their counts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from vinelm.estimator.arms import Arms
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.trie import BoolArray, FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, eq=False)

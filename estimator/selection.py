@@ -14,7 +14,7 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator.stage_plans import FixedStagePlans
 from vinelm.promise import SelectionOptimism, single_model_paths
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 N_CAPS = 10
 SMALLEST_CAP = 1e-6
@@ -25,7 +25,7 @@ Halves = tuple[AnnotatedTrie, AnnotatedTrie]
 
 @dataclass(frozen=True, eq=False)
 class SelectablePlans:
-    """What can be chosen: the nodes of a linear trie, or the fixed plans of one that branches; arrays of one shape.
+    """The choices: the nodes of a linear trie, or the fixed plans of one that branches; arrays of one shape.
 
     ``allowed``: it can be chosen at all; ``single``: it runs on one model.
     """

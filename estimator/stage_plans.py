@@ -15,8 +15,9 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator.arms import Arms, arms_of
 from vinelm.merged_paths import stage_runs
 from vinelm.promise import contingent_standard_error
-from vinelm.template import every_assignment, runs_one_model
-from vinelm.trie import BoolArray, FloatArray, Trie
+from vinelm.template.assignments import every_assignment, runs_one_model
+from vinelm.trie import Trie
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 Ints = npt.NDArray[np.int64]
 MOST_PLANS = 512

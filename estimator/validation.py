@@ -25,7 +25,7 @@ from vinelm.estimator.selection import SelectablePlans, selection_optimism
 from vinelm.estimator.stage_plans import FixedStagePlans
 from vinelm.promise import Z90, Promise, SelectionOptimism
 from vinelm.template import Stage, Template
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 FEWEST_REQUESTS = 10
 N_SPLITS = 2
@@ -117,7 +117,7 @@ class ValidationReport:
         raise EvidenceError(f"{what}: {remedy}", code="estimate-uncertain")
 
     def times_needed(self, max_error: float) -> float:
-        """How many times as much data :meth:`require` asks for: at most 1 where it accepts these, else more than 1.
+        """The multiple of today's data that :meth:`require` asks for: at most 1 where it accepts these, else more than 1.
 
         Errors shrink with the square root of the data.
         """
@@ -350,7 +350,7 @@ def _optimism_warnings(promise: Promise) -> tuple[str, ...]:
 
 
 def _continues(cells: ObservationTable, depth: int) -> BoolArray:
-    """Whether the cell is of that depth and its request continues after it."""
+    """True if the cell is of that depth and its request continues after it."""
     return np.asarray(~cells.stop & (cells.trie.depth[cells.node] == depth))
 
 

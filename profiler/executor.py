@@ -1,4 +1,4 @@
-"""Makes the worker that an :class:`~vinelm.profiler.config.ExecutionConfig` asks for."""
+"""Makes the worker that an :class:`~vinelm.profiler.scheduling.config.ExecutionConfig` asks for."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 from vinelm.errors import ConfigError, StoreError
 from vinelm.extras import require_extra
-from vinelm.io import can_fork
-from vinelm.profiler.budget.unit_budget import TopUp
+from vinelm.io.operating_system import can_fork
 from vinelm.profiler.cluster.ray_cluster import RayCluster
-from vinelm.profiler.config import ExecutionConfig
 from vinelm.profiler.execution.job import Job, UnitOutcome, Worker
+from vinelm.profiler.execution.replayed.runner import Units
 from vinelm.profiler.execution.unit import LocalWorker
-from vinelm.profiler.execution.units import Units
+from vinelm.profiler.execution.unit_budget import TopUp
+from vinelm.profiler.scheduling.config import ExecutionConfig
 from vinelm.protocols import RateLimiter
 from vinelm.traces import CheckpointPlace, ObservationStore
 from vinelm.version import __version__
@@ -101,7 +101,7 @@ def _limits(execution: ExecutionConfig) -> dict[str, Any]:
 
 def _rate_limiters(units: Units) -> dict[str, RateLimiter]:
     """The rate limits by model, the judge's included."""
-    from vinelm.backends import rate_limiters_of
+    from vinelm.backends.registry import rate_limiters_of
 
     judge = None if units.judging is None else units.judging.models
     judges = {} if judge is None else rate_limiters_of(judge.catalog, judge.backends)

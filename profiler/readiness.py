@@ -10,24 +10,21 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.adapters.langgraph import (
-    nodes_of_stages,
-    resolved,
-    template_code,
-    template_differences,
-    template_imports,
-    user_place,
-)
-from vinelm.backends import ScriptedChatModel, estimate_tokens
+from vinelm.adapters.langgraph.build import nodes_of_stages
+from vinelm.adapters.langgraph.exits import resolved
+from vinelm.adapters.langgraph.structure.code import template_code, template_imports
+from vinelm.adapters.langgraph.structure.reading import template_differences
+from vinelm.adapters.langgraph.user_code import user_place
+from vinelm.backends.base import estimate_tokens
+from vinelm.backends.offline.scripted import ScriptedChatModel
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError, WorkflowError
 from vinelm.judging import LLMJudge
 from vinelm.observation import Observation, Usage
-from vinelm.profiler.execution.replayed.runner import ReplayRunner
+from vinelm.profiler.execution.fingerprint import fingerprint
+from vinelm.profiler.execution.judging import judge_catalog
+from vinelm.profiler.execution.replayed.runner import ReplayRunner, Units, make_units
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
-from vinelm.profiler.execution.units import Units, make_units
-from vinelm.profiler.fingerprint import fingerprint
-from vinelm.profiler.judging.asking import judge_catalog
 from vinelm.protocols import CallContext
 from vinelm.signals import Signals
 from vinelm.template import Branch, Loop, Parallel, Stage, Step, Template

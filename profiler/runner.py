@@ -9,39 +9,34 @@ from contextlib import contextmanager
 from dataclasses import is_dataclass
 from typing import Any
 
-from vinelm.adapters.langgraph import resolved
+from vinelm.adapters.langgraph.exits import resolved
 from vinelm.catalog import Catalog
 from vinelm.errors import DatasetError, StoreError
-from vinelm.profiler.budget.ledger import Ledger
-from vinelm.profiler.config import ExecutionConfig, ProfileLimits
+from vinelm.profiler.execution.fingerprint import SETTING, store_identity
 from vinelm.profiler.execution.job import Worker
+from vinelm.profiler.execution.ledger import Ledger, ProfileLimits
+from vinelm.profiler.execution.replayed.runner import Units, make_units
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
-from vinelm.profiler.execution.units import Units, make_units
 from vinelm.profiler.executor import keeping, make_worker
-from vinelm.profiler.fingerprint import SETTING, store_identity
-from vinelm.profiler.growth import request_digests, scoring_part, with_settings_of
-from vinelm.profiler.judging.pending import PendingRows
-from vinelm.profiler.results import ProfileResult, Progress
+from vinelm.profiler.growth import bring_up_to_date, request_digests, scoring_part, with_settings_of
 from vinelm.profiler.sampling.priced_sampler import CONTINUED_SHARE
 from vinelm.profiler.sampling.samplers import make_sampler
 from vinelm.profiler.scheduling import interrupts
+from vinelm.profiler.scheduling.config import ExecutionConfig
 from vinelm.profiler.scheduling.first_rows import BROKEN_AFTER, FirstRows, only_failures
+from vinelm.profiler.scheduling.pending_rows import PendingRows
+from vinelm.profiler.scheduling.results import ProfileResult, Progress
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.scheduler import Scheduler
 from vinelm.profiler.shown_rows import classify_new
-from vinelm.profiler.store_update import bring_up_to_date
 from vinelm.protocols import Backend, Sampler
 from vinelm.template import Template
-from vinelm.traces import (
-    ObservationStore,
-    RequestDigest,
-    RunRecords,
-    SharedRun,
-    StoreIdentity,
-    differences,
-    retire_broken,
-    shared_run,
-)
+from vinelm.traces import ObservationStore, StoreIdentity
+from vinelm.traces.growth.broken_stage import retire_broken
+from vinelm.traces.growth.changes import differences
+from vinelm.traces.growth.plan import RequestDigest
+from vinelm.traces.store.run_state import RunRecords
+from vinelm.traces.store.shared_run import SharedRun, shared_run
 from vinelm.workflow import Request, Workflow
 
 

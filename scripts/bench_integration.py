@@ -22,25 +22,13 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langgraph.graph import END, START, StateGraph
 
-from vinelm import (
-    AnnotatedTrie,
-    Catalog,
-    Loop,
-    Model,
-    Objective,
-    Price,
-    Stage,
-    Template,
-    Trie,
-    VineChatModel,
-    VineLM,
-    VineMiddleware,
-)
+from vinelm import AnnotatedTrie, Catalog, Loop, Model, Objective, Price, Stage, Template, VineChatModel, VineLM, VineMiddleware
 from vinelm.backends import OfflineChatModel, create_backends
 from vinelm.clock import VirtualClock, WallClock
 from vinelm.controller import InFlightLoadMonitor
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext
+from vinelm.trie.trie import Trie
 
 MODELS, DEPTH, SERVER_S = 8, 3, 0.05
 

@@ -31,7 +31,8 @@ from vinelm.estimator import make_estimator
 from vinelm.merged_paths import stage_runs
 from vinelm.objective import Objective
 from vinelm.template import Template
-from vinelm.trie import DifficultyRates, MergedTrie, Trie
+from vinelm.trie import MergedTrie, Trie
+from vinelm.trie.difficulty import DifficultyRates
 
 Floats = npt.NDArray[np.float64]
 POINTS = 21

@@ -29,10 +29,12 @@ from typing import Any, TypedDict
 from local_openai import local_openai
 from result_files import add_results_option, provenance, write_results
 
-from vinelm.backends import OfflineChatModel, request_of
+from vinelm.backends import OfflineChatModel
+from vinelm.backends.offline.chat_model import request_of
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.observation import Observation, Usage
-from vinelm.profiler import ExecutionConfig, WorkflowSource, profile, store_identity
+from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore
 from vinelm.workflow import Request, Workflow
@@ -279,7 +281,7 @@ def store_figures(rows: int) -> tuple[float, float, float]:
 
 
 def add_many(store: ObservationStore, rows: list[Observation]) -> None:
-    from vinelm.traces import RunRecords
+    from vinelm.traces.store.run_state import RunRecords
 
     with RunRecords(store).together():
         for row in rows:

@@ -16,7 +16,8 @@ import numpy as np
 from branching_truths import BRANCHING_TRUTHS, make_branching_truth
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.estimator import FixedStagePlans, ObservationTable, arms_of, make_estimator
+from vinelm.estimator import FixedStagePlans, ObservationTable, make_estimator
+from vinelm.estimator.arms import arms_of
 from vinelm.observation import Observation
 from vinelm.recorded_table import RecordedTable
 

@@ -33,8 +33,10 @@ from fleet_parts.workload import fleet_workload
 from redis_for_bench import own_redis
 from result_files import add_results_option, provenance, write_results
 
-from vinelm.backends import EngineRateLimiter, RateLimits
-from vinelm.controller import Fleet, FleetConfig, GlobalLoop, RedisLink, fleet_policy
+from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
+from vinelm.controller import FleetConfig, GlobalLoop, RedisLink
+from vinelm.controller.fleet.fleet import Fleet
+from vinelm.controller.fleet.policies.finding import fleet_policy
 from vinelm.errors import CallRefused, FleetUnreachable
 from vinelm.observation import Usage
 

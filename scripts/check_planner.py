@@ -12,8 +12,11 @@ import random
 import sys
 import time
 
-from vinelm.controller import Metric, Planner, PlanRequest, SubtreeView, load_array
+from vinelm.controller import Planner, PlanRequest
 from vinelm.controller.planning import frontier
+from vinelm.controller.planning.metric import Metric
+from vinelm.controller.planning.plan_request import load_array
+from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.controller.testing import (
     brute_force,
     check_averages,

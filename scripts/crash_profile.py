@@ -55,7 +55,7 @@ def die(*_):
     if how["countdown"] == 0:
         os.kill(os.getpid(), signal.SIGKILL)
 if how["moment"] == "migration":
-    from vinelm.traces.store import database
+    from vinelm.traces.databases import database
     real = database.Database.create_tables
     def create_tables(self, *rest):
         real(self, *rest)

@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from vinelm.backends import create_backends
-from vinelm.catalog import Catalog, Model, read_catalog_file
+from vinelm.catalog import Catalog, Model
+from vinelm.catalog.loading import read_catalog_file
 from vinelm.clock import WallClock
 from vinelm.errors import InputError
 from vinelm.protocols import CallContext

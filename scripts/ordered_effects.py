@@ -25,7 +25,7 @@ from ordered_effects_parts.loops import FeedbackLoop, exams, simulated
 from ordered_effects_parts.scoring import fitted, forecasts, gain, levels_of, score
 from result_files import add_results_option, provenance, write_results
 
-from vinelm.api import estimate_store
+from vinelm.api.estimation import estimate_store
 from vinelm.estimator.signals.build import signals_trie
 from vinelm.estimator.signals.predictive import Predictive
 from vinelm.evaluation import verify

@@ -9,7 +9,9 @@ import statistics
 import time
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller import Planner, PlanRequest, SubtreeView, load_array
+from vinelm.controller import Planner, PlanRequest
+from vinelm.controller.planning.plan_request import load_array
+from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.objective import Objective
 
 

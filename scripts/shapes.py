@@ -42,7 +42,7 @@ sys.path.insert(0, str(ROOT / "tests"))  # before this folder, which has a modul
 from shapes.measuring import Service, best_fixed_plan, expected, fixed_plans, profiled  # noqa: E402
 
 from vinelm import Objective  # noqa: E402
-from vinelm.api import estimate_store  # noqa: E402
+from vinelm.api.estimation import estimate_store  # noqa: E402
 
 SHAPES = (
     "router",

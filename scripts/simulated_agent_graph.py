@@ -10,9 +10,11 @@ from typing import Any, TypedDict
 import numpy as np
 from simulated_agent import CHECK_OF_RIGHT, CHECK_OF_WRONG, AgentTruth
 
-from vinelm.backends import OfflineChatModel, request_of
+from vinelm.backends import OfflineChatModel
+from vinelm.backends.offline.chat_model import request_of
 from vinelm.observation import Observation, Usage
-from vinelm.profiler import profile, store_identity
+from vinelm.profiler import profile
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.template import Template
 from vinelm.traces import ObservationStore
 from vinelm.workflow import Request, Workflow

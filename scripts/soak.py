@@ -122,6 +122,7 @@ class Soak:
             "bare_failures": bare_failures(callers.bare_runs, outages[ENGINES[0]]),
             "unserved": bookkeeping.unserved(asked, outages[ENGINES[0]]),
             "refused_wrongly": bookkeeping.refused_wrongly(asked, AMPLE, self.redis.away.known, AFTER_REDIS_S),
+            "refused_by_clock": sum(one.outcome == "refused" and bookkeeping.BY_CLOCK in one.detail for one in asked),
             "rows": rows.rows,
             "rows_expected": rows.expected,
             "rows_lost": rows.lost,
@@ -155,6 +156,8 @@ def breaches(found: dict[str, Any]) -> list[str]:
     for name in ("unserved", "refused_wrongly", "rows_lost", "rows_double", "rows_wrong_usd", "trie_missed"):
         if found[name]:
             told.append(f"{name}: {len(found[name])}, such as {found[name][0]}")
+    if found["refused_by_clock"] and not found["faults"]["clock"]:
+        told.append(f"{found['refused_by_clock']} requests were refused by a clock that nobody set")
     if found["bare_failures"]:
         told.append(f"{found['bare_failures']} bare requests failed with their engine there: the machine is too busy")
     for tenant, usd in found["caps_usd"].items():

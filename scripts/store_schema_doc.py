@@ -9,13 +9,13 @@ from pathlib import Path
 
 from sqlalchemy import Table
 
-from vinelm.traces.judged.judgements import judgements
-from vinelm.traces.store import schema
+from vinelm.traces.databases import schema
+from vinelm.traces.store.judgements import judgements
 
 PAGE = Path(__file__).parents[1] / "docs" / "store.md"
 HEAD = f"""# The observation store
 
-<!-- Written by scripts/store_schema_doc.py from traces/store/schema.py: change that file, then run the script. -->
+<!-- Written by scripts/store_schema_doc.py from traces/databases/schema.py: change that file, then run the script. -->
 
 One SQLite file (WAL, `synchronous=FULL`) per workflow. Schema version {schema.SCHEMA_VERSION}:
 an older file is migrated when it is opened, in one transaction; a newer one is rejected. Unknown values are NULL, never 0.
@@ -25,16 +25,16 @@ state.
 ```
 vinelm store info runs/nl2sql.db                 # workflow, number of rows, cost, coverage
 vinelm store check runs/nl2sql.db                # look for damage; exit code 1 if there is any
-vinelm store export runs/nl2sql.db -o rows.csv   # or .csv.gz, .parquet; `vinelm store import` reads it back
+vinelm export runs/nl2sql.db -o rows.csv   # or .csv.gz, .parquet; `vinelm store import` reads it back
 vinelm store merge ann.db ben.db -o both.db      # stores of the same workflow
-vinelm store reprice runs/nl2sql.db --models new-prices.toml -o repriced.db   # the same rows at other prices
-vinelm store import log.csv -o log.db --request-column id --model-column model --success-column correct --cost-column usd ...
+vinelm reprice runs/nl2sql.db --models new-prices.toml -o repriced.db   # the same rows at other prices
+vinelm store import log.csv -o log.db --column request=id --column model=model --column success=correct ...
 ```
 
 To copy a store during a run, copy `STORE-wal` with it; a copy without it is detected and rejected. A run that ended because the
 disk was full is told from such a copy by its note in `STORE.lock`.
 
-`store info`, `store check`, `store export` and `estimate` also read a store that may not be written, on a read-only disk for
+`store info`, `store check`, `export` and `estimate` also read a store that may not be written, on a read-only disk for
 example. If it is of an older version, or its write-ahead log is not empty, they read a temporary copy.
 
 ## A store grows
@@ -58,7 +58,7 @@ tokens at the price of its time. `recorded_usd` keeps what was charged. A row wi
 
 ## Other prices
 
-`vinelm store reprice` writes a copy in which every row counts at the prices of a catalog. No model is called and the store is
+`vinelm reprice` writes a copy in which every row counts at the prices of a catalog. No model is called and the store is
 not changed. `recorded_usd` and the ledger of the copy say what was charged and paid; `sources` says which store it was made
 from. It is refused if a model of the store has no price in the catalog, or if a row of a model with a new price recorded no
 tokens. [Two tries compared](estimators.md#other-prices-and-two-tries-compared) has an example.

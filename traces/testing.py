@@ -12,7 +12,7 @@ from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces.store.identity import StoreIdentity
+from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.store.store import ObservationStore
 from vinelm.workflow import Request
 

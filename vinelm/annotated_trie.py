@@ -13,10 +13,13 @@ import numpy.typing as npt
 
 from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
-from vinelm.io import data_frame, html_table
+from vinelm.io.frames import data_frame, html_table
 from vinelm.signals import Outcomes
 from vinelm.template import Template
-from vinelm.trie import BoolArray, DifficultyRates, FloatArray, MergedTrie, Trie, no_single_path
+from vinelm.trie import MergedTrie, Trie
+from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.difficulty import DifficultyRates
+from vinelm.trie.merged import no_single_path
 
 if TYPE_CHECKING:
     import pandas
@@ -37,7 +40,7 @@ variance that comes from differences in size between requests, the arms, and the
 class AnnotatedTrie:
     """A trie with estimated success, cost and latency of every node: the estimators' output and the planner's input.
 
-    Every array has shape (n + 1,), node 0 being the root. See docs/architecture.md#mathematics.
+    Every array has shape (n + 1,), node 0 being the root. See docs/mathematics.md.
 
     Per node, conditional on the request reaching it:
 

@@ -1,4 +1,4 @@
-"""What is said where a library is missing that only some users need: each belongs to an extra of ``vinelm``."""
+"""The error for a missing library that only some users need: each belongs to an extra of ``vinelm``."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import VineLMError
 from vinelm.promise import share_variance
-from vinelm.trie import FloatArray, MergedTrie
+from vinelm.trie import MergedTrie
+from vinelm.trie.arrays import FloatArray
 
 
 class StageRun(NamedTuple):

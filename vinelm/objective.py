@@ -1,4 +1,4 @@
-"""What one request asks of the planner: a target and any bounds (docs/architecture.md#objectives)."""
+"""The demand of one request on the planner: a target and any bounds (docs/architecture.md#objectives)."""
 
 from __future__ import annotations
 

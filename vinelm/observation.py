@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from vinelm.catalog import redacted
+from vinelm.catalog.secrets import redacted
 from vinelm.errors import FailureKind, VineLMError
 from vinelm.template import StopRule
 

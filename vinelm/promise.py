@@ -1,4 +1,4 @@
-"""What a plan promises: its estimated accuracy, corrected for having been chosen as the best of many estimates.
+"""The promise of a plan: its estimated accuracy, corrected for having been chosen as the best of many estimates.
 
 The most accurate of many noisy estimates is on average too high (the winner's curse). How much too high is measured when a trie
 is estimated, by choosing on one half of the requests and judging by the other; :class:`SelectionOptimism` is the result, and
@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.trie import BoolArray, FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 Z90 = 1.6448536269514722
 """Half width of a two-sided 90 % interval in standard errors."""
@@ -81,8 +82,8 @@ class Promise:
         optimism: Optimism of a choice on half of the requests; None if it was not measured, and nothing is corrected then.
         advantage: Estimated advantage over ``reference``; 0 if the plan itself runs on one model.
         advantage_optimism: Optimism of that advantage; None if it was not measured.
-        reference: The most accurate single-model path that is neither dearer nor slower, which few alternatives compete with:
-            its node, or the model's name where plans are contingent; None if there is none.
+        reference: The most accurate single-model path that is neither more expensive nor slower, which few
+            alternatives compete with: its node, or the model's name where plans are contingent; None if there is none.
     """
 
     estimate: float
@@ -162,7 +163,7 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
     A plan over a trie that branches ends at several nodes, and its accuracy is the sum of their masses. The sampling of the
     requests acts on the sum as on one share: p (1 - p) / n. What else each end's ``accuracy_se`` holds comes from the effects
     of its stage, model and arms. Ends of one stage and model share some of these: they count as if correlated by
-    :data:`END_CORRELATION`, which is more than simulated plans have (docs/estimators.md#arms), and the others as independent.
+    :data:`END_CORRELATION`, which is more than simulated plans have (docs/mathematics.md#arms), and the others as independent.
 
     Args:
         annotated: The trie; ``meta["requests"]`` is the number of requests that it was estimated from.
@@ -211,7 +212,7 @@ def single_model_paths(trie: Trie) -> BoolArray:
 
 
 def _reference(annotated: AnnotatedTrie, node: int) -> int | None:
-    """The most accurate single-model path that is neither dearer nor slower; None if the plan is one itself."""
+    """The most accurate single-model path that is neither more expensive nor slower; None if the plan is one itself."""
     alone = single_model_paths(annotated.trie)
     if alone[node]:
         return None

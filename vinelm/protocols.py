@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsFloat, Type
 from vinelm.clock import Clock
 from vinelm.errors import FailureKind
 from vinelm.observation import Observation, Usage
-from vinelm.signals import Outcome
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
 
     from vinelm.catalog import Catalog, Model
-    from vinelm.template import Template
     from vinelm.workflow import Request
 
 
@@ -77,7 +75,7 @@ class RateLimiter(Protocol):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CallContext:
-    """What a backend may know about the invocation that a chat model is made for. Not to be changed once it is handed over.
+    """A backend's knowledge of the invocation that a chat model is made for. Not to be changed once it is handed over.
 
     Args:
         stage: name of the stage.
@@ -190,71 +188,6 @@ class Invocation:
         return usages[0].cost_usd if len(usages) == 1 else math.fsum([usage.cost_usd for usage in usages])
 
 
-@runtime_checkable
-class Policy(Protocol):
-    """Chooses the model of every stage invocation of one request. :class:`~vinelm.policies.RecordingPolicy` is a base class.
-
-    The prefix always comes from the adapter, which reads it from the workflow's own state: LangGraph may retry, replay or
-    resume a stage, so a policy must not count calls. All methods may be called from several threads. What every policy must
-    do is tested by :class:`vinelm.policies.testing.PolicyContract`.
-    """
-
-    @property
-    def clock(self) -> Clock:
-        """Time as the request sees it."""
-
-    @property
-    def request(self) -> Request | None:
-        """The labelled request; None in an ordinary served call."""
-
-    @property
-    def template(self) -> Template | None:
-        """The workflow's shape; None if it is not known."""
-
-    @property
-    def guard(self) -> CallGuard | None:
-        """Authorizes each call of the request's models; None where no limit applies."""
-
-    def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
-        """Return the model for the invocation of ``stage`` that follows ``prefix``."""
-
-    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
-        """Return whether the loop goes on after ``prefix``; ``finished`` is the verdict of the workflow's own check."""
-
-    def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
-        """Note what the invocation at the end of ``prefix`` has shown.
-
-        Told once for each invocation, in order, before :meth:`should_continue` is asked about that prefix and before the model
-        of the next invocation is; not at all where the workflow declares no signals. Invocations that another run executed are
-        told again, after :meth:`resumed`. A failed attempt is told as it fails; if the invocation is tried again with the same
-        model, what that attempt shows replaces it.
-        """
-
-    def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the class of the answer that a request ending after ``prefix`` should return; None for the last answer.
-
-        Asked by the node ``vine.finish`` only.
-        """
-
-    def record(self, invocation: Invocation) -> None:
-        """Record an invocation that has ended, whether it succeeded or failed."""
-
-    def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None]) -> None:
-        """Note that the request goes on after ``prefix``, which another run has executed, perhaps in another process.
-
-        ``costs_usd`` holds the dollars recorded for each invocation of ``prefix``; None where they are not known.
-        """
-
-    def interrupted(self, prefix: tuple[str, ...]) -> None:
-        """Note that the invocation at the end of ``prefix`` was interrupted without a result; it will be run again."""
-
-    def trace(self) -> Sequence[Mapping[str, Any]]:
-        """Return the answers given so far, in order, as plain JSON types; empty if the policy keeps none."""
-
-    def last_step(self) -> Mapping[str, Any]:
-        """Return the last item of :meth:`trace`, or an empty mapping."""
-
-
 Choice: TypeAlias = "str | Mapping[str, str]"
 """The model of an invocation; or, where several stages may come, the model of each of them by its name."""
 
@@ -316,7 +249,7 @@ class LoadMonitor(Protocol):
 
 
 class Vine(Protocol):
-    """What a workflow's ``build(vine)`` receives: it wraps the stages and routes of the graph."""
+    """The argument of a workflow's ``build(vine)``: it wraps the stages and routes of the graph."""
 
     def stage(
         self, name: str, fn: Callable[..., Any], *, state: type | None = None, default: str | None = None

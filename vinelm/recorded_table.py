@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
-from vinelm.io import data_frame
+from vinelm.io.frames import data_frame
 from vinelm.observation import Observation
 from vinelm.template import StopRule, Template
-from vinelm.trie import BoolArray, FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     import pandas

@@ -103,7 +103,7 @@ class Workflow:
 
     @property
     def signals(self) -> Signals | None:
-        """What its requests show while they run; None if nothing is declared."""
+        """The declared signals of its requests; None if there are none."""
         return Signals.of(self.signal, self.signal_edges, self.agree, self.answer)
 
     def graph_input(self, request: Request) -> dict[str, Any]:

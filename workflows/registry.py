@@ -12,7 +12,8 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from vinelm.datasets import Columns, read_dataset, with_dataset
+from vinelm.datasets import Columns, read_dataset
+from vinelm.datasets.reading import with_dataset
 from vinelm.errors import ConfigError, InputError, WorkflowError
 from vinelm.workflow import Workflow
 

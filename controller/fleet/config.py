@@ -1,21 +1,24 @@
-"""How a process joins a fleet."""
+"""The settings with which a process joins a fleet."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from vinelm.errors import ConfigError
 
 MOST_DAILY_USD = 1_000_000.0
 """Sums of billionths of a dollar stay exact in Redis up to here."""
+RunLabel = str | Callable[[Mapping[str, Any]], Any]
+"""How a run says something of itself: a key of LangGraph's ``config["configurable"]``, or a function of that mapping."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetConfig:
-    """How a process joins a fleet of processes that serve together.
+    """The settings with which a process joins a fleet of processes that serve together.
 
     All processes of a fleet must be given the same.
 
@@ -27,9 +30,12 @@ class FleetConfig:
             each tenant that is not named. Needs ``journal``.
         journal: what keeps the leases of ``daily_usd``: a SQLite file on a local disk for the processes of one machine, or
             ``postgresql://user@host/database`` (extra ``postgres``) for several.
+        conversation_id, tenant: how a run names its conversation and whose request it is: a key of LangGraph's
+            ``config["configurable"]``, or a function of that mapping. A hash of the one and the name of the other leave the
+            process.
 
     Raises:
-        ConfigError: a value is out of range, or ``daily_usd`` has no ``journal``.
+        ConfigError: a value is out of range, ``daily_usd`` has no ``journal``, or a label is neither a key nor a function.
     """
 
     url: str = field(repr=False)  # may hold a password
@@ -37,8 +43,13 @@ class FleetConfig:
     required: bool = False
     daily_usd: Mapping[str, float] = field(default_factory=dict)
     journal: str | Path | None = field(default=None, repr=False)  # may hold a password
+    conversation_id: RunLabel = "thread_id"
+    tenant: RunLabel = "tenant"
 
     def __post_init__(self) -> None:
+        for name, label in (("conversation_id", self.conversation_id), ("tenant", self.tenant)):
+            if not (callable(label) or (isinstance(label, str) and label)):
+                raise ConfigError(f"{name} is {label!r}: give a key of LangGraph's configurable, or a function of it")
         for tenant, usd in self.daily_usd.items():
             if not (isinstance(usd, int | float) and math.isfinite(usd) and 0 < usd <= MOST_DAILY_USD):
                 raise ConfigError(

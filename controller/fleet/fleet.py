@@ -1,4 +1,4 @@
-"""What an application's process holds of its fleet: its membership, its leases, and the view of the others."""
+"""One process's part in a fleet: its membership, its leases, and the view of the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import weakref
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from vinelm.backends import EngineRateLimiter, ReplicaGate
+from vinelm.backends.remote.rate_limits import EngineRateLimiter
+from vinelm.backends.replicas.gate import ReplicaGate
 from vinelm.controller.fleet.catalog_comparison import CatalogComparison, Facts
 from vinelm.controller.fleet.config import FleetConfig
 from vinelm.controller.fleet.fleet_reader import FleetReader

@@ -36,7 +36,7 @@ Rest = Callable[[], tuple[float, float]]
 
 
 class InvocationStart(NamedTuple):
-    """What is known of an invocation when it begins; see :class:`~vinelm.controller.fleet.view.FleetView` for the units."""
+    """The facts of an invocation when it begins; see :class:`~vinelm.controller.fleet.view.FleetView` for the units."""
 
     session: int
     tenant: str

@@ -23,7 +23,7 @@ ALONE = "the fleet's Redis does not answer: this process goes on alone, within i
 
 
 class Chore(Protocol):
-    """What else is to be done in every round."""
+    """A further task of every round."""
 
     def do(self, link: RedisLink) -> None:
         """Do it.
@@ -93,7 +93,7 @@ class FleetMember:
 
     @property
     def rank(self) -> int:
-        """How many of the processes that live come before this one; all count in the same order."""
+        """The number of live processes before this one; all count in the same order."""
         return self._rank
 
     def catalogs(self) -> dict[str, str]:
@@ -102,7 +102,7 @@ class FleetMember:
 
     @property
     def note(self) -> str:
-        """What a trace has to say: empty while Redis answers."""
+        """The line for a trace: empty while Redis answers."""
         if not self.is_alone:
             return ""
         return f"the fleet failed ({self.failure}): this process goes on alone" if self.failure else ALONE

@@ -1,4 +1,4 @@
-"""What the processes of a fleet have published, as one of them sees it: their age is how long ago *it* saw them change."""
+"""The other processes' published state, as one of them sees it: its age counts from when *it* saw the change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How one request tells the fleet what it has under way. Nothing here may fail or delay the request."""
+"""One request's rows in the fleet: its work under way. Nothing here may fail or delay the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is under way in the whole fleet at one moment: one row per live invocation, as columns."""
+"""The work under way in the whole fleet at one moment: one row per live invocation, as columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from vinelm.controller.fleet.columns import COLUMNS, VOCABULARIES, LiveState
 from vinelm.controller.fleet.snapshot import Snapshot
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 IntArray = np.ndarray[Any, np.dtype[np.int32]]
 

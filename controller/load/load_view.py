@@ -1,4 +1,4 @@
-"""How one request reads the load of the engines and reports its own calls."""
+"""One request's view of the engines' load, and the report of its own calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vinelm.controller.planning.plan_request import load_array
 from vinelm.controller.planning.planner import Planner
 from vinelm.errors import VineLMError
 from vinelm.protocols import Invocation, LoadMonitor
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 LoadSource = Callable[[], Mapping[str, float]]
 """Returns the extra seconds per invocation of each engine whose load is known. Must not block."""

@@ -1,4 +1,4 @@
-"""How much slower an engine answers the more requests it holds: a monotone curve fitted to measurements (VineLM paper §5.4)."""
+"""The slowdown of an engine by the requests that it holds: a monotone curve fitted to measurements (VineLM paper §5.4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.extras import required_extra
-from vinelm.io import write_atomic
+from vinelm.io.atomic import write_atomic
 from vinelm.io.reading import read_text
 
 

@@ -22,7 +22,7 @@ from vinelm.controller.planning.normal_distribution import normal_cdf
 from vinelm.controller.planning.path_metrics import AnswerChances
 from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.errors import ConfigError
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 LATE_WEIGHT = 0.75
 """Default of ``late_weight``. With 0, a request without a correct answer tries again until it is late; with 1, it gives up

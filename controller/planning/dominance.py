@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from vinelm.controller.planning.objective_class import ObjectiveClass
 from vinelm.controller.planning.path_metrics import IntArray, PathMetrics
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 LAGS = 32
 """Each end is compared with this many predecessors per pass."""

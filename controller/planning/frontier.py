@@ -18,7 +18,7 @@ from vinelm.controller.planning.objective_class import ObjectiveClass
 from vinelm.controller.planning.path_metrics import IntArray, PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.controller.planning.subtree import SubtreeView
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 SCAN = 12_000
 """Longest frontier that is scanned as a whole; a longer one gets a :class:`BlockIndex`."""

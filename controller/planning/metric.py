@@ -17,7 +17,7 @@ DEFAULT_Z = 1.0
 
 
 class Metric(StrEnum):
-    """A metric of the path from the root to a node (docs/architecture.md#mathematics)."""
+    """A metric of the path from the root to a node (docs/mathematics.md)."""
 
     LATENCY = "T"
     """Expected seconds of the whole path at zero load."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 _FAR = 37.0
 """Beyond it the tail is less than 1e-299, and floating point underflows."""

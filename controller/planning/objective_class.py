@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from vinelm.controller.planning.metric import Metric, Quantity, bounded_quantities, metric_of, remaining_latency, z_of
 from vinelm.controller.planning.path_metrics import IntArray, PathMetrics
 from vinelm.objective import Objective
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

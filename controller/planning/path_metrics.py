@@ -12,7 +12,7 @@ import numpy.typing as npt
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning.metric import Metric, Quantity
 from vinelm.errors import ConfigError
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 IntArray = npt.NDArray[np.integer[Any]]
 Nodes = IntArray | slice

@@ -9,7 +9,7 @@ import numpy as np
 
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 class PlanRequest(NamedTuple):

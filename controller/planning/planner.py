@@ -23,7 +23,7 @@ from vinelm.controller.planning.plan_request import PlanRequest, load_array
 from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 SMALL = 10_000
 """Largest trie whose frontiers are built within the first request: that takes a few milliseconds."""

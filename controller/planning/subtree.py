@@ -14,7 +14,7 @@ from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, Metr
 from vinelm.controller.planning.path_metrics import IntArray, PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.objective import Objective
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, slots=True)

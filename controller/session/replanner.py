@@ -15,7 +15,7 @@ from vinelm.errors import InfeasibleError, VineLMError
 from vinelm.objective import Objective
 from vinelm.protocols import Invocation
 from vinelm.signals import Outcome
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 class Replanner:

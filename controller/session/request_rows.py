@@ -1,4 +1,4 @@
-"""How one served request becomes rows, as a profile would have written them. Nothing here may fail or delay the request."""
+"""The rows of one served request, as a profile would have written them. Nothing here may fail or delay the request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Path = tuple[str, ...]
 
 
 class InFlight:
-    """How many invocations each engine serves for this process. Thread-safe.
+    """The number of invocations that each engine serves for this process. Thread-safe.
 
     Args:
         engine_of: name of a model to its engine.
@@ -132,7 +132,7 @@ class RequestRows:
                 self._passed.add(path)
 
     def shown(self, path: Path, signal: str | None) -> None:
-        """What the invocation at the end of ``path`` has shown."""
+        """The outcome shown by the invocation at the end of ``path``."""
         with suppress(Exception), self._lock:
             one = self._pending.get(path)
             if one is not None:

@@ -1,11 +1,12 @@
-"""What the invocations of one request have shown, in the terms of the trie that its plans are made over."""
+"""The outcomes shown by one request's invocations, in the terms of the trie that its plans are made over."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.signals import Outcome, Seen
+from vinelm.signals import Outcome
+from vinelm.signals.outcomes import Seen
 
 Path = tuple[str, ...]
 _NOTHING = Outcome(None, None)

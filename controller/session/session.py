@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Literal, SupportsFloat, get_args
+from typing import Any, Literal, get_args
 
 from vinelm.clock import Clock
 from vinelm.controller.fleet.session_rows import SessionRows
@@ -22,7 +22,7 @@ from vinelm.policies import Judge, OnError, SpendGuard, StopRulePolicy
 from vinelm.protocols import Invocation, LoadMonitor
 from vinelm.signals import Outcome
 from vinelm.template import Template
-from vinelm.trie import BoolArray
+from vinelm.trie.arrays import BoolArray
 from vinelm.workflow import Request
 
 Mode = Literal["enforce", "observe", "off"]
@@ -33,7 +33,7 @@ ended meanwhile, the plan stands: the time between the two is LangGraph's own st
 
 
 class Session(StopRulePolicy):
-    """A :class:`~vinelm.protocols.Policy` that plans for one request (VineLM paper §4.3).
+    """A :class:`~vinelm.policies.Policy` that plans for one request (VineLM paper §4.3).
 
     The prefix given re-roots the plan; time is read off the clock from ``started_at``, dollars from the recorded usages. A
     prefix that is asked for again (a retry, a fan-out) gets the same model, unless that model's call has failed since.
@@ -71,13 +71,10 @@ class Session(StopRulePolicy):
         on_spent: called with the dollars of each recorded invocation, with the lock held.
         rows: told of each invocation as it begins, waits and ends, for those who watch all requests; None if nobody does.
         evidence: makes rows of the request, as a profile would have; None if nobody keeps them.
-
-    Attributes:
-        on_gate: called as ``on_gate(path, waits)`` when the invocation at the end of ``path`` begins to wait for rate limits,
-            or is sent; None if nobody asks.
     """
 
     guard: SpendGuard | None
+    keeps_account = True
 
     def __init__(
         self,
@@ -123,6 +120,7 @@ class Session(StopRulePolicy):
         self._rows, self.evidence = rows, evidence
         self._followers: list[CallFollower] = [one for one in (self._load, rows, evidence) if one is not None]
         self.on_gate = None if rows is None else rows.gate
+        self.standing = rows.standing if rows is not None and mode == "enforce" else None
         self._chosen: dict[tuple[str, ...], tuple[str, str]] = {}  # stage and model
         self._accounted: set[tuple[str, ...]] = {()}  # prefixes whose last invocation counts as spent, with all before it
         self._inherited_usd = self._elapsed_s = 0.0
@@ -140,13 +138,6 @@ class Session(StopRulePolicy):
             raises=on_error == "raise",
             is_off=mode == "off",
         )
-
-    @property
-    def standing(self) -> Callable[[str, float], SupportsFloat] | None:
-        """Called with a stage and the request's priority, returns the priority of a call with what a fleet's orders say; None
-        without a fleet, or if nothing is enforced.
-        """
-        return self._rows.standing if self._rows is not None and self.mode == "enforce" else None
 
     # -- the policy --------------------------------------------------------------------------------------------
 
@@ -416,7 +407,7 @@ class Session(StopRulePolicy):
         return TraceStep("end", prefix, following.name, model, elapsed_s, spent_usd, decision, note)
 
     def _ends_here(self, prefix: tuple[str, ...]) -> bool:
-        """Whether the trie says that requests which show this end; not where it does not know the path."""
+        """True if the trie says that requests which show this end; not where it does not know the path."""
         try:
             return self._replanner.seen is not None and self._replanner.seen.arm(prefix)[0] is None
         except KeyError:
@@ -504,5 +495,5 @@ class Session(StopRulePolicy):
 
 
 def _plans_for(edge: TraceStep, stage: str, prefix: tuple[str, ...]) -> bool:
-    """Whether the loop's edge has planned for this very invocation."""
+    """True if the loop's edge has planned for this very invocation."""
     return edge.decision is not None and not edge.decision.stop and (edge.stage, edge.prefix) == (stage, prefix)

@@ -12,7 +12,8 @@ from vinelm.catalog import Catalog
 from vinelm.controller.testing.random_cases import _model
 from vinelm.errors import TemplateError
 from vinelm.template import END, Branch, Loop, Stage, Step, Template
-from vinelm.trie import FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
 
 
 def random_branching(rng: random.Random, *, max_models: int = 3, max_nodes: int = 60) -> AnnotatedTrie:

@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.objective import Objective
-from vinelm.trie import BoolArray
+from vinelm.trie.arrays import BoolArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from vinelm.objective import Objective
 
 
 class Measured(NamedTuple):
-    """What a plan is worth: mass of correct answers, expected dollars, mass of histories without an answer, and the longest
+    """The value of a plan: mass of correct answers, expected dollars, mass of histories without an answer, and the longest
     history by zero-load seconds, by seconds under load with a margin, and by dollars with a margin.
     """
 
@@ -45,7 +45,7 @@ class _History:
 
 @dataclass(frozen=True)
 class ContingentQuestion:
-    """What is asked: the arguments of :meth:`Planner.plan`, with ``load`` by engine and ``stages`` as given or None."""
+    """A question: the arguments of :meth:`Planner.plan`, with ``load`` by engine and ``stages`` as given or None."""
 
     annotated: AnnotatedTrie
     objective: Objective
@@ -220,7 +220,7 @@ class ContingentQuestion:
 
 
 def rank_of(objective: Objective, plan: Measured, price: float = 0.0) -> tuple[float, ...]:
-    """What plans are compared by, smaller is better; bounds are not read."""
+    """The key that plans are compared by, smaller is better; bounds are not read."""
     if objective.target == "cost":
         return (plan.lost, plan.cost_usd, -plan.accuracy, plan.longest_s)
     first = (plan.lost,) if objective.on_infeasible == "raise" else ()

@@ -160,7 +160,7 @@ def _corners(plans: list[Measured]) -> list[Measured]:
 
 
 def _is_on_hull(plans: list[Measured], plan: Measured) -> bool:
-    """Whether no mixture of two plans is more accurate at the same cost."""
+    """True if no mixture of two plans is more accurate at the same cost."""
     left = [other for other in _corners(plans) if other.cost_usd <= plan.cost_usd]
     right = [other for other in _corners(plans) if other.cost_usd > plan.cost_usd]
     if not left or not right:

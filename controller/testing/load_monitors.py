@@ -13,7 +13,7 @@ THREADS, CALLS = 8, 100
 
 
 class LoadMonitorContract:
-    """What every :class:`~vinelm.protocols.LoadMonitor` must do. Inherit it in a test class and override :meth:`make`."""
+    """The contract of every :class:`~vinelm.protocols.LoadMonitor`. Inherit it in a test class and override :meth:`make`."""
 
     engine = "east"
     """An engine whose load the monitor made by :meth:`make` can report."""

@@ -12,7 +12,8 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.objective import Objective
 from vinelm.template import Loop, Stage, Template
-from vinelm.trie import FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
 
 
 def grid_annotated(rng: random.Random, n_models: int, depth: int, *, n_engines: int = 3, steps: int = 16) -> AnnotatedTrie:

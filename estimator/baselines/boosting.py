@@ -9,7 +9,7 @@ import numpy as np
 from vinelm.estimator.baselines.column_means import ColumnEstimator, Entries
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.extras import required_extra
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 
 class PrefixXgboostEstimator(ColumnEstimator):

@@ -10,7 +10,8 @@ from vinelm.estimator.base import RateEstimator
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import OutcomeQuestion, Rates, outcome_questions
 from vinelm.estimator.shrinkage import kinds_of, pooled_mean
-from vinelm.trie import FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
 
 
 class CascadeEstimator(RateEstimator):

@@ -24,7 +24,8 @@ from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import Rates
 from vinelm.estimator.shrinkage import pooled_mean
 from vinelm.template import Template
-from vinelm.trie import FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
 
 
 @dataclass(frozen=True, eq=False)

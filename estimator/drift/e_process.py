@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 _SHARES = np.array((0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8))
 """How far between the hypothesis and certainty the alternatives of a share lie."""
@@ -134,5 +134,5 @@ class EProcess:
 
     @property
     def before_change(self) -> int:
-        """How many values came before the change, as the bet that has gained most since its low dates it. Of one process."""
+        """The number of values before the change, as the bet that has gained most since its low dates it. Of one process."""
         return int(self._low_at[int((self._start - self._low).argmax())]) if self.count else 0

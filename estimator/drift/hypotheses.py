@@ -1,4 +1,4 @@
-"""What the annotations of a node claim of each row, as hypotheses to bet against."""
+"""The claims of a node's annotations about each row, as hypotheses to bet against."""
 
 from __future__ import annotations
 

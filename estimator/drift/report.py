@@ -1,4 +1,4 @@
-"""What a comparison of served rows with a trie has found."""
+"""The result of a comparison of served rows with a trie."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Moved:
 
 @dataclass(frozen=True, kw_only=True)
 class DriftReport:
-    """What was compared and what has moved.
+    """The rows that were compared, and the annotations that have moved.
 
     Attributes:
         alpha: the chance of ever naming anything although nothing has moved.

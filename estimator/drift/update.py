@@ -14,7 +14,7 @@ from vinelm.errors import ConfigError, EvidenceError
 from vinelm.estimator.drift.hypotheses import dollars_of, seconds_of, stop_of
 from vinelm.estimator.drift.monitor import DriftMonitor
 from vinelm.observation import Observation
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 GROUP_ROWS = 20.0
 """Rows that shrink the common change of an engine's seconds, and of a model's dollars, towards none."""

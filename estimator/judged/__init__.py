@@ -1,1 +1,1 @@
-"""What a judge's verdicts say of correct answers, given how well it agrees with labels."""
+"""Estimates of correct answers from a judge's verdicts, given its agreement with labels."""

@@ -1,4 +1,4 @@
-"""How well a judge agrees with labels: sensitivity, specificity, and the correction that follows from them."""
+"""A judge's agreement with labels: sensitivity, specificity, and the correction that follows from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from vinelm.errors import ConfigError
 from vinelm.promise import Z90
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 Z95 = 1.959963984540054
 """Of the two-sided 95 % interval that must show a judge to be better than chance."""
@@ -56,7 +56,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class JudgeAgreement:
-    """How often a judge is right about right and about wrong answers.
+    """The shares of right and of wrong answers about which a judge is right.
 
     With sensitivity v and specificity w, of answers of which a share p is right the judge calls a share
     q = v p + (1 - w) (1 - p) correct; so p = (q + w - 1) / (v + w - 1) (Rogan and Gladen, 1978). Its errors are taken not to

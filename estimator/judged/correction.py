@@ -10,7 +10,8 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator.judged.agreement import JudgeAgreement
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.validation import ValidationReport
-from vinelm.trie import DifficultyRates, FloatArray
+from vinelm.trie.arrays import FloatArray
+from vinelm.trie.difficulty import DifficultyRates
 
 
 def failed_share(cells: ObservationTable) -> FloatArray:

@@ -1,7 +1,7 @@
 """Standard errors on tries that branch: the delta method along every path, with the arms that it takes.
 
 The accuracy of a path is here the probability of ending on it, or before it on a shared part, with a correct answer; plans add
-up the masses of the paths where they end (docs/estimators.md#arms). With L the derivative of log P(arm) by a logit of the node
+up the masses of the paths where they end (docs/mathematics.md#arms). With L the derivative of log P(arm) by a logit of the node
 that is left, and B the mass of correct answers that ended before, the derivatives of A(u) along effects x_j are
 
 - reach_j db_j for proper ancestors j, and reach_u da_u for u itself, as on linear tries;
@@ -33,7 +33,8 @@ from vinelm.estimator.latent.standard_errors import (
     design_rows,
 )
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.trie import FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
 
 TINY = 1e-9
 ARM_SCALE = 1.0

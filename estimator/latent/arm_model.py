@@ -1,4 +1,4 @@
-"""Which arm a request takes: stick-breaking logistic regressions, one row for each (node, arm but the last, right or wrong).
+"""The arm that a request takes: stick-breaking logistic regressions, one row for each (node, arm but the last, right or wrong).
 
 With arms 1 to G the questions are: is it arm 1; if not, is it arm 2; and so on; the last arm takes what is left. A row's logit
 is a sum of effects of the decision (the stage that decided, and the arm in question), its model, and what came before:
@@ -31,7 +31,8 @@ from vinelm.estimator.latent.features import FeatureMatrix, Part, certain_nodes,
 from vinelm.estimator.latent.logistic_regression import ARM, Regression
 from vinelm.estimator.merged.remembered import certain_choices_of
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.trie import BoolArray, FloatArray, MergedTrie, Trie
+from vinelm.trie import MergedTrie, Trie
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 Ints = npt.NDArray[np.int64]
 

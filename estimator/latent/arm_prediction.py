@@ -13,14 +13,14 @@ from vinelm.estimator.latent.em import LatentFit
 from vinelm.estimator.latent.prediction import TINY, PredictedRates, by_node, rates_of
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import ArmRates
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Unobserved:
-    """What the latent model predicts for the requests that reach a node and were not observed there.
+    """The latent model's predictions for the requests that reach a node and were not observed there.
 
     Args:
         mass: their expected number at each node, shape (n + 1, points).

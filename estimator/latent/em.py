@@ -17,7 +17,7 @@ from vinelm.estimator.latent.arm_model import ArmModel
 from vinelm.estimator.latent.features import FeatureMatrix
 from vinelm.estimator.latent.logistic_regression import ANSWER, VERDICT, Regression
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 Ints = npt.NDArray[np.int64]
 GRID_END = 2.5

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy import linalg
 
 from vinelm.estimator.latent.features import START_VARIANCE, FeatureMatrix
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 Ints = npt.NDArray[np.int64]
 VARIANCE_RANGE = (1e-4, 9.0)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from vinelm.estimator.latent.em import LatentFit, OutcomeProbabilities
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import Rates
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 TINY = 1e-9
 """Pseudo-requests with the predicted rates, so that nodes that no request reaches have finite rates."""
@@ -20,7 +20,7 @@ TINY = 1e-9
 class Sensitivity:
     """Derivatives of a node's rates s, b and a by the logit of one question; shape (n + 1,) each.
 
-    The rates are those of docs/architecture.md#mathematics. Derivatives are means of p (1 - p) over the grid points of
+    The rates are those of docs/mathematics.md. Derivatives are means of p (1 - p) over the grid points of
     unobserved requests only.
     """
 

@@ -13,7 +13,8 @@ from vinelm.estimator.latent.em import LatentFit
 from vinelm.estimator.latent.logistic_regression import Regression
 from vinelm.estimator.latent.prediction import PredictedRates, Sensitivity
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.trie import FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
 
 ACCURACY_SCALE = 0.92
 COST_SCALE = 1.25

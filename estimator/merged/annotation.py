@@ -13,7 +13,8 @@ from vinelm.estimator.cost_latency import MeanEstimate
 from vinelm.estimator.merged.prediction import MergedRates
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.template import Template
-from vinelm.trie import FloatArray, MergedTrie
+from vinelm.trie import MergedTrie
+from vinelm.trie.arrays import FloatArray
 
 
 def annotate_merged(

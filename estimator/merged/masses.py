@@ -1,11 +1,12 @@
-"""How many requests reach each node of a merged trie when models are chosen as in the profile."""
+"""The number of requests that reach each node of a merged trie when models are chosen as in the profile."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.trie import FloatArray, MergedTrie
+from vinelm.trie import MergedTrie
+from vinelm.trie.arrays import FloatArray
 
 PSEUDO_ROWS = 20.0
 """Rows of a uniform choice that are added to those of each stage."""

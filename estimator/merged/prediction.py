@@ -11,7 +11,9 @@ from vinelm.estimator.latent.logistic_regression import Regression, sigmoid
 from vinelm.estimator.merged.masses import choice_shares, spread_masses
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import Rates
-from vinelm.trie import DifficultyRates, FloatArray, MergedTrie
+from vinelm.trie import MergedTrie
+from vinelm.trie.arrays import FloatArray
+from vinelm.trie.difficulty import DifficultyRates
 
 TINY = 1e-12
 LARGEST_SHIFT = 3.0

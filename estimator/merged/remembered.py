@@ -1,4 +1,4 @@
-"""What all histories of a merged node have in common: the features of a node may say no more than that."""
+"""The common part of all histories of a merged node: the features of a node may say no more than that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cells of a merged trie belong to one path of one request: nodes do not say, since histories share them."""
+"""The cells of a merged trie that belong to one path of one request: nodes do not say, since histories share them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from vinelm.estimator.arms import arms_of
 from vinelm.observation import Cell
-from vinelm.trie import BoolArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import BoolArray
 
 Ints = npt.NDArray[np.int64]
 

@@ -1,1 +1,1 @@
-"""What requests show, estimated: answers that agree, signals, and how probable it is that each answer is right."""
+"""Estimates of what requests show: answers that agree, signals, and the probability that each answer is right."""

@@ -26,7 +26,7 @@ from scipy.sparse import csr_array
 from vinelm.estimator.latent.logistic_regression import sigmoid
 from vinelm.estimator.signals.answers import AnswerTable, Context, Ints
 from vinelm.signals import Label
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 RIGHT, NONE, ALIKE, USUAL, SECOND, OWN = range(6)
 N_TYPES = 6
@@ -241,7 +241,7 @@ class Labelings:
 
 
 def _pattern(table: AnswerTable, here: slice) -> tuple[object, ...]:
-    """What the labelings of a request depend on: classes are numbered in the order of its rows."""
+    """The key of a request's labelings: classes numbered in the order of rows."""
     firsts: dict[int, int] = {}
     kinds = tuple(-1 if kind < 0 else firsts.setdefault(kind, len(firsts)) for kind in table.kind[here].tolist())
     return kinds, *(getattr(table, name)[here].tobytes() for name in ("context", "right", "evidence"))

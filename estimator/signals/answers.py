@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from vinelm.errors import EvidenceError
 from vinelm.observation import Observation
-from vinelm.signals import MOST_SIGNALS, STATUS, Label
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.signals import Label
+from vinelm.signals.declaration import MOST_SIGNALS, STATUS
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 Ints = npt.NDArray[np.int64]
 

@@ -15,9 +15,11 @@ from vinelm.estimator.signals.history_level import HistoryLevel, best_class
 from vinelm.estimator.signals.optimism import FitMasses, selection_optimism
 from vinelm.estimator.signals.predictive import FITS, Predictive
 from vinelm.observation import Observation
-from vinelm.signals import Outcomes, arm_title
+from vinelm.signals import Outcomes
+from vinelm.signals.outcomes import arm_title
 from vinelm.template import Template
-from vinelm.trie import FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
 
 MOST_HISTORIES = 300_000
 """With more histories, the less likely ones are not continued."""
@@ -120,7 +122,7 @@ class _Layout(NamedTuple):
 
 
 class _Nodes:
-    """What is known of each of ``n`` nodes, level by level."""
+    """The knowledge about each of ``n`` nodes, level by level."""
 
     def __init__(self, n: int, n_fits: int) -> None:
         self.depth, self.up = np.zeros(n, np.int64), np.full(n, -1, np.int64)
@@ -168,7 +170,7 @@ class _Builder:
         return _Layout(of_history, parents, models, offsets, order, place, arms, arm_of)
 
     def _connect(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """What comes before the nodes of a level: the node above, the outcome there, and the path without outcomes."""
+        """The past of a level's nodes: node above, outcome there, path without outcomes."""
         here, history, models = layout.nodes_of(d), layout.parents[d], layout.models[d]
         nodes.depth[here], nodes.model[here] = d + 1, models
         if not d:

@@ -15,7 +15,7 @@ from vinelm.estimator.signals.answers import AnswerTable, Context, Ints
 from vinelm.estimator.signals.predictive import FITS, Predictive
 from vinelm.observation import Observation
 from vinelm.signals import Label
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 NO_ANSWER = -1
 _CLASS_OF_TYPE = {RIGHT: 0, ALIKE: 0, USUAL: 1, SECOND: 2, NONE: NO_ANSWER}

@@ -19,7 +19,7 @@ from vinelm.estimator.signals.answer_model import ALIKE, N_TYPES, NONE, OF_TYPE,
 from vinelm.estimator.signals.answers import Context, Ints
 from vinelm.estimator.signals.history_level import HistoryLevel
 from vinelm.estimator.signals.predictive import Predictive
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 LEAST_REACH = 1e-3
 """A history that is less likely than this, given its models, is not continued: a plan can only end there."""
@@ -241,7 +241,7 @@ def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
 
 
 def _of_points(model: Predictive, factor: int) -> FloatArray:
-    """What a vector is multiplied by, shape (points,); see :class:`_Part`."""
+    """The factor of a vector, shape (points,); see :class:`_Part`."""
     context, which = divmod(factor, _N_FACTORS)
     if which == _REPEATS:
         return np.ones(len(model.fit))
@@ -279,7 +279,7 @@ def _sums(of: Ints, values: FloatArray, n: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Before:
-    """What was known of the histories before an invocation."""
+    """The knowledge about the histories before an invocation."""
 
     level: HistoryLevel
     label_of_class: Ints

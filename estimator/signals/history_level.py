@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinelm.estimator.signals.answers import Ints
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 _ROUNDING = 1e-12
 """Relative difference below which two sums are equal: which answer is returned must not depend on the order of additions."""

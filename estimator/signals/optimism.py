@@ -1,4 +1,4 @@
-"""How optimistic it is to choose the best of all plans over outcomes: each fit chooses, and the other fits judge.
+"""The optimism of choosing the best of all plans over outcomes: each fit chooses, and the other fits judge.
 
 The fits to resampled requests differ from their mean as the estimate differs from the truth. So what a fit promises for the
 plan that is best by its own figures, less what the others say of it, is a sample of the optimism of a chosen plan, by the
@@ -16,7 +16,7 @@ import numpy as np
 from vinelm.estimator.signals.answers import Ints
 from vinelm.estimator.signals.history_level import HistoryLevel
 from vinelm.promise import SelectionOptimism
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 PRICES = 8
 """Prices of a dollar at which the fits choose."""
@@ -27,7 +27,7 @@ _END = -1
 
 @dataclass(frozen=True, eq=False)
 class FitMasses:
-    """What the fits say of the histories of one length, as masses; see :class:`HistoryLevel`.
+    """The fits' masses of the histories of one length; see :class:`HistoryLevel`.
 
     Args:
         node: The node that each history belongs to (its parent and last model), shape (histories,).
@@ -66,7 +66,7 @@ class FitMasses:
 
 
 class _Known(NamedTuple):
-    """What is known of the histories of one length by each fit, once it is settled which answer each fit returns at an end.
+    """Each fit's knowledge of one length's histories, once its returned answers are settled.
 
     ``node``, ``parent``, ``cost_usd`` and ``is_open`` as in :class:`FitMasses`; ``right``: P(the history, and the answer that
     the fit returns is right), shape (histories, fits).

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from vinelm.estimator.signals.answer_model import AnswerFit, Labelings, fit_answers
 from vinelm.estimator.signals.answers import AnswerTable, Context
 from vinelm.signals import Label
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 FITS = 8
 """Fits to resampled requests."""

@@ -12,7 +12,8 @@ from scipy.special import ndtri
 
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.shrinkage import kinds_of, pooled_mean
-from vinelm.trie import FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
 
 Ints = npt.NDArray[np.int64]
 EASE_WEIGHT = 1.0
@@ -28,7 +29,7 @@ TINY = 1e-9
 
 
 class SizesByOutcome(Protocol):
-    """How a request's size follows from its outcomes, with one slope of log size."""
+    """The size of a request by its outcomes, with one slope of log size."""
 
     @property
     def unseen(self) -> FloatArray | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 SLOPE_SD = 0.5
 """Prior standard deviation of the slope of log size on what the outcomes say."""

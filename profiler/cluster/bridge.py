@@ -17,7 +17,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import IO
 
-from vinelm.catalog import redacted
+from vinelm.catalog.secrets import redacted
 from vinelm.errors import InputError
 from vinelm.profiler.cluster.messages import Disconnected, HostEvent, HostRefused, HostSetup, NodeProblem, ToHost
 from vinelm.profiler.cluster.ray_cluster import RayCluster

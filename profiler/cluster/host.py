@@ -13,7 +13,7 @@ from itertools import count
 from typing import SupportsFloat
 
 from vinelm.errors import ConfigError
-from vinelm.io import can_fork
+from vinelm.io.operating_system import can_fork
 from vinelm.profiler.cluster.messages import (
     Admitted,
     Asked,

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from vinelm.catalog import redacted
+from vinelm.catalog.secrets import redacted
 from vinelm.errors import ConfigError, InputError, WorkerDied
 from vinelm.profiler.cluster.admissions import Admissions
 from vinelm.profiler.cluster.messages import (

@@ -19,7 +19,7 @@ import numpy as np
 
 from vinelm.observation import Observation
 from vinelm.template import Template
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 N_DRAWS = 200
 """Resamples of the requests behind :meth:`Coverage.interval`."""

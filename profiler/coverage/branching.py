@@ -10,7 +10,7 @@ from vinelm.observation import Observation
 from vinelm.profiler.coverage.base import N_DRAWS, Coverage, CoverageUpperBound
 from vinelm.profiler.coverage.branching_counts import CellKinds, OutcomeCounts
 from vinelm.template import Template
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 
 class BranchingCoverage(Coverage[OutcomeCounts]):

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.template import Template
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 _COST_PRIOR = 4.0  # weight, in observations, of the mean over all depths
 _RATE_PRIOR = 4.0  # weight, in observations, of the stage's rates over all models, and of the overall rate

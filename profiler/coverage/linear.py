@@ -10,7 +10,7 @@ import numpy as np
 from vinelm.observation import Observation
 from vinelm.profiler.coverage.base import N_DRAWS, Coverage, CoverageUpperBound
 from vinelm.template import Template
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 _COST_PRIOR = 4.0  # weight, in observations, of the model's mean over all depths
 _RATE_PRIOR = 4.0  # weight, in observations, of the depth's mean over all models

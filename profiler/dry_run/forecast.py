@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from vinelm.catalog import Catalog
 from vinelm.observation import Observation
-from vinelm.profiler.config import ProfileLimits
 from vinelm.profiler.dry_run.branching_outcomes import BranchingOutcomeModel
 from vinelm.profiler.dry_run.outcome_model import OutcomeModel
 from vinelm.profiler.dry_run.simulated_run import Proposals, SimulatedRun
 from vinelm.profiler.dry_run.throughput import EngineRate
+from vinelm.profiler.execution.ledger import ProfileLimits
 from vinelm.protocols import Sampler
 from vinelm.template import Template
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from vinelm.observation import Observation
-from vinelm.profiler.config import ProfileLimits
 from vinelm.profiler.dry_run.forecast import Forecast, ForecastInterval
+from vinelm.profiler.execution.ledger import ProfileLimits
 from vinelm.template import Template
 from vinelm.trie import Trie
 

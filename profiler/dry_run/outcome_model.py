@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from vinelm.catalog import Catalog
 from vinelm.observation import Cell, Observation
-from vinelm.profiler.budget.ledger import FIRST_PROMPT_TOKENS, PriceBound
+from vinelm.profiler.execution.ledger import FIRST_PROMPT_TOKENS, PriceBound
 from vinelm.template import Template
 
 _PRIOR = 4.0

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from vinelm.backends import WINDOW_S, RateLimits, rate_limiters_of
+from vinelm.backends.registry import rate_limiters_of
+from vinelm.backends.remote.rate_limits import WINDOW_S, RateLimits
 from vinelm.catalog import Catalog
 from vinelm.protocols import Backend
 

@@ -12,30 +12,21 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph import (
-    PATH_KEY,
-    build_graph,
-    profiled_unit,
-    replay_reason,
-    resolved,
-    route_ends,
-    stage_nodes,
-    with_graph_exits,
-)
+from vinelm.adapters.langgraph import build_graph
+from vinelm.adapters.langgraph.build import replay_reason, stage_nodes
+from vinelm.adapters.langgraph.chat.call import profiled_unit
+from vinelm.adapters.langgraph.exits import resolved, route_ends, with_graph_exits
+from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError
-from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.execution.arms import arm_after, first_boundaries, only_ending, stages_in
 from vinelm.profiler.execution.checkpoints import UnitSaver
-from vinelm.profiler.execution.failure_place import with_place
-from vinelm.profiler.execution.interrupts import answered
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
-from vinelm.profiler.execution.shown import with_shown
+from vinelm.profiler.execution.judging import JudgedUnit, Judging, judged, make_judging
+from vinelm.profiler.execution.outcome import failed_row, scored, with_place, with_shown
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitAdapter
-from vinelm.profiler.execution.unit_chat import StageReachedError, UnitChat
-from vinelm.profiler.execution.unit_policy import UnitPolicy
-from vinelm.profiler.execution.unit_rows import failed_row, scored
-from vinelm.profiler.judging.asking import JudgedUnit, Judging, judged, make_judging
+from vinelm.profiler.execution.unit_budget import UnitBudget
+from vinelm.profiler.execution.unit_policy import StageReachedError, UnitChat, UnitPolicy, answered
 from vinelm.protocols import Backend
 from vinelm.template import Stage, Template
 from vinelm.workflow import Request, Workflow
@@ -78,7 +69,7 @@ class UnitRunner:
         self.signals = workflow.signals
         self.can_go_on = self.template.is_linear and self.template.stop == "workflow" and bool(self.control.ends)
         """Whether a request can go on below a passed check: an edge of ``vine.route`` asks for it."""
-        again = set(self.control.adapter.edges) - {node for group in nodes.by_stage.values() for node in group}
+        again = set(self.control.adapter.agains) - {node for group in nodes.by_stage.values() for node in group}
         self._again = again.pop() if self.can_go_on and len(again) == 1 else None
         self._is_async = _is_async(self.graph.builder)
         self._threads = count()

@@ -12,12 +12,12 @@ from langchain_core.language_models import BaseChatModel
 
 from vinelm.adapters.langchain import VineChatModel
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
-from vinelm.backends import ModelResolver
+from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.clock import Clock
 from vinelm.errors import WorkflowError
 from vinelm.observation import Usage
-from vinelm.profiler.budget.unit_budget import UnitBudget
+from vinelm.profiler.execution.unit_budget import UnitBudget
 from vinelm.protocols import Backend, CallContext, PricesCalls, RateLimiter
 from vinelm.template import Template
 
@@ -104,7 +104,7 @@ class UnitAdapter:
     @property
     def ends(self) -> frozenset[str]:
         """Where the graph's routes lead when their loop is over."""
-        return self.adapter.ends
+        return frozenset(self.adapter.ends)
 
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
         """See :meth:`GraphAdapter.route`. The template alone bounds the loop of a route with ``again``."""

@@ -1,17 +1,20 @@
-"""The policy of one unit: forces its invocation and makes the observation of it."""
+"""What holds in one unit: its forced invocation, answered interrupts, and the call of a chat model that ends it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+from langgraph.types import Command, Interrupt
 
 from vinelm.clock import Clock
-from vinelm.errors import FailureKind, WorkflowError
+from vinelm.errors import FailureKind, VineLMError, WorkflowError
 from vinelm.observation import Observation
 from vinelm.policies import ForcedMode, ForcedPolicy, observed_row
 from vinelm.profiler.execution.job import stage_of
 from vinelm.protocols import Invocation
 from vinelm.template import Stage, Template
-from vinelm.workflow import Request
+from vinelm.workflow import Request, Workflow
 
 
 class UnitPolicy(ForcedPolicy):
@@ -87,3 +90,109 @@ class UnitPolicy(ForcedPolicy):
 
 def _name(stage: Stage) -> str:
     return stage.name
+
+
+MOST_ANSWERS = 100
+"""The most interrupts of one unit: a node that asks again until it likes the answer would never end."""
+
+
+def answered(workflow: Workflow, policy: UnitPolicy, interrupts: Sequence[Interrupt]) -> Command[Any]:
+    """Return what the graph is resumed with, and count the answer.
+
+    Raises:
+        WorkflowError: nobody answers, or several nodes ask at once.
+        VineLMError: the unit asks too often.
+    """
+    where = f"workflow {workflow.name!r} waits for a person (interrupt) in request {policy.request_id!r}"
+    if workflow.answer_interrupt is None:
+        raise WorkflowError(f"{where}: answer it in code while profiling, with Workflow(answer_interrupt=)")
+    if len(interrupts) > 1:
+        raise WorkflowError(f"{where}, in {len(interrupts)} nodes at once: put an edge between them")
+    policy.answered += 1
+    if policy.answered > MOST_ANSWERS:
+        raise VineLMError(f"the nodes after stage {policy.stage!r} asked a person more than {MOST_ANSWERS} times")
+    assert policy.request is not None
+    return Command(resume=workflow.answer_interrupt(policy.request, interrupts[0].value))
+
+
+class StageReachedError(BaseException):
+    """The next stage was called: the unit is over, and the node that called it will be run again by the next unit.
+
+    Not an ``Exception``, so that an application which handles the errors of its models lets it through.
+    """
+
+
+class UnitChat:
+    """Asked before each call of a chat model in one unit; see :class:`vinelm.adapters.langgraph.run_context.ChatHost`.
+
+    Attributes:
+        reached: the stage that was called when the unit ended; None if it was not ended by a call.
+        halted: what was raised to end it.
+        nodes: the nodes in which stages were called, by stage.
+        problem: what is wrong with the graph, even if the application caught the exception.
+
+    Args:
+        policy: of the unit.
+        wrapped: the nodes of wrapped stages, in which a refused call that the application handles does no harm.
+    """
+
+    def __init__(self, policy: UnitPolicy, wrapped: frozenset[str]) -> None:
+        self.reached: str | None = None
+        self.halted: StageReachedError | None = None
+        self.nodes: dict[str, str] = {}
+        self.problem: WorkflowError | None = None
+        self._policy = policy
+        self._wrapped = wrapped
+
+    def admit(self, stage: str, prefix: tuple[str, ...], *, node: str, is_repeated: bool) -> None:
+        """Allow the unit's own invocation, and end the unit at the next one.
+
+        Raises:
+            StageReachedError: the next invocation.
+            WorkflowError: the call has no place in the template.
+        """
+        policy = self._policy
+        if is_repeated:
+            raise self._refused(
+                node,
+                f"the node {node!r} calls the stage {stage!r} after another call in one execution: "
+                "a checkpoint cannot resume between them, so set Workflow(replay=True), or give each call a node of its own",
+            )
+        if len(prefix) >= len(policy.prefix):
+            self.nodes.setdefault(stage, node)
+            self.reached, self.halted = stage, StageReachedError()
+            raise self.halted
+        if stage not in policy.possible and self.has_failed:  # the application goes on without the answer: a failure
+            self.halted = StageReachedError()
+            raise self.halted
+        if stage not in policy.possible:
+            raise self._refused(
+                node,
+                f"the node {node!r} calls the stage {stage!r} as invocation {len(prefix) + 1}, "
+                f"where the template has {' or '.join(map(repr, sorted(policy.possible)))}: make them agree",
+            )
+        self.nodes.setdefault(stage, node)
+
+    def admit_inner(self, stage: str, *, node: str) -> None:
+        """Refuse a call inside a subgraph: a checkpoint cannot be forked there.
+
+        Raises:
+            WorkflowError: always.
+        """
+        raise self._refused(
+            node,
+            f"stage {stage!r} is called inside a subgraph of the node {node!r}, where no checkpoint can be resumed: "
+            "set Workflow(replay=True), which runs each request from its start with the recorded answers",
+        )
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether every call of the unit's stage failed, though the application may have handled that."""
+        calls = self._policy.invocations
+        return bool(self.nodes and calls) and all(call.failure is not None for call in calls)
+
+    def _refused(self, node: str, problem: str) -> WorkflowError:
+        error = WorkflowError(problem)
+        if node not in self._wrapped:
+            self.problem = error
+        return error

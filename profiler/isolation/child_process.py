@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 from vinelm import errors
-from vinelm.catalog import redacted
+from vinelm.catalog.secrets import redacted
 from vinelm.errors import InputError
 from vinelm.judging import Judgement
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from vinelm.errors import DatasetError, InputError
-from vinelm.io import ENDING, die_with_parent, kill_group, limit_process, reaped
-from vinelm.profiler.budget.unit_budget import UnitBudget
+from vinelm.io.operating_system import ENDING, die_with_parent, kill_group, limit_process, reaped
+from vinelm.profiler.execution.unit_budget import UnitBudget
 from vinelm.profiler.isolation.framing import plain_row, receive, send
 from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter
 from vinelm.profiler.isolation.workflow_source import WorkflowSource
@@ -52,8 +52,8 @@ def main(descriptor: int, limits: int) -> None:
 class _ForkServer:
     def __init__(self, control: socket.socket, source: WorkflowSource, limits: socket.socket, limited: Sequence[str]) -> None:
         loaded = source.load()
-        from vinelm.profiler.execution.units import make_units
-        from vinelm.profiler.fingerprint import fingerprint
+        from vinelm.profiler.execution.fingerprint import fingerprint
+        from vinelm.profiler.execution.replayed.runner import make_units
         from vinelm.profiler.isolation.preload import preload
 
         self.fingerprint = fingerprint(loaded.workflow, loaded.catalog, loaded.backends)

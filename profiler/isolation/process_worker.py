@@ -22,7 +22,7 @@ from itertools import count
 from typing import IO, Any
 
 from vinelm.errors import FailureKind, WorkerDied, WorkflowError
-from vinelm.io import ENDING
+from vinelm.io.operating_system import ENDING
 from vinelm.observation import Observation
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
 from vinelm.profiler.isolation.child_process import Child, describe_exit, last_lines

@@ -9,7 +9,7 @@ from vinelm.profiler.scheduling.active_path import ActivePath
 from vinelm.profiler.scheduling.request_paths import ActivePaths
 from vinelm.profiler.scheduling.run_state import Purchase, RunState
 from vinelm.profiler.scheduling.threads import TopUpRequest
-from vinelm.traces import UnitTaken
+from vinelm.traces.store.shared_run import UnitTaken
 
 MARGIN = 8.0
 """A unit is assumed to cost at most this many times its first reservation: bounds are learned, and may be raised."""

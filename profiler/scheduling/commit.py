@@ -13,7 +13,7 @@ from vinelm.observation import Cell, Observation
 from vinelm.profiler.scheduling.active_path import ActivePath
 from vinelm.profiler.scheduling.request_paths import ActivePaths
 from vinelm.profiler.scheduling.run_state import RunState
-from vinelm.signals import answer_classes
+from vinelm.signals.classes import answer_classes
 
 
 class CanonicalCommit:

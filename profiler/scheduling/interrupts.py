@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
 
-from vinelm.io import ENDING
+from vinelm.io.operating_system import ENDING
 
 
 class Interrupts:

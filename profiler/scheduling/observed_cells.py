@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 
 from vinelm.catalog import Catalog
 from vinelm.observation import Cell, Observation
-from vinelm.profiler.budget.ledger import PriceBound
 from vinelm.profiler.coverage.of_rows import new_coverage
+from vinelm.profiler.execution.ledger import PriceBound
 from vinelm.profiler.scheduling.first_rows import FirstRows
 from vinelm.profiler.scheduling.request_paths import PriceBounds
 from vinelm.template import Template

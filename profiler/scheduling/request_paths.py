@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from vinelm.observation import Observation
-from vinelm.profiler.budget.ledger import PriceBound
+from vinelm.profiler.execution.ledger import PriceBound
 from vinelm.profiler.scheduling.active_path import ActivePath, activate
 from vinelm.protocols import RequestPath, Sampler
 from vinelm.template import Template

@@ -11,17 +11,21 @@ from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError, WorkflowError
 from vinelm.judging import Judgement
 from vinelm.observation import Cell, Observation
-from vinelm.profiler.budget.ledger import Ledger, Reservation
 from vinelm.profiler.execution.job import Job, UnitFinished, UnitOutcome
-from vinelm.profiler.execution.shown import with_error
+from vinelm.profiler.execution.ledger import Ledger, Reservation
+from vinelm.profiler.execution.outcome import with_error
 from vinelm.profiler.execution.unit import is_extendable
-from vinelm.profiler.judging.pending import verdicts_of
-from vinelm.profiler.results import Progress, StoppedBy
 from vinelm.profiler.scheduling.active_path import next_stage
 from vinelm.profiler.scheduling.observed_cells import ObservedCells
-from vinelm.signals import Labels, Signals
+from vinelm.profiler.scheduling.pending_rows import verdicts_of
+from vinelm.profiler.scheduling.results import Progress, StoppedBy
+from vinelm.signals import Signals
+from vinelm.signals.declaration import Labels
 from vinelm.template import Template
-from vinelm.traces import Judgements, ObservationStore, RunRecords, SharedRun
+from vinelm.traces import ObservationStore
+from vinelm.traces.store.judgements import Judgements
+from vinelm.traces.store.run_state import RunRecords
+from vinelm.traces.store.shared_run import SharedRun
 from vinelm.workflow import Request
 
 READ_S = 0.5

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from vinelm.profiler.config import ExecutionConfig
 from vinelm.profiler.execution.job import Job, UnitFinished, Worker, run_job
-from vinelm.profiler.results import Progress
 from vinelm.profiler.scheduling.admission import Admission
 from vinelm.profiler.scheduling.commit import CanonicalCommit
+from vinelm.profiler.scheduling.config import ExecutionConfig
 from vinelm.profiler.scheduling.interrupts import Interrupts
 from vinelm.profiler.scheduling.request_paths import ActivePaths
+from vinelm.profiler.scheduling.results import Progress
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.threads import Threads, TopUpRequest
 from vinelm.protocols import Sampler

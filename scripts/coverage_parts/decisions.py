@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from coverage_parts.figures import binomial
 
-from vinelm.evaluation import CrossFit, OutcomeTable, PlanComparison, PlanInUse, SwitchDecision
+from vinelm.evaluation import OutcomeTable, PlanComparison, SwitchDecision
+from vinelm.evaluation.judging.cross_fit import CrossFit
 from vinelm.evaluation.judging.result import MARGIN
 from vinelm.evaluation.off_policy.steps import StepPolicy
 from vinelm.evaluation.off_policy.table_walk import walk_ends
+from vinelm.evaluation.store_sweeps.plan_in_use import PlanInUse
 from vinelm.evaluation.store_sweeps.switch_decision import decide
 from vinelm.template import Template
 

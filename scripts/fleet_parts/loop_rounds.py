@@ -9,7 +9,8 @@ from typing import Any
 
 from fleet_parts.publishers import EVERY_S, PROCESSES, PUBLISHERS, ROWS, publishers
 
-from vinelm.controller import GlobalLoop, RedisLink, fleet_policy
+from vinelm.controller import GlobalLoop, RedisLink
+from vinelm.controller.fleet.policies.finding import fleet_policy
 
 POLICY = "slack+balance+shares"
 

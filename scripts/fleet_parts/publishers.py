@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.controller import FleetMember, InvocationStart, LiveInvocations, RedisLink
+from vinelm.controller import LiveInvocations, RedisLink
+from vinelm.controller.fleet.live_invocations import InvocationStart
 from vinelm.controller.fleet.loop.standing_orders import StandingOrders
+from vinelm.controller.fleet.member import FleetMember
 
 PROCESSES, PUBLISHERS, ROWS = 4, 16, 2048
 """Processes, publishers in each, live invocations of each publisher."""

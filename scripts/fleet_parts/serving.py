@@ -10,22 +10,17 @@ from typing import cast
 from fleet_parts.memory_link import MemoryLink
 from fleet_parts.workload import FleetWorkload
 
-from vinelm.backends import EngineRateLimiter, RateLimits, ReplicaGate
+from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.remote.rate_share import turn_key
+from vinelm.backends.replicas.gate import ReplicaGate
 from vinelm.clock import Clock
-from vinelm.controller import (
-    FleetMember,
-    FleetReader,
-    InFlightLoadMonitor,
-    LiveInvocations,
-    RedisLink,
-    Session,
-    SessionRows,
-    check_orders,
-    fleet_policy,
-)
+from vinelm.controller import FleetReader, InFlightLoadMonitor, LiveInvocations, RedisLink, Session
 from vinelm.controller.fleet.loop.order_bytes import order_fields
 from vinelm.controller.fleet.loop.standing_orders import StandingOrders
+from vinelm.controller.fleet.member import FleetMember
+from vinelm.controller.fleet.policies.checking import check_orders
+from vinelm.controller.fleet.policies.finding import fleet_policy
+from vinelm.controller.fleet.session_rows import SessionRows
 from vinelm.objective import Objective
 
 

@@ -16,7 +16,7 @@ from vinelm.objective import Objective
 from vinelm.observation import Usage
 from vinelm.protocols import Invocation
 from vinelm.recorded_table import RecordedTable
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 Knowledge = Literal["own", "own x n", "summaries", "fleet", "all"]
 """What a process knows of the load: its own calls; these times the number of processes; the others' summaries; these and the

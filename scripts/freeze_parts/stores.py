@@ -22,9 +22,10 @@ from freeze_parts.plans import NO_PLAN, REFUSED, digest, next_of
 from freeze_parts.tries import catalog_of
 
 import vinelm
-from vinelm import Loop, Objective, Observation, ObservationStore, Stage, Template
+from vinelm import Loop, Objective, ObservationStore, Stage, Template
 from vinelm.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS
 from vinelm.errors import InfeasibleError, VineLMError
+from vinelm.observation import Observation
 from vinelm.template import Branch
 from vinelm.traces import StoreIdentity
 from vinelm.trie import Trie

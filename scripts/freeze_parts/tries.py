@@ -16,9 +16,11 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import TemplateError
-from vinelm.signals import Label, Outcomes, arm_title
+from vinelm.signals import Label, Outcomes
+from vinelm.signals.outcomes import arm_title
 from vinelm.template import END, Branch, Loop, Parallel, Stage, Template
-from vinelm.trie import DifficultyRates, Trie
+from vinelm.trie import Trie
+from vinelm.trie.difficulty import DifficultyRates
 
 LEAST_NODES, MOST_NODES = 5, 90
 ENGINES = 2

@@ -61,11 +61,12 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "estimate": ("--output", "--estimator", "--stop", "--max-error"),
     "plan": (
         "--maximize", "--minimize", "--min-accuracy", "--max-cost-usd", "--max-latency-s", "--cost-budget", "--risk",
-        "--late-weight", "--z", "--confidence",
+        "--objective",
     ),
     "explain": ("--maximize", "--minimize", "--prefix", "--elapsed-s", "--spent-usd", "--load", "--max-cost-usd"),
-    "check": ("--models", "--dataset"),
-    "doctor": (),
+    "check": ("--models", "--dataset", "--column"),
+    "reprice": ("--models", "--store", "--output"),
+    "export": ("--output",),
     "report": ("--output-dir", "--seed"),
     "store": (),
     "trie": (),
@@ -83,8 +84,8 @@ WORDS = {
     "--preset": ("paper", "paper-2"),
 }
 SUBCOMMANDS = {
-    "store": ("info", "check", "export", "merge", "import", "nothing"),
-    "trie": ("show", "export", "diff", "nothing"),
+    "store": ("info", "check", "merge", "import", "nothing"),
+    "trie": ("show", "diff", "nothing"),
 }
 WORKFLOWS = ("nl2sql", "nothing:workflow", "broken:workflow", "broken", "os:path", "sys:exit", ":", "a:b:c", "odd.txt", "..")
 
@@ -139,7 +140,7 @@ def _file(rng: random.Random, command: str, names: list[str]) -> str:
     """An argument of the kind that the command takes, valid or damaged."""
     if command in {"profile", "check"}:
         return rng.choice(WORKFLOWS)
-    suffix = {"plan": ".vine", "explain": ".vine", "trie": ".vine", "doctor": ".toml", "calibrate": ".toml"}.get(command, ".db")
+    suffix = {"plan": ".vine", "explain": ".vine", "trie": ".vine", "calibrate": ".toml"}.get(command, ".db")
     if command == "report" and rng.random() < 0.5:
         suffix = ".vine"
     return rng.choice(["good" + suffix] * 4 + [name for name in names if name.endswith(suffix)])

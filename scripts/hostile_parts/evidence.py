@@ -13,7 +13,8 @@ from typing import Any
 from vinelm.catalog import Catalog
 from vinelm.observation import Observation
 from vinelm.template import Stage, Template
-from vinelm.traces import EvidenceWriter, Feedback, ObservationStore, StoreIdentity
+from vinelm.traces import ObservationStore, StoreIdentity
+from vinelm.traces.served.writer import EvidenceWriter, Feedback
 
 ROUNDS, ROWS = 40, 60
 ODD = (

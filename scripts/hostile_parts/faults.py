@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 from vinelm import Loop, Objective, Stage, VineLM
 from vinelm.controller import InFlightLoadMonitor
 from vinelm.errors import CallError, CallRefused
+from vinelm.signals import Signals
 
 from .injection import Captured, entered, failing
 from .stub_models import StubBackend, Watcher, annotated_trie
@@ -75,7 +76,7 @@ OF_OTHERS = ("PathChannel.", "ContextOwner.", "ChannelSession.", "VineLM.context
 STAND_INS = ("BoundGuard.", "BoundPermit.", "AccountPermit.", "SteadyClock.", "SteadyWallClock.")
 """What takes over where a guard or a clock fails; they call nothing of ours that could fail but what they stand in for."""
 LAST_RESORT = frozenset(
-    ("GraphRun.__init__", "InvocationScope.__init__", "InvocationScope._begin", "RecordingPolicy.__init__", "steady")
+    ("GraphRun.__init__", "InvocationScope.__init__", "InvocationScope._begin", "Policy.__init__", "steady")
 )
 """Without these no stage can run on its default model either: they fail once, not for good."""
 UNTOLD = (
@@ -104,7 +105,7 @@ OBJECTIVES = {
 }
 
 
-SIGNALS: dict[str, Any] = {"signal": lambda state: len(state["text"]) > 1, "answer": ("text",)}
+SIGNALS = {"signals": Signals(signal=lambda state: len(state["text"]) > 1, answer=("text",))}
 
 
 class State(TypedDict, total=False):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from vinelm.api import EvidenceConfig
 from vinelm.controller import FleetConfig, InFlightLoadMonitor
 
 from .faults import Application
@@ -79,7 +80,7 @@ class EvidenceWay(StagedWay):
     """The same with rows of served requests, compared with the trie."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(evidence=folder / "served.db", on_drift=lambda moved: None)
+        super().__init__(evidence=EvidenceConfig(folder / "served.db", on_drift=lambda moved: None))
 
     def behind(self) -> Mapping[str, float]:
         """What requests have left behind."""

@@ -11,11 +11,12 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from vinelm import AnnotatedTrie, Catalog, Loop, Stage, Template, Trie
+from vinelm import AnnotatedTrie, Catalog, Loop, Stage, Template
 from vinelm.catalog import Model, Price
 from vinelm.errors import CallError
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext
+from vinelm.trie.trie import Trie
 
 NAMES = ("good", "fair", "poor")
 UPPER_USD, COST_USD = 0.01, 0.001

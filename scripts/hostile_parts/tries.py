@@ -18,7 +18,7 @@ from vinelm.annotated_trie import NODE_ARRAYS
 from vinelm.controller import Planner
 from vinelm.controller.testing import random_annotated
 from vinelm.errors import InfeasibleError, TrieFileError
-from vinelm.trie import ARRAYS
+from vinelm.trie.trie import ARRAYS
 
 Progress = Callable[[str], None]
 FILES = 600

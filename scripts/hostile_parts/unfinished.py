@@ -21,11 +21,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 
-from vinelm import AnnotatedTrie, Catalog, Loop, Objective, Stage, Template, Trie, VineLM
+from vinelm import AnnotatedTrie, Catalog, Loop, Objective, Stage, Template, VineLM
 from vinelm.catalog import Model, Price
 from vinelm.observation import Usage
 from vinelm.policies import aauthorized
 from vinelm.protocols import CallContext
+from vinelm.trie.trie import Trie
 
 CAP_USD, COST_USD, UPPER_USD = 1.0, 0.1, 0.3
 OBJECTIVE = Objective(maximize="accuracy", max_cost_usd=CAP_USD, cost_budget="per_request")

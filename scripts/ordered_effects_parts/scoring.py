@@ -14,7 +14,7 @@ from vinelm.estimator.signals.history_level import HistoryLevel
 from vinelm.estimator.signals.predictive import Predictive
 from vinelm.observation import Observation
 from vinelm.signals import Label
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 LEAST_REACH = 1e-5
 BINS = 10

@@ -15,7 +15,7 @@ from reproduce_parts.estimation import Fits
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.objective import Objective
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 POINTS = 15
 TRUTH = "ground truth"

@@ -17,7 +17,8 @@ from vinelm.protocols import Backend, CallContext
 from vinelm.recorded_table import RecordedTable
 from vinelm.trie import Trie
 from vinelm.workflow import Request, Workflow
-from vinelm.workflows.mathqa import MathState, check, mathqa, solve
+from vinelm.workflows.mathqa import mathqa
+from vinelm.workflows.mathqa.graph import MathState, check, solve
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
 from vinelm.workflow import Request
-from vinelm.workflows.mathqa import bundled_requests
-from vinelm.workflows.nl2sql import exact_table, nl2sql, nl2sql_2
+from vinelm.workflows.mathqa.workflow import bundled_requests
+from vinelm.workflows.nl2sql import nl2sql, nl2sql_2
+from vinelm.workflows.nl2sql.exact_outcomes import exact_table
 
 NL2SQL_8, NL2SQL_2, MATHQA_4 = "NL2SQL-8", "NL2SQL-2", "MathQA-4"
 SPIDER, EXAMS = "Spider, 8 systems", "exams, 9 models"

@@ -29,8 +29,9 @@ import psycopg
 from postgres_for_bench import empty_schema, postgres_at
 
 from vinelm.profiler import ProfileLimits
-from vinelm.profiler.budget.ledger import Ledger
-from vinelm.traces import ObservationStore, shared_run
+from vinelm.profiler.execution.ledger import Ledger
+from vinelm.traces import ObservationStore
+from vinelm.traces.store.shared_run import shared_run
 from vinelm.traces.testing import a_row, an_identity
 
 CAP_USD = 1e6

@@ -16,7 +16,7 @@ from signals_parts.vinelm_signals import SignalPolicy, said_right
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.evaluation import NO_ANSWER, NO_SIGNAL, OutcomeTable
 from vinelm.signals import Outcome
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 BINS = 10
 Rows = npt.NDArray[np.intp]

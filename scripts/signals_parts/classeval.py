@@ -10,7 +10,7 @@ from signals_parts.record import Record, UsdPer1000, number, read_rows, some_sys
 
 from vinelm.errors import DatasetError
 from vinelm.evaluation import NO_ANSWER, OutcomeTable
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 FILE = Path("outcomes") / "classeval.csv.gz"
 LABELS = ("does not run", "0 failed", "1 failed", "2 failed", "3 or more failed")

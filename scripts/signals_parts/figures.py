@@ -12,8 +12,9 @@ from signals_parts.calibration import ece_points
 from signals_parts.methods import REFERENCES
 from signals_parts.protocol import Served, Settings, SplitResult
 
-from vinelm.evaluation import OutcomeTable, resample_weights
-from vinelm.trie import FloatArray
+from vinelm.evaluation import OutcomeTable
+from vinelm.evaluation.policy_run import resample_weights
+from vinelm.trie.arrays import FloatArray
 
 BOOTSTRAP_SEED = 13
 LEVEL = 0.95

@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from science.complete_tables import for_systems
+
 from vinelm.errors import DatasetError
 from vinelm.evaluation import OutcomeTable
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 UsdPer1000 = Mapping[str, float | None]
 """Dollars per 1,000 calls of each chosen system; None: its price is recorded, or the loader's own assumption."""
@@ -37,7 +39,7 @@ class Record:
 
     def table(self, choice: UsdPer1000) -> OutcomeTable:
         """The table of a choice of systems, priced."""
-        return replace(self.outcomes.for_systems(tuple(choice)), cost_usd=self.cost_usd(choice))
+        return replace(for_systems(self.outcomes, tuple(choice)), cost_usd=self.cost_usd(choice))
 
 
 N_SYSTEMS = 8

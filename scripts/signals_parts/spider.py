@@ -13,9 +13,13 @@ from signals_parts.record import Record, UsdPer1000, read_rows, some_systems
 
 from vinelm.errors import DatasetError
 from vinelm.evaluation import NO_ANSWER, OutcomeTable
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 from vinelm.workflow import Request
-from vinelm.workflows.nl2sql import Scorer, SqlResult, extract_sql, finished, nl2sql, orders_rows, same_result, shown
+from vinelm.workflows.nl2sql import Scorer, finished, nl2sql
+from vinelm.workflows.nl2sql.graph import shown
+from vinelm.workflows.nl2sql.prompts import extract_sql
+from vinelm.workflows.nl2sql.result_comparison import orders_rows, same_result
+from vinelm.workflows.nl2sql.sql import SqlResult
 
 FILE = Path("outcomes") / "spider_sql.csv.gz"
 LABELS = ("error", "empty", "rows")

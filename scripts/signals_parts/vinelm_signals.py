@@ -15,7 +15,7 @@ from vinelm.evaluation import NO_ANSWER, NO_SIGNAL, OutcomeTable
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.objective import Objective
 from vinelm.signals import Outcome, Outcomes
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 TIMED = 300
 """Look-ups that are timed."""

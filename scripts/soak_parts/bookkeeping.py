@@ -194,13 +194,18 @@ def unserved(asked: Iterable[Asked], default_outages: Sequence[Interval]) -> lis
     ]
 
 
+BY_CLOCK = "the clocks of Redis and of this machine"
+"""Begins the reason of a refusal by a server whose clock was set more than an hour wrong: it gets no dollars, and says so."""
+
+
 def refused_wrongly(asked: Iterable[Asked], ample: str, redis_outages: Sequence[Interval], rest_s: float) -> list[str]:
-    """Refusals of a tenant whose cap is ample, other than while Redis is away and until so many seconds after."""
+    """Refusals of a tenant whose cap is ample, other than by a clock, and while Redis is away and so many seconds after."""
     away = [(begin, end + rest_s) for begin, end in redis_outages]
     return [
         f"{one.id} {one.detail}"
         for one in asked
-        if one.outcome == "refused" and one.tenant == ample and not overlaps((one.began_s, one.ended_s), away)
+        if one.outcome == "refused" and one.tenant == ample and BY_CLOCK not in one.detail
+        if not overlaps((one.began_s, one.ended_s), away)
     ]
 
 

@@ -85,7 +85,7 @@ class Events:
         """Only servers of even number, so that the others show the memory of a long life."""
         server = self._victim(fault)
         server.kill()
-        return lambda: self._aside(server.start)
+        return lambda: self._aside(lambda: self._start(server))
 
     def _server_rolled(self, fault: Fault) -> Act | None:
         server = self._victim(fault)
@@ -94,10 +94,17 @@ class Events:
         def roll() -> None:
             if not server.end():
                 self.missed.append(f"server {server.number} did not end in good order")
-            server.start()
+            self._start(server)
 
         self._aside(roll)
         return None
+
+    def _start(self, server: Server) -> None:
+        """Start it; who replaced the trie meanwhile, when it was not up to be told, tells it now."""
+        version = self._version
+        server.start()
+        if version != self._version:
+            server.hang_up()
 
     def _victim(self, fault: Fault) -> Server:
         even = self._soak.servers[::2]

@@ -13,10 +13,11 @@ from adapters.saved import load
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 
-from vinelm import AnnotatedTrie, Loop, Objective, Request, Stage, Template, Trie, VineLM
+from vinelm import AnnotatedTrie, Loop, Objective, Request, Stage, Template, VineLM
 from vinelm.backends import TextWriter
 from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog
 from vinelm.errors import CallRefused
+from vinelm.trie.trie import Trie
 
 OBJECTIVE = Objective(maximize="accuracy", max_cost_usd=1.0, cost_budget="per_request")
 REQUEST = Request("q0", {"question": "?", "answer": "42"})

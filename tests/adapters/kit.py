@@ -13,8 +13,9 @@ from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
-from vinelm.adapters.langgraph import PATH_KEY, GraphAdapter
-from vinelm.backends import ModelResolver
+from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.adapters.langgraph.path_channel import PATH_KEY
+from vinelm.backends.resolver import ModelResolver
 from vinelm.clock import VirtualClock
 from vinelm.observation import Usage
 from vinelm.policies import ForcedPolicy

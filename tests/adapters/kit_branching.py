@@ -10,7 +10,7 @@ from langgraph.types import Command
 from typing_extensions import TypedDict
 
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.backends import ModelResolver
+from vinelm.backends.resolver import ModelResolver
 from vinelm.policies import DefaultPolicy
 from vinelm.template import Branch, Loop, Parallel, Stage, Template
 

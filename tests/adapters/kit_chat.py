@@ -13,7 +13,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.backends import ModelResolver
+from vinelm.backends.resolver import ModelResolver
 from vinelm.observation import Usage
 
 TOKENS = ("one ", "two ", "three")

@@ -7,15 +7,15 @@ from conftest import make_catalog, make_template
 from langgraph.graph import END, START, StateGraph
 
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.backends import ModelResolver
+from vinelm.backends.resolver import ModelResolver
 from vinelm.clock import VirtualClock
-from vinelm.policies import RecordingPolicy
+from vinelm.policies import Policy
 from vinelm.signals import Signals
 
 BY_ANSWER = Signals(signal=lambda state: f"{len(state['log'])} lines", answer=("a",))
 
 
-class Watching(RecordingPolicy):
+class Watching(Policy):
     """Runs ``models`` in turn and ends after the last; keeps every event in order. ``wanted`` is the class to return."""
 
     def __init__(self, models, wanted=None, template=None):
@@ -28,14 +28,14 @@ class Watching(RecordingPolicy):
         self.events.append(("model", len(prefix)))
         return self.models[len(prefix)]
 
-    def should_continue(self, prefix, finished, state):
+    def should_continue(self, prefix, finished, state, arms=None):
         self.events.append(("continue?", len(prefix), finished))
         return len(prefix) < len(self.models)
 
     def observed(self, prefix, outcome):
         self.events.append(("observed", len(prefix), *outcome))
 
-    def resumed(self, prefix, costs_usd):
+    def resumed(self, prefix, costs_usd, stages=()):
         self.events.append(("resumed", len(prefix)))
 
     def returned(self, prefix):

@@ -20,11 +20,12 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 
-from vinelm import AnnotatedTrie, Loop, Objective, Price, Stage, Template, Trie, VineLM
+from vinelm import AnnotatedTrie, Loop, Objective, Price, Stage, Template, VineLM
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import CallRefused
 from vinelm.observation import Usage
 from vinelm.policies import aauthorized
+from vinelm.trie.trie import Trie
 
 CAP, UPPER, COST = 1.0, 0.3, 0.1
 OBJECTIVE = Objective(maximize="accuracy", max_cost_usd=CAP, cost_budget="per_request")

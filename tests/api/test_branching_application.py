@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END
 
 from vinelm import AnnotatedTrie, Objective, VineLM
-from vinelm.adapters.langgraph import PATH_KEY
+from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.controller.testing import annotated_at_random
 from vinelm.template import Branch, Stage, Template
 from vinelm.trie import Trie

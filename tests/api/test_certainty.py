@@ -5,7 +5,7 @@ import random
 import pytest
 
 import vinelm
-from vinelm.api import profile_until_certain, shortfall
+from vinelm.api.certainty import profile_until_certain, shortfall
 from vinelm.catalog import Catalog
 from vinelm.errors import EvidenceError
 from vinelm.observation import Observation

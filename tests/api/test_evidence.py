@@ -16,10 +16,11 @@ from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
 from vinelm import VineLM
-from vinelm.api import drift
+from vinelm.api import EvidenceConfig, drift
 from vinelm.errors import CallError, ConfigError, StoreError, TrieFileError
 from vinelm.objective import Objective
 from vinelm.observation import Usage
+from vinelm.signals import Signals
 from vinelm.traces import ObservationStore, check_store
 from vinelm.vinefile import load_trie, save_trie
 
@@ -100,7 +101,7 @@ def test_a_served_request_leaves_the_rows_of_a_profile_and_no_prompt(tmp_path):
 def test_rows_of_many_requests_can_be_compared_with_the_trie(tmp_path):
     path = tmp_path / "served.db"
     seen = []
-    vine, app = serving(evidence=path, on_drift=seen.append)
+    vine, app = serving(evidence=EvidenceConfig(path, on_drift=seen.append))
     ask(vine, app, 150)
     assert vine.close()
     found = drift(TRIE, path)
@@ -232,8 +233,6 @@ def test_settings_without_effect_are_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("no store")
     with pytest.raises(StoreError, match="not a SQLite file"):
         serving(evidence=tmp_path / "notes.txt")
-    with pytest.raises(ConfigError, match="on_drift has no effect without evidence"):
-        serving(on_drift=print)
     with pytest.raises(ConfigError, match=r"the folder .* does not exist"):
         serving(evidence=tmp_path / "no" / "served.db")
     vine, _ = serving()
@@ -275,7 +274,11 @@ def no_collector():
     gc.enable()
 
 
-@pytest.mark.parametrize("settings", [{}, {"signal": "status"}, {"answer": ("turns",)}], ids=["plain", "signal", "answer"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"signals": Signals(signal="status")}, {"signals": Signals(answer=("turns",))}],
+    ids=["plain", "signal", "answer"],
+)
 def test_the_last_row_of_a_request_does_not_wait_for_the_garbage_collector(tmp_path, no_collector, settings):
     vine, app = serving(evidence=tmp_path / "served.db", **settings)
     sessions = [vine.session(OBJECTIVE) for _ in range(3)]
@@ -291,7 +294,7 @@ def test_the_last_row_of_a_request_does_not_wait_for_the_garbage_collector(tmp_p
     assert len(rows_of(tmp_path / "served.db")) == len(rows)
 
 
-@pytest.mark.parametrize("settings", [{}, {"signal": "status"}], ids=["plain", "signal"])
+@pytest.mark.parametrize("settings", [{}, {"signals": Signals(signal="status")}], ids=["plain", "signal"])
 def test_a_request_is_gone_when_it_ends(tmp_path, no_collector, settings):
     vine, app = serving(evidence=tmp_path / "served.db", **settings)
     vine.adapter.tells_config = True  # as in a fleet

@@ -1,6 +1,7 @@
 """Applications that serve together: what they see of each other, what they keep to themselves, and what they share."""
 
 import time
+from dataclasses import replace
 from typing import TypedDict
 
 import pytest
@@ -8,8 +9,11 @@ from conftest import random_table
 from langgraph.graph import END, START, StateGraph
 
 from vinelm import VineLM
-from vinelm.controller import FleetConfig, LiveState, SlowdownCurve, load_source, session_number
+from vinelm.controller import FleetConfig, SlowdownCurve
+from vinelm.controller.fleet.columns import LiveState
+from vinelm.controller.fleet.live_invocations import session_number
 from vinelm.controller.fleet.member import ALONE
+from vinelm.controller.load.source import load_source
 from vinelm.errors import CallRefused, ConfigError
 from vinelm.objective import Objective
 from vinelm.observation import Usage
@@ -128,7 +132,8 @@ def test_labels_may_be_functions_and_may_fail(fleet, started):
     def fails(configurable):
         raise KeyError("tenant")
 
-    vine, app = serving(fleet, look, conversation_id=lambda configurable: configurable["user"] + "/1", tenant=fails)
+    labels = {"conversation_id": lambda configurable: configurable["user"] + "/1", "tenant": fails}
+    vine, app = serving(replace(fleet, **labels), look)
     started.append(vine)
     app.invoke({"question": "q"}, {"configurable": {"user": "ann"}}, context=vine.context(OBJECTIVE))
     assert seen[0].session[0] == session_number("ann/1")
@@ -214,7 +219,7 @@ def test_a_wrong_address_or_label_is_one_line(redis_url):
     with pytest.raises(ConfigError, match="no Redis URL"):
         serving("localhost")
     with pytest.raises(ConfigError, match="tenant is 3"):
-        serving(redis_url, tenant=3)
+        FleetConfig(url=redis_url, tenant=3)
 
 
 def test_calls_of_others_count_on_slowdown_curves(tmp_path):

@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 
 import vinelm
-from vinelm.api import why_paths_only
+from vinelm.api.estimation import why_paths_only
 from vinelm.cli.main import main
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.judging import JUDGED, Judgement
+from vinelm.judging import Judgement
+from vinelm.judging.judgement import JUDGED
 from vinelm.observation import Observation
 from vinelm.reports import judge_words, store_page
 from vinelm.template import Stage, Template
-from vinelm.traces import Judgements, ObservationStore, StoreIdentity
+from vinelm.traces import ObservationStore, StoreIdentity
+from vinelm.traces.store.judgements import Judgements
 from vinelm.workflow import Request
 
 N = 320

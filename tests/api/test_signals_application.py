@@ -11,7 +11,8 @@ from langgraph.graph import END, START, StateGraph
 import vinelm
 from vinelm import ExecutionConfig, Objective, ObservationStore, VineLM
 from vinelm.cli.inputs import load_inputs
-from vinelm.profiler import profile, store_identity
+from vinelm.profiler import profile
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.protocols import RequestPath
 from vinelm.signals import Outcome
 
@@ -44,8 +45,7 @@ def whole(tmp_path_factory):
 
 def vine_of(inputs, trie, **changes):
     workflow = inputs.workflow
-    declared = {"signal": workflow.signal, "agree": workflow.agree, "answer": workflow.answer}
-    return VineLM(inputs.catalog, inputs.backends, trie=trie, **declared | changes)
+    return VineLM(inputs.catalog, inputs.backends, trie=trie, **{"signals": workflow.signals} | changes)
 
 
 def replayed(planner, objective, rows, request):
@@ -132,7 +132,7 @@ def test_plans_are_those_of_the_last_answer_without_a_finish_node(whole):
 
 def test_plans_are_paths_where_nothing_is_declared_or_known(whole):
     inputs, _, trie = whole
-    for vine in (vine_of(inputs, trie, signal=None, agree=None, answer=()), vine_of(inputs, replace(trie, signals=None))):
+    for vine in (vine_of(inputs, trie, signals=None), vine_of(inputs, replace(trie, signals=None))):
         inputs.workflow.build(vine)
         assert vine.served_planner() is vine.planner
         assert vine.planner.annotated.outcomes is None

@@ -20,7 +20,8 @@ from vinelm.backends.remote.response import Delta, ResponseBuilder, ToolPiece
 from vinelm.catalog import Catalog
 from vinelm.cli.main import main
 from vinelm.observation import Observation, Usage
-from vinelm.profiler import profile, store_identity
+from vinelm.profiler import profile
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.telemetry import OpenTelemetry
 from vinelm.template import Stage, Template
 from vinelm.traces import ObservationStore
@@ -164,7 +165,7 @@ def test_an_echoed_key_is_kept_nowhere(name, streams, transport, kept, credentia
             print(f"{type(error).__name__}: {error}")
     trace = "".join(span.to_json() for span in exporter.get_finished_spans())
     assert "gen_ai.output.messages" in trace
-    assert main(["store", "export", "s.db", "-o", "rows.csv"]) == 0
+    assert main(["export", "s.db", "-o", "rows.csv"]) == 0
     if main(["estimate", "s.db", "-o", "t.vine", "--max-error", "1"]) == 0:
         assert main(["report", "s.db", "t.vine", "-o", "out"]) == 0
     said = "".join(capfd.readouterr()) + caplog.text + repr(rows) + trace

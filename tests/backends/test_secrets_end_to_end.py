@@ -10,7 +10,8 @@ from langgraph.graph import END, START, StateGraph
 
 from vinelm.catalog import Catalog
 from vinelm.cli.main import main
-from vinelm.profiler import profile, store_identity
+from vinelm.profiler import profile
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore
 from vinelm.workflow import Request, Workflow
@@ -82,7 +83,7 @@ def test_no_secret_is_kept_anywhere(name, transport, kept, credentials, tmp_path
             assert row.cost_usd == client.model.price.cost_usd(row.tokens_in, row.tokens_out, row.tokens_cached)
     assert result.committed_usd > 0
     assert main(["store", "info", "s.db"]) == 0
-    assert main(["store", "export", "s.db", "-o", "rows.csv"]) == 0
+    assert main(["export", "s.db", "-o", "rows.csv"]) == 0
     if name == "openai":  # what is made of a store alone is made alike for all
         assert main(["estimate", "s.db", "-o", "t.vine", "--max-error", "1"]) == 0
         assert main(["report", "s.db", "t.vine", "-o", "out"]) == 0

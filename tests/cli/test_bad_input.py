@@ -10,7 +10,7 @@ from conftest import random_table
 
 from vinelm.cli.main import main
 from vinelm.traces import ObservationStore
-from vinelm.traces.store.schema import SCHEMA_VERSION
+from vinelm.traces.databases.schema import SCHEMA_VERSION
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.vinefile import save_trie
 
@@ -208,7 +208,7 @@ def test_a_store_of_a_newer_version(folder, capsys, args):
         (["plan", "models.toml", "--maximize", "accuracy"], ("models.toml", "not a trie file")),
         (["estimate", "old.db", "-o", "old.db"], ("old.db", "would be overwritten")),
         (["estimate", "old.db", "-o", "models.toml"], ("models.toml", "not a trie file")),
-        (["store", "export", "old.csv", "-o", "old.csv"], ("old.csv", "would be overwritten")),
+        (["export", "old.csv", "-o", "old.csv"], ("old.csv", "would be overwritten")),
         (["report", "old.db", "none.vine", "-o", "out"], ("none.vine", "vinelm estimate")),
         (["report", "none.db", "t.vine", "-o", "out"], ("none.db", "vinelm profile")),
     ],
@@ -268,6 +268,16 @@ def test_a_plan_that_no_path_meets(folder, capsys, bounds, words):
     refused(folder, capsys, ["plan", "t.vine", "--minimize", "cost", *bounds, "--json"], *words)
 
 
+OBJECTIVE_FILES = {
+    "z.toml": "z = 2",
+    "late.json": '{"late_weight": 1}',
+    "bad.toml": "z 2",
+    "list.json": "[1]",
+    "odd.toml": 'maximize = "accuracy"\nspeed = 1',
+    "whole.toml": 'maximize = "accuracy"\nmax_cost_usd = 1.0',
+}
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -276,14 +286,24 @@ def test_a_plan_that_no_path_meets(folder, capsys, bounds, words):
         (["--maximize", "accuracy", "--min-accuracy", "90"], ("--min-accuracy is 90", "[0, 1]")),
         (["--maximize", "accuracy", "--max-cost-usd", "-1"], ("--max-cost-usd is -1",)),
         (["--maximize", "accuracy", "--max-cost-usd", "nan"], ("--max-cost-usd is nan",)),
-        (["--maximize", "accuracy", "--z", "2"], ("--z has no effect", "--risk mean+sd or --cost-budget per_request")),
         (
-            ["--maximize", "accuracy", "--late-weight", "1"],
-            ("--late-weight has no effect", "--risk dp and --maximize"),
+            ["--maximize", "accuracy", "--objective", "z.toml"],
+            ("z has no effect", "--risk mean+sd or --cost-budget per_request"),
         ),
+        (
+            ["--maximize", "accuracy", "--objective", "late.json"],
+            ("late_weight has no effect", "--risk dp and --maximize"),
+        ),
+        (["--objective", "none.toml"], ("none.toml: cannot be read as TOML",)),
+        (["--objective", "bad.toml"], ("bad.toml: cannot be read as TOML", "line 1")),
+        (["--objective", "list.json"], ("list.json: holds list: it must be an object",)),
+        (["--objective", "odd.toml"], ("no field 'speed'",)),
+        (["--max-cost-usd", "1", "--objective", "whole.toml"], ("--max-cost-usd is also a field of whole.toml",)),
         (["--maximize", "speed"], ("speed", "accuracy")),
     ],
 )
 def test_an_objective_at_fault(folder, capsys, options, words):
     save_trie(folder / "t.vine", random_table(0, n_requests=5, n_models=2, depth=2).annotate())
+    for name, text in OBJECTIVE_FILES.items():
+        (folder / name).write_text(text)
     refused(folder, capsys, ["plan", "t.vine", *options], *words)

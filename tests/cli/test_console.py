@@ -80,7 +80,9 @@ def test_every_command_prints_through_the_console():
     assert found == []
 
 
-@pytest.mark.parametrize("args", [["doctor"], ["plan", "--maximize", "accuracy"], ["check"], ["store", "info"], ["nothing"]])
+@pytest.mark.parametrize(
+    "args", [["check", "--models"], ["plan", "--maximize", "accuracy"], ["check"], ["store", "info"], ["nothing"]]
+)
 def test_a_hostile_argument_is_printed_as_an_escape(capsys, args):
     assert main([*args, "a\u202e\x1b[31m\x7f\udcffb"]) == 2
     said = "".join(capsys.readouterr())

@@ -120,7 +120,7 @@ def test_a_usage_error_is_one_line(capsys, args, words):
     [
         (["profle", "x"], "Did you mean 'profile'? See `vinelm --help`"),
         (["info", "x.db"], "Did you mean 'store info'? See `vinelm --help`"),
-        (["export"], "Did you mean 'store export' or 'trie export'? See `vinelm --help`"),
+        (["show", "x.vine"], "Did you mean 'trie show'? See `vinelm --help`"),
         (["store", "inof"], "Did you mean 'info'? See `vinelm store --help`"),
         (["plan", "x.vine", "--jsno"], "Did you mean '--json'? See `vinelm plan --help`"),
     ],

@@ -24,8 +24,8 @@ price = { input = 1.0, output = 2.0, source = "a test", as_of = 2026-01-01 }
 """
 COMMANDS = {
     "estimate": ("t.vine", ["estimate", "s.db", "-o"]),
-    "store export": ("t.csv", ["store", "export", "s.db", "-o"]),
-    "store export .gz": ("t.csv.gz", ["store", "export", "s.db", "-o"]),
+    "store export": ("t.csv", ["export", "s.db", "-o"]),
+    "store export .gz": ("t.csv.gz", ["export", "s.db", "-o"]),
     "store merge": ("t.db", ["store", "merge", "s.db", "-o"]),
     "store import": ("t.db", ["store", "import", "rows.csv", "-o"]),
     "calibrate": ("t.json", ["calibrate", "gpu-1", "--models", "models.toml", "-o"]),
@@ -58,7 +58,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "models.toml").write_text(MODELS)
     with ObservationStore.create("s.db", an_identity()) as store:
         store.add(a_row())
-    assert main(["store", "export", "s.db", "-o", "rows.csv"]) == 0
+    assert main(["export", "s.db", "-o", "rows.csv"]) == 0
     save_trie(tmp_path / "good.vine", random_table(0, n_requests=5, n_models=2, depth=2).annotate())
     return tmp_path
 
@@ -116,7 +116,7 @@ def test_nor_is_anything_replaced_inside_a_folder(folder, capsys, command, insid
 @pytest.mark.parametrize("kind", KINDS)
 def test_nor_beside_a_table(folder, capsys, kind):
     make(kind, folder / "t.csv.store.json")
-    refused(folder, ["store", "export", "s.db", "-o", "t.csv"], capsys)
+    refused(folder, ["export", "s.db", "-o", "t.csv"], capsys)
 
 
 def test_a_log_of_served_requests_is_a_file(folder, capsys):
@@ -141,7 +141,7 @@ def test_a_log_of_served_requests_is_a_file(folder, capsys):
         ["profile", "nl2sql", "--store="],
         ["profile", ""],
         ["check", ""],
-        ["doctor", ""],
+        ["reprice", ""],
         ["plan", "", "--maximize", "accuracy"],
         ["explain", "", "--maximize", "accuracy"],
         ["report", "", ""],

@@ -5,7 +5,8 @@ from conftest import make_catalog
 
 from vinelm.annotated_trie import NODE_ARRAYS, AnnotatedTrie
 from vinelm.template import Branch, Loop, Stage, Template
-from vinelm.trie import DifficultyRates, Trie
+from vinelm.trie import Trie
+from vinelm.trie.difficulty import DifficultyRates
 
 
 def agent(n_models, times, **settings):

@@ -13,7 +13,7 @@ from vinelm.recorded_table import RecordedTable
 @pytest.mark.parametrize("stop", ["oracle", "workflow"])
 @pytest.mark.parametrize("seed", range(4))
 def test_path_metrics_of_exact_annotations_are_the_means_of_the_table(stop, seed):
-    """The sums of docs/architecture.md#mathematics, over exact conditionals, give what following each path shows."""
+    """The sums of docs/mathematics.md, over exact conditionals, give what following each path shows."""
     table = random_table(seed, n_requests=40, n_models=3, depth=3, stop=stop)
     annotated = table.annotate()
     nodes = np.arange(1, len(table.trie))

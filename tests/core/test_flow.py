@@ -5,8 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from vinelm import Branch, Loop, Parallel, Stage, Template, TemplateError, Trie
+from vinelm import Branch, Loop, Parallel, Stage, Template, TemplateError
 from vinelm.template import END, Position
+from vinelm.trie.trie import Trie
 
 M = ("a", "b")
 

@@ -8,7 +8,7 @@ import pytest
 from conftest import random_table
 
 from vinelm import ConfigError
-from vinelm.io import data_frame, html_table
+from vinelm.io.frames import data_frame, html_table
 
 pandas = pytest.importorskip("pandas")
 

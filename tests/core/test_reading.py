@@ -49,7 +49,7 @@ def test_what_is_no_file_is_refused_and_does_not_wait(odd):
         ["profile", "nl2sql", "--store", "ODD", "--budget-calls", "1"],
         ["estimate", "ODD", "-o", "x.vine"],
         ["store", "info", "ODD"],
-        ["doctor", "--models", "ODD"],
+        ["check", "--models", "ODD"],
     ],
     ids=" ".join,
 )

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from vinelm.errors import TemplateError
 from vinelm.template import Loop, Stage, Template
-from vinelm.trie import ARRAYS, Trie
+from vinelm.trie import Trie
+from vinelm.trie.trie import ARRAYS
 
 
 def loop(n_models: int, depth: int) -> Template:

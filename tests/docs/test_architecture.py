@@ -10,7 +10,7 @@ from house_kit import HOUSE, house_script
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 MAPS = {"architecture.md": PAGE, "CONTRIBUTING.md": (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")}
-SECTIONS = ["Words", "Layers", "Flows", "Mathematics", "Objectives", "Invariants", "Changes"]
+SECTIONS = ["Words", "Layers", "Flows", "Objectives", "Invariants", "Changes"]
 PICTURE = re.compile(r"<!-- rooms: .*? -->\n```mermaid\n(.*?)```\n<!-- end of rooms -->", re.DOTALL)
 GUARDS = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
 ROOM = re.compile(r"^\*\*(\w+)\*\* \(.*?(?=\n\n)", re.DOTALL | re.MULTILINE)

@@ -5,12 +5,12 @@ import re
 import shlex
 import sys
 import types
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from vinelm.datasets import Columns, read_dataset, with_dataset
+from vinelm.datasets import Columns, read_dataset
+from vinelm.datasets.reading import with_dataset
 from vinelm.workflow import Request, Workflow
 
 PAGE = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
@@ -61,8 +61,8 @@ def test_an_example_gives_the_request(tmp_path, monkeypatch, name, options, lang
     else:
         Path(name).write_text(text)
     words = shlex.split(options)
-    given = {key: [value for at, value in pairwise(words) if at == key] for key in words[::2]}
-    columns = Columns.parse(given.get("--input-key", ()), given.get("--label-key", ()), *given.get("--id-key", ()))
+    assert set(words[::2]) <= {"--column"}
+    columns = Columns.parse(words[1::2])
     own = Request("1", {"question": "?", "answer": "!"})
     app = Workflow(name="w", build=lambda _: None, requests=[own], score=lambda *_: True, labels=("answer",))
     (request,) = with_dataset(app, read_dataset(name, columns)).requests

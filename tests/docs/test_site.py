@@ -67,3 +67,12 @@ def test_the_pictures_are_those_of_today():
         [sys.executable, "scripts/concept_pictures.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_every_decision_has_a_status():
+    lacking = [
+        page.name
+        for page in sorted((ROOT / "docs" / "decisions").glob("*.md"))
+        if not re.search(r"^Status: (holds|replaced by \d{4})", page.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert not lacking, "\n".join(lacking)

@@ -65,9 +65,7 @@ def test_the_profiled_app_is_served(followed, monkeypatch, max_cost_usd):
     vine = VineLM(
         models=catalog,
         backends=create_backends(catalog, workflow=workflow),
-        signal=workflow.signal,
-        agree=workflow.agree,
-        answer=workflow.answer,
+        signals=workflow.signals,
     )
     vine.load(followed[0] / "my-app.vine")
     app = workflow.build(vine).compile()

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 
 from tests.conftest import make_catalog, make_template
-from vinelm import AnnotatedTrie, Observation, Trie
+from vinelm import AnnotatedTrie
 from vinelm.catalog import Catalog
-from vinelm.estimator import cached_shares, follow_ups
-from vinelm.estimator.prompt_cache import edge_of
+from vinelm.estimator.prompt_cache import cached_shares, edge_of, follow_ups
+from vinelm.observation import Observation
+from vinelm.trie.trie import Trie
 
 
 def catalog_on_engines(*engines: str, model_ids: tuple[str, ...] = ("x", "y", "z")) -> Catalog:

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.evaluation import PolicyRun, mean_interval, pareto_frontier, resample_weights
+from vinelm.evaluation import PolicyRun, mean_interval, pareto_frontier
+from vinelm.evaluation.policy_run import resample_weights
 from vinelm.objective import Objective
 
 
@@ -55,7 +56,7 @@ def test_the_bootstrap_is_paired():
     base = rng.random(300)
     weights = resample_weights(300, 0)
     difference = mean_interval((base + 0.01) - base, weights)
-    assert difference.excludes_zero  # the spread of `base` cancels
+    assert difference.low > 0  # the spread of `base` cancels
     assert difference.low == pytest.approx(0.01)
 
 

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from vinelm import Catalog, Objective, ObservationStore, Planner, load_trie
+from vinelm import Catalog, Objective, ObservationStore, load_trie
 from vinelm.backends import create_backends
-from vinelm.profiler import fingerprint, profile
+from vinelm.controller.planning.planner import Planner
+from vinelm.profiler import profile
+from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.traces import check_store
 from vinelm.workflows import load_workflow
 

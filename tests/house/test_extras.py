@@ -49,7 +49,9 @@ sys.meta_path.insert(0, Missing())
 MADE = """
 import numpy as np
 from langchain_core.language_models import FakeListChatModel
-from vinelm import AnnotatedTrie, Catalog, Objective, Planner, Trie, VineLM, load_trie, save_trie
+from vinelm import AnnotatedTrie, Catalog, Objective, VineLM, load_trie, save_trie
+from vinelm.controller import Planner
+from vinelm.trie import Trie
 sys.path.insert(0, {examples!r})
 from my_app import build, workflow
 
@@ -116,7 +118,7 @@ REFUSED = {
     "report app.db app.vine": "report",
     "demo": "demo",
     "demo support": "demo",
-    "trie export app.vine -o app.parquet": "parquet",
+    "export app.vine -o app.parquet": "parquet",
 }
 """Command to the extra that it names."""
 

@@ -24,7 +24,7 @@ TYPES = {
     'vinelm.plan(vinelm.load_trie("x.vine"), vinelm.Objective(minimize="cost"))': (
         "vinelm.controller.planning.decision.Decision"
     ),
-    'vinelm.profile("nl2sql", "models.toml", "x.db")': "vinelm.profiler.results.ProfileResult",
+    'vinelm.profile("nl2sql", "models.toml", "x.db")': "vinelm.profiler.scheduling.results.ProfileResult",
     'vinelm.report("x.db", "x.vine", "out")': "pathlib.Path",
     'vinelm.VineLM("models.toml").session(vinelm.Objective(minimize="cost"))': "vinelm.controller.session.session.Session",
 }

@@ -17,7 +17,7 @@ from vinelm.errors import StoreError
 from vinelm.profiler import profile
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import check_store, contents_of
-from vinelm.traces.store.schema import SCHEMA_VERSION
+from vinelm.traces.databases.schema import SCHEMA_VERSION
 from vinelm.workflow import Request
 from vinelm.workflows import load_workflow
 
@@ -128,7 +128,7 @@ def test_the_command_line_says_what_would_happen_and_writes_nothing(store, workf
     assert load_trie(tmp_path / "grown.vine").catalog["large"].max_tokens == 2048
 
 
-COMMANDS = (["store", "info"], ["store", "check"], ["estimate"], ["store", "export", "-o", "x.csv"], ["profile"])
+COMMANDS = (["store", "info"], ["store", "check"], ["estimate"], ["export", "-o", "x.csv"], ["profile"])
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

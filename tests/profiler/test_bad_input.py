@@ -150,8 +150,7 @@ def test_a_worker_that_dies_with_the_wrong_error_leaves_what_was_bought(tmp_path
         assert sorted(rows, key=key) == sorted(store.observations(), key=key)
 
 
-def test_a_changed_workflow_is_started_over_on_demand(tmp_path, monkeypatch, capsys):
-    """Refused with what changed; --force-rerun puts the store aside."""
+def test_a_changed_workflow_is_refused_with_the_change(tmp_path, monkeypatch, capsys):
     from vinelm.cli.main import main
 
     monkeypatch.chdir(tmp_path)
@@ -160,8 +159,6 @@ def test_a_changed_workflow_is_started_over_on_demand(tmp_path, monkeypatch, cap
     line = ["profile", "nl2sql", "--limit", "4", "--isolation", "inline", "--coverage", "0.2"]
     assert main([*line, "--seed", "1"]) == 2
     assert "rows would stay (the workflow changed (setting seed))" in (said := capsys.readouterr().err)
-    assert "start over with --force-rerun" in said
-    line = [*line, "--seed", "1", "--force-rerun"]
-    assert main(line) == 0
-    assert "nl2sql.db is now nl2sql.db.1" in capsys.readouterr().err
-    assert (tmp_path / "runs" / "nl2sql.db.1").exists()
+    assert "give another --store, or move this one away" in said
+    (tmp_path / "runs" / "nl2sql.db").rename(tmp_path / "runs" / "old.db")
+    assert main([*line, "--seed", "1"]) == 0

@@ -8,8 +8,8 @@ from profiling_toy import ToyBackend, catalog_for, new_store, toy
 
 from vinelm.errors import StoreError
 from vinelm.profiler import ExecutionConfig, profile
-from vinelm.traces.store.migrations import migrate
-from vinelm.traces.store.schema import SCHEMA_VERSION
+from vinelm.traces.databases.migrations import migrate
+from vinelm.traces.databases.schema import SCHEMA_VERSION
 
 WORKFLOW = toy(n_requests=6)
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 from profiling_toy import ToyBackend, catalog_for, toy
 
-from vinelm.profiler import code_digest, fingerprint, store_identity
+from vinelm.profiler.execution.fingerprint import code_digest, fingerprint, store_identity
 
 SOURCE = '''
 """A module."""

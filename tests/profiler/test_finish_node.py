@@ -8,8 +8,9 @@ from langgraph.graph import END, START, StateGraph
 from profiling_toy import State, ToyBackend, catalog_for, check, finished, generate, new_store, repair, toy
 from profiling_toy import build as plain_build
 
-from vinelm.adapters.langgraph import resolved
-from vinelm.profiler import fingerprint, profile
+from vinelm.adapters.langgraph.exits import resolved
+from vinelm.profiler import profile
+from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.workflow import Workflow
 

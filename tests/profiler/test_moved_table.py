@@ -3,7 +3,7 @@
 from profiling_toy import ToyBackend, catalog_for, toy
 
 from vinelm.catalog import Catalog
-from vinelm.profiler import store_identity
+from vinelm.profiler.execution.fingerprint import store_identity
 
 
 def identity(table):

@@ -194,7 +194,7 @@ def test_a_refused_key_stops_at_once_and_names_its_variable(tmp_path):
     catalog = catalog_for(workflow)
     secret = type(catalog)(model.model_copy(update={"api_key_env": "TOY_KEY"}) for model in catalog.models)
     backends = {"test": ToyBackend(before=lambda *_: "auth")}
-    from vinelm.profiler import store_identity
+    from vinelm.profiler.execution.fingerprint import store_identity
 
     with ObservationStore.create(tmp_path / "s.db", store_identity(workflow, secret, backends)) as store:
         with pytest.raises(ConfigError, match="environment variable TOY_KEY"):

@@ -192,11 +192,13 @@ def test_every_promise_that_is_broken_is_one_line(parts):
         "unserved": [], "refused_wrongly": [], "rows_lost": [], "rows_double": [], "rows_wrong_usd": [], "trie_missed": [],
         "bare_failures": 0, "caps_usd": {"trial": 1.0}, "spent_usd": {"trial": 1.0}, "most_calls_in_a_minute": {"east": 5},
         "limit": 5, "memory": {"0.0": {"mib": 150.0, "mib_per_minute": None}}, "requests_ok": 1,
+        "refused_by_clock": 3, "faults": {"clock": 1},
     }  # fmt: skip
     assert parts.soak.breaches(good) == []
     broken = {
         "unserved": ["r1"], "rows_lost": ["r1"], "bare_failures": 1, "spent_usd": {"trial": 1.1},
         "most_calls_in_a_minute": {"east": 6}, "memory": {"0.0": {"mib": 150.0, "mib_per_minute": 9.0}}, "requests_ok": 0,
+        "faults": {"clock": 0},
     }  # fmt: skip
     for name, value in broken.items():
         assert len(parts.soak.breaches(good | {name: value})) == 1, name

@@ -16,7 +16,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.tool import ToolCall
 
 from vinelm import Catalog, Request, Workflow
-from vinelm.backends import OfflineChatModel, request_of, simulated_catalog
+from vinelm.backends import OfflineChatModel, simulated_catalog
+from vinelm.backends.offline.chat_model import request_of
 from vinelm.backends.offline.simulated import SimulatedBackend
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext

@@ -16,9 +16,9 @@ from langgraph.types import Command
 from shapes.kit import MODELS, Shape, ShapeBackend, catalog
 from vinelm import AnnotatedTrie, Objective, ObservationStore, Request, Template, VineLM, Workflow
 from vinelm.adapters.langgraph import build_graph
-from vinelm.api import bind_workflow, identity_of
+from vinelm.api.profiling import bind_workflow, identity_of
 from vinelm.merged_paths import stage_runs
-from vinelm.policies import RecordingPolicy
+from vinelm.policies import Policy
 from vinelm.profiler import profile
 
 MOST_RESUMES = 10
@@ -147,7 +147,7 @@ def best_fixed_plan(annotated: AnnotatedTrie, objective: Objective) -> dict[str,
     return max(within, key=lambda item: (item[0][0], -item[0][1]))[1]
 
 
-class PerStagePolicy(RecordingPolicy):
+class PerStagePolicy(Policy):
     """Runs each stage on a model of its own, and ends where the workflow does: what an application does without VineLM."""
 
     def __init__(self, models: Mapping[str, str], template: Template, **settings: Any) -> None:

@@ -13,7 +13,8 @@ pytest.importorskip("langchain")
 from shapes.kit import MODELS, catalog
 from shapes.measuring import Service, best_fixed_plan, bound, expected, fixed_plans, profiled
 from vinelm import Objective
-from vinelm.api import VineLM, estimate_store
+from vinelm.api import VineLM
+from vinelm.api.estimation import estimate_store
 from vinelm.backends import OfflineChatModel
 from vinelm.profiler import check_workflow
 

@@ -20,12 +20,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry, generate_latest
 
-from vinelm import AnnotatedTrie, Catalog, Objective, Stage, Template, Trie, VineChatModel, VineLM
+from vinelm import AnnotatedTrie, Catalog, Objective, Stage, Template, VineChatModel, VineLM
 from vinelm.backends import OfflineChatModel
 from vinelm.errors import CallError
 from vinelm.observation import Usage
 from vinelm.telemetry import OpenTelemetry, Prometheus
 from vinelm.telemetry.message_content import VARIABLE, attributes, is_asked_for
+from vinelm.trie.trie import Trie
 
 PROMPT, ANSWER = "the prompt's own secret", "the answer's own secret"
 IN, OUT = "gen_ai.input.messages", "gen_ai.output.messages"

@@ -19,9 +19,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry, generate_latest
 
-from vinelm import AnnotatedTrie, Objective, Request, Trie, VineChatModel, VineLM, VineMiddleware
+from vinelm import AnnotatedTrie, Objective, Request, VineChatModel, VineLM, VineMiddleware
 from vinelm.errors import CallError
 from vinelm.telemetry import OpenTelemetry, Prometheus
+from vinelm.trie.trie import Trie
 
 CANARY = "sk-canary-4711"
 PROMPT_CANARY = "the prompt's own secret"

@@ -5,7 +5,8 @@ import importlib.util
 import pytest
 
 from vinelm.backends import create_backends, simulated_catalog
-from vinelm.profiler import profile, store_identity
+from vinelm.profiler import profile
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.traces import ObservationStore
 from vinelm.workflows import load_workflow
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from vinelm.template import Template
+from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.growth.plan import RequestDigest
-from vinelm.traces.store.identity import StoreIdentity
 
 
 def changes_between(

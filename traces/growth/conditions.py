@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vinelm.template import Stage
-from vinelm.traces.store.identity import StoreIdentity
+from vinelm.traces.databases.identity import StoreIdentity
 
 _MODEL_KEEPS_ROWS = ("name", "price", "price_id", "engine", "api_key_env", "timeout_s", "group")
 """Fields of a catalog entry that do not change what is sent to the model."""

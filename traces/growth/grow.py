@@ -13,14 +13,14 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.identity import StoreIdentity
+from vinelm.traces.databases.schema import RESCORING
 from vinelm.traces.growth import retirement
 from vinelm.traces.growth.changes import changes_between
 from vinelm.traces.growth.plan import RequestDigest, RowJudge, restoration_of, retirement_of
-from vinelm.traces.store import schema
-from vinelm.traces.store.identity import StoreIdentity
 from vinelm.traces.store.rows import read_rows
 from vinelm.traces.store.run_state import UNFINISHED
-from vinelm.traces.store.schema import RESCORING
 from vinelm.traces.store.store import ObservationStore, number_of
 
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from vinelm.observation import Cell
 from vinelm.template import StopRule
+from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.growth.conditions import RowConditions
 from vinelm.traces.growth.repricing import RecordedCost
-from vinelm.traces.store.identity import StoreIdentity
 
 ENDS_EARLIER = "its request now ends earlier"
 BROKEN_STAGE = "a stage was broken"

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, delete, select, update
 
 from vinelm.errors import StoreError
-from vinelm.traces.checkpoints.place import unpacked
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.identity import StoreIdentity
+from vinelm.traces.databases.schema import RESCORING, decode_prefix
 from vinelm.traces.growth import retirement
 from vinelm.traces.growth.plan import (
     ENDS_EARLIER,
@@ -17,10 +19,8 @@ from vinelm.traces.growth.plan import (
     RowJudge,
     restoration_of,
 )
-from vinelm.traces.store import schema
-from vinelm.traces.store.identity import StoreIdentity
+from vinelm.traces.store.checkpoints import unpacked
 from vinelm.traces.store.row_validation import cell_name
-from vinelm.traces.store.schema import RESCORING, decode_prefix
 from vinelm.traces.store.store import ObservationStore
 
 _LARGEST_WAVE = 5000  # rows whose states are in memory at a time

@@ -17,17 +17,18 @@ from typing import Any
 from sqlalchemy import Boolean, Float, Integer, func, insert, select
 
 from vinelm.errors import DatasetError, StoreError, VineLMError
-from vinelm.io import Row, kind_of, parquet_note, read_table, write_csv, write_parquet
+from vinelm.io.arrow_tables import parquet_note, write_parquet
 from vinelm.io.reading import open_regular, read_text
+from vinelm.io.tables import Row, kind_of, read_table, write_csv
 from vinelm.observation import Observation
-from vinelm.traces.judged.judgements import Judgements
-from vinelm.traces.shown.rows import ShownRows, SignalRecord, record_of
-from vinelm.traces.store import schema
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.identity import StoreIdentity
+from vinelm.traces.databases.schema import decode_prefix
 from vinelm.traces.store.atomic import new_store, replaced
-from vinelm.traces.store.identity import StoreIdentity
+from vinelm.traces.store.judgements import Judgements
 from vinelm.traces.store.row_validation import cell_name, misfit
 from vinelm.traces.store.rows import FIELDS, read_rows
-from vinelm.traces.store.schema import decode_prefix
+from vinelm.traces.store.shown import ShownRows, SignalRecord, record_of
 from vinelm.traces.store.store import ObservationStore
 
 NOTE = "vinelm.store"

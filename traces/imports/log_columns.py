@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from vinelm.errors import ConfigError, DatasetError, FailureKind
-from vinelm.io import Row, as_amount, as_count, as_flag, as_number, as_score, as_text, field_of, read_table
+from vinelm.io.fields import as_amount, as_count, as_flag, as_number, as_score, as_text, field_of
+from vinelm.io.tables import Row, read_table
 
 _CONDITION = re.compile(r"^(?P<column>[^=<>!]+?)\s*(?:(?P<operator>!=|>=|<=|=|>|<)\s*(?P<value>.*))?$", re.DOTALL)
 

@@ -24,10 +24,10 @@ from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.observation import Observation
 from vinelm.template import Loop, Stage, StopRule, Template
+from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.imports.export_import import file_digest
 from vinelm.traces.imports.log_columns import LogColumns, RecordedAnswer, read_log
 from vinelm.traces.store.atomic import new_store
-from vinelm.traces.store.identity import StoreIdentity
 from vinelm.traces.store.row_validation import cell_name
 
 MAX_ROWS = 3_000_000

@@ -13,10 +13,10 @@ from sqlalchemy.dialects.sqlite import insert
 
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
-from vinelm.traces.store import schema
-from vinelm.traces.store.identity import StoreIdentity
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.identity import StoreIdentity
+from vinelm.traces.databases.schema import decode_prefix
 from vinelm.traces.store.rows import insert_rows
-from vinelm.traces.store.schema import decode_prefix
 from vinelm.traces.store.store import ObservationStore, number_of
 
 OPENING_S = 0.5

@@ -19,8 +19,8 @@ from weakref import WeakSet
 
 from vinelm.errors import StoreError, VineLMError
 from vinelm.observation import Observation
+from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.served.served_store import ServedStore
-from vinelm.traces.store.identity import StoreIdentity
 
 BOUND = 10_000
 """Rows that wait in memory at most."""

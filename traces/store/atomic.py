@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vinelm.errors import StoreError
-from vinelm.io import atomic_path, draft_path, sync_to_disk
-from vinelm.traces.store.identity import StoreIdentity
+from vinelm.io.atomic import atomic_path, draft_path, sync_to_disk
+from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.store.store import ObservationStore
 
 _SIDE_FILES = ("", "-wal", "-shm", "-journal")

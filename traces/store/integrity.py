@@ -13,14 +13,14 @@ from typing import Any
 from vinelm.errors import StoreError, VineLMError
 from vinelm.observation import Observation
 from vinelm.template import Template
-from vinelm.traces.checkpoints.place import CheckpointPlace, unpacked
-from vinelm.traces.store import schema
-from vinelm.traces.store.database import SQLITE_ERRORS, connect_read_only, readable
-from vinelm.traces.store.lock import holder
-from vinelm.traces.store.postgres.url import file_of
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.address import file_of
+from vinelm.traces.databases.database import SQLITE_ERRORS, connect_read_only, readable
+from vinelm.traces.databases.lock import holder
+from vinelm.traces.databases.schema import decode_prefix
+from vinelm.traces.store.checkpoints import CheckpointPlace, unpacked
 from vinelm.traces.store.row_validation import cell_name, misfit
 from vinelm.traces.store.rows import FIELDS
-from vinelm.traces.store.schema import decode_prefix
 from vinelm.traces.store.store import ObservationStore
 
 Check = Callable[[sqlite3.Connection, Template], Iterator[str]]

@@ -14,16 +14,16 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
-from vinelm.traces.checkpoints.place import ELSEWHERE
-from vinelm.traces.judged.judgements import copy_judgements
-from vinelm.traces.shown.merge import common_record, unite_shown
-from vinelm.traces.store import schema
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.address import file_of
+from vinelm.traces.databases.identity import StoreIdentity
+from vinelm.traces.databases.lock import run_lock
 from vinelm.traces.store.atomic import new_store
-from vinelm.traces.store.identity import StoreIdentity
-from vinelm.traces.store.lock import run_lock
-from vinelm.traces.store.postgres.url import file_of
+from vinelm.traces.store.checkpoints import ELSEWHERE
+from vinelm.traces.store.judgements import copy_judgements
 from vinelm.traces.store.row_validation import cell_name
 from vinelm.traces.store.rows import read_rows, values_of
+from vinelm.traces.store.shown import common_record, unite_shown
 from vinelm.traces.store.store import ObservationStore, number_of
 from vinelm.traces.store.summary import contents_of
 

@@ -10,9 +10,9 @@ from typing import Any, cast
 from sqlalchemy import Connection, Insert, insert, select
 from sqlalchemy.dialects import sqlite
 
-from vinelm.catalog import redacted
+from vinelm.catalog.secrets import redacted
 from vinelm.observation import Observation
-from vinelm.traces.store.schema import decode_prefix, encode_prefix, number_of_flag, observations
+from vinelm.traces.databases.schema import decode_prefix, encode_prefix, number_of_flag, observations
 
 FIELDS = tuple(field.name for field in fields(Observation) if field.name in observations.columns)
 _ALL_ROWS = str(select(*(observations.c[name] for name in FIELDS)).order_by(observations.c.row_id))

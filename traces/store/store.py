@@ -31,22 +31,22 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 
 from vinelm.errors import StoreError
-from vinelm.io import data_frame
+from vinelm.io.frames import data_frame
 from vinelm.observation import Observation
-from vinelm.traces.checkpoints.place import ELSEWHERE, CheckpointPlace, unpacked
-from vinelm.traces.store import schema
-from vinelm.traces.store.database import Database, is_writable, read_meta, readable
-from vinelm.traces.store.identity import StoreIdentity
-from vinelm.traces.store.lock import RunLock, holder, run_lock
-from vinelm.traces.store.migrations import migrate
-from vinelm.traces.store.postgres import opening
-from vinelm.traces.store.postgres.database import PostgresDatabase
-from vinelm.traces.store.postgres.tables import of_no_live_run
-from vinelm.traces.store.postgres.url import PostgresUrl, StoreAddress, address_of
-from vinelm.traces.store.recovery import OPEN_RUN, recover
+from vinelm.traces.databases import postgres_opening as opening
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.address import PostgresUrl, StoreAddress, address_of
+from vinelm.traces.databases.database import Database, is_writable, read_meta, readable
+from vinelm.traces.databases.identity import StoreIdentity
+from vinelm.traces.databases.lock import RunLock, holder, run_lock
+from vinelm.traces.databases.migrations import migrate
+from vinelm.traces.databases.postgres import PostgresDatabase
+from vinelm.traces.databases.recovery import OPEN_RUN, recover
+from vinelm.traces.databases.schema import SCHEMA_VERSION, encode_prefix
+from vinelm.traces.databases.tables import of_no_live_run
+from vinelm.traces.store.checkpoints import ELSEWHERE, CheckpointPlace, unpacked
 from vinelm.traces.store.row_validation import cell_name
 from vinelm.traces.store.rows import insert_rows, read_rows, values_of
-from vinelm.traces.store.schema import SCHEMA_VERSION, encode_prefix
 from vinelm.workflow import Request
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from vinelm.traces.shown.rows import SignalRecord, record_of
-from vinelm.traces.store import schema
-from vinelm.traces.store.schema import RESCORING, SCHEMA_VERSION
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.schema import RESCORING, SCHEMA_VERSION
+from vinelm.traces.store.shown import SignalRecord, record_of
 from vinelm.traces.store.store import ObservationStore
 
 

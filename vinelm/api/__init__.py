@@ -1,4 +1,4 @@
-"""What applications and notebooks call: :class:`VineLM`, and the verbs behind the commands of the command line."""
+"""The calls of applications and notebooks: :class:`VineLM`, and the verbs behind the commands of the command line."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -11,28 +11,21 @@ from vinelm.adapters.langchain import VineChatModel
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.long_running import LongRunning
-from vinelm.api.served_fleet import RunLabel, ServedFleet
+from vinelm.api.served_fleet import ServedFleet
 from vinelm.api.served_planners import ServedPlanners
-from vinelm.backends import ModelResolver
-from vinelm.catalog import Catalog, entries_of
+from vinelm.backends.resolver import ModelResolver
+from vinelm.catalog import Catalog
+from vinelm.catalog.model import entries_of
 from vinelm.clock import Clock
-from vinelm.controller import (
-    Fleet,
-    FleetConfig,
-    LoadSource,
-    Mode,
-    Planner,
-    Session,
-    SpendControl,
-    load_source,
-    never_blocks,
-    without_blocking,
-)
+from vinelm.controller import FleetConfig, LoadSource, Mode, Planner, Session, SpendControl
+from vinelm.controller.fleet.fleet import Fleet
+from vinelm.controller.load.source import load_source, never_blocks, without_blocking
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.policies import Judge, OnError
-from vinelm.protocols import Backend, LoadMonitor, Policy
-from vinelm.signals import Agree, Signal, Signals
+from vinelm.policies.policy import Policy
+from vinelm.protocols import Backend, LoadMonitor
+from vinelm.signals import Signals
 from vinelm.telemetry import Observer
 from vinelm.template import Template
 from vinelm.vinefile import load_trie
@@ -41,7 +34,7 @@ from vinelm.workflow import Request
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from vinelm.api.served_evidence import OnDrift
+    from vinelm.api.served_evidence import EvidenceConfig
 
 Node = Callable[..., Any]
 
@@ -78,16 +71,12 @@ class VineLM(LongRunning):
         correct_spend: where an objective bounds mean dollars, correct the bound by what requests really cost: slowly, and by at
             most half; see :class:`~vinelm.controller.SpendControl`. One correction for all requests of an objective, in
             a fleet those of all processes.
-        signal, signal_edges, agree, answer: what an invocation shows, as the profiled workflow declares it; see
-            :class:`~vinelm.signals.Signals`. Policies are told it; by default nothing is.
+        signals: what an invocation shows, as the profiled workflow declares it (``workflow.signals``). Policies are told it; by
+            default nothing is.
         fleet: the Redis through which several processes share load, rate limits and budgets: its URL, or a
             :class:`~vinelm.controller.FleetConfig`. By default this process is alone.
-        evidence: the store that rows of planned requests are written to, as a profile would have; off the request path.
-        on_drift: called with each annotation of the trie that the rows show to have moved; see
-            :class:`~vinelm.estimator.Moved`. In a thread of its own.
-        conversation_id, tenant: in a fleet, how a run names its conversation and whose request it is: a key of LangGraph's
-            ``config["configurable"]``, or a function of that mapping. A hash of the one and the name of the other leave the
-            process.
+        evidence: the store that rows of planned requests are written to, as a profile would have, off the request path: its
+            path, or an :class:`~vinelm.api.EvidenceConfig`.
     """
 
     def __init__(
@@ -103,17 +92,11 @@ class VineLM(LongRunning):
         labelled: bool = False,
         load: LoadSource | LoadMonitor | str | Path | None = None,
         correct_spend: bool = False,
-        signal: Signal | None = None,
-        signal_edges: Sequence[float] = (),
-        agree: Agree | None = None,
-        answer: Sequence[str] = (),
+        signals: Signals | None = None,
         fleet: str | FleetConfig | None = None,
-        conversation_id: RunLabel = "thread_id",
-        tenant: RunLabel = "tenant",
-        evidence: str | Path | None = None,
-        on_drift: OnDrift | None = None,
+        evidence: EvidenceConfig | str | Path | None = None,
     ) -> None:
-        LongRunning.__init__(self, evidence, on_drift)
+        LongRunning.__init__(self, evidence)
         annotated = trie if trie is None or isinstance(trie, AnnotatedTrie) else load_trie(trie)
         if models is None:
             if annotated is None:
@@ -127,7 +110,7 @@ class VineLM(LongRunning):
             on_error=on_error,
             enforces=mode == "enforce",
             fallback=fallback,
-            signals=Signals.of(signal, signal_edges, agree, answer),
+            signals=signals,
         )
         self.mode: Mode = mode
         self.on_error: OnError = on_error
@@ -136,7 +119,7 @@ class VineLM(LongRunning):
         self._planners: ServedPlanners | None = None
         self.correct_spend = correct_spend
         self._spend_controls: dict[Objective, SpendControl] = {}
-        self.fleet = None if fleet is None else ServedFleet(Fleet.of(fleet), self.models, conversation_id, tenant)
+        self.fleet = None if fleet is None else ServedFleet(Fleet.of(fleet), self.models)
         others = None if self.fleet is None else self.fleet.others
         self._load_source = load_source(
             load,

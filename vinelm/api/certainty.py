@@ -1,4 +1,4 @@
-"""What an estimate still lacks, and a profile that goes on until it lacks nothing."""
+"""The shortfall of an estimate, and a profile that continues until there is none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FASTEST_GROWTH = 4.0
 
 @dataclass(frozen=True, kw_only=True)
 class Shortfall:
-    """What an estimate lacks that is not certain enough.
+    """The shortfall of an estimate that is not certain enough.
 
     Attributes:
         half_width: Half the 90 % interval of the best path's accuracy, a fraction; None where nothing can be estimated yet.

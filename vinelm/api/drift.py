@@ -96,7 +96,7 @@ def require_servable(annotated: AnnotatedTrie, where: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
-    """What puts a trie right that no longer holds.
+    """The remedy for a trie that no longer holds.
 
     Attributes:
         command: A line for the shell.

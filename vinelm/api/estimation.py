@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.judged_rows import JudgedRows
 from vinelm.errors import ConfigError
-from vinelm.estimator import cached_shares
+from vinelm.estimator.prompt_cache import cached_shares
 from vinelm.observation import Observation
 from vinelm.template import StopRule
 from vinelm.version import __version__
 
 if TYPE_CHECKING:
-    from vinelm.estimator import JudgeAgreement, ObservationTable, ValidationReport
+    from vinelm.estimator import ObservationTable, ValidationReport
+    from vinelm.estimator.judged.agreement import JudgeAgreement
     from vinelm.traces import ObservationStore, PostgresUrl
 
 MAX_ERROR = 0.15
@@ -85,7 +86,8 @@ def estimate_store(
         ConfigError: The estimator is unknown, or does not support the stop rule.
         EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
     """
-    from vinelm.estimator import corrected_trie, estimate_signals, failed_share
+    from vinelm.estimator import estimate_signals
+    from vinelm.estimator.judged.correction import corrected_trie, failed_share
 
     require_max_error(max_error)
     annotated, cells, observations, agreement = _fitted(path, estimator, stop)
@@ -172,7 +174,7 @@ def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTri
     Raises:
         StoreError: The store cannot be read.
     """
-    from vinelm.estimator import why_without_signals
+    from vinelm.estimator.signals.build import why_without_signals
     from vinelm.traces import ObservationStore
 
     if annotated.signals is not None:
@@ -188,7 +190,8 @@ def _evidence(
     annotated: AnnotatedTrie, cells: ObservationTable, agreement: JudgeAgreement | None
 ) -> tuple[ValidationReport, float, float]:
     """The report, the dollars of the rows, and those of everything, as :func:`evidence_of` returns them."""
-    from vinelm.estimator import corrected_report, validate_estimate
+    from vinelm.estimator import validate_estimate
+    from vinelm.estimator.judged.correction import corrected_report
 
     evidence = validate_estimate(cells, annotated.template, annotated.catalog, annotated)
     if agreement is not None:

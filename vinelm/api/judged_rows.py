@@ -12,7 +12,7 @@ from vinelm.observation import Observation
 from vinelm.template import Template
 
 if TYPE_CHECKING:
-    from vinelm.estimator import JudgeAgreement
+    from vinelm.estimator.judged.agreement import JudgeAgreement
     from vinelm.traces import ObservationStore
 
 Found = Mapping[tuple[str, tuple[str, ...]], Judgement]
@@ -42,7 +42,7 @@ class JudgedRows:
             ConfigError: The judge disagrees with the labels.
             EvidenceError: No answer has a verdict.
         """
-        from vinelm.traces import Judgements
+        from vinelm.traces.store.judgements import Judgements
 
         records = Judgements(store)
         if not records.are_in_force:
@@ -62,7 +62,7 @@ class JudgedRows:
             ConfigError: The judge disagrees with the labels.
             EvidenceError: No answer has a verdict.
         """
-        from vinelm.estimator import JudgeAgreement
+        from vinelm.estimator.judged.agreement import JudgeAgreement
 
         answerable = {stage.name: stage.answerable for stage in template.stages}
         taken = [_scored(row, found, answerable[row.stage]) for row in rows]
@@ -100,7 +100,7 @@ def _scored(row: Observation, found: Found, is_answer: bool) -> Observation:
 
 
 def _lacks_verdict(row: Observation, found: Found) -> bool:
-    """Whether the row's answer is to be judged, and has no verdict. Of some rows no answer can be seen yet."""
+    """True if the row's answer is to be judged, and has no verdict. Of some rows no answer can be seen yet."""
     judgement = found.get((row.request_id, row.prefix))
     return row.success is not None if judgement is None else judgement.correct is None
 

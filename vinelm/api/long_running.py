@@ -1,4 +1,4 @@
-"""What a process that serves for weeks does besides serving: rows of its requests, new versions of the trie, a clean end."""
+"""Chores of a process that serves for weeks: rows of its requests, new versions of the trie, a clean end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vinelm.telemetry import ObserverGroup
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from vinelm.api.served_evidence import OnDrift, ServedEvidence
+    from vinelm.api.served_evidence import EvidenceConfig, ServedEvidence
 
 
 class LongRunning:
@@ -23,11 +23,9 @@ class LongRunning:
         evidence: keeps the rows of served requests; None until a trie is loaded, and without ``evidence=``.
     """
 
-    def __init__(self, evidence: str | Path | None, on_drift: OnDrift | None) -> None:
-        if on_drift is not None and evidence is None:
-            raise ConfigError("on_drift has no effect without evidence, whose rows it compares with the trie: pass evidence=")
+    def __init__(self, evidence: EvidenceConfig | str | Path | None) -> None:
         self.evidence: ServedEvidence | None = None
-        self._evidence_path, self._on_drift = evidence, on_drift
+        self._kept = evidence
         self._reload: TrieReload | None = None
 
     def load(self, trie: AnnotatedTrie | str | Path) -> None:
@@ -36,11 +34,12 @@ class LongRunning:
 
     def _loaded(self, annotated: AnnotatedTrie, path: Path | None, observers: ObserverGroup) -> None:
         """Follow a trie that has just begun to serve."""
-        if self._evidence_path is not None:
+        if self._kept is not None:
             if self.evidence is None:
-                from vinelm.api.served_evidence import ServedEvidence  # needs an extra
+                from vinelm.api.served_evidence import EvidenceConfig, ServedEvidence  # needs an extra
 
-                self.evidence = ServedEvidence(self._evidence_path, annotated, observers, self._on_drift)
+                kept = self._kept if isinstance(self._kept, EvidenceConfig) else EvidenceConfig(self._kept)
+                self.evidence = ServedEvidence(kept, annotated, observers)
             else:
                 self.evidence.follow(annotated)
         if path is not None and (self._reload is None or self._reload.path != path):

@@ -91,8 +91,10 @@ def profile(
         166
     """
     from vinelm.backends import create_backends
-    from vinelm.profiler import ProfileLimits, judge_backends_of, require_sampler
+    from vinelm.profiler import ProfileLimits
     from vinelm.profiler import profile as run_profile
+    from vinelm.profiler.execution.judging import judge_backends_of
+    from vinelm.profiler.sampling.samplers import require_sampler
     from vinelm.traces import CheckpointPlace
     from vinelm.workflows import load_workflow
 
@@ -144,7 +146,7 @@ def resolve_workflow(workflow: Workflow, catalog: Catalog) -> Workflow:
     Raises:
         WorkflowError: The graph does not say where some edge leads.
     """
-    from vinelm.adapters.langgraph import resolved
+    from vinelm.adapters.langgraph.exits import resolved
     from vinelm.api.application import VineLM
 
     return workflow if workflow.has_template else resolved(workflow, VineLM(catalog))
@@ -157,7 +159,8 @@ def bind_workflow(workflow: Workflow, catalog: Catalog, backends: Mapping[str, B
         TemplateError: The template does not fit the catalog.
         WorkflowError: The graph does not fit the template, or has no exit behind an answer.
     """
-    from vinelm.adapters.langgraph import build_graph, with_graph_exits
+    from vinelm.adapters.langgraph import build_graph
+    from vinelm.adapters.langgraph.exits import with_graph_exits
     from vinelm.api.application import VineLM
 
     template = resolve_workflow(workflow, catalog).template.bind(tuple(catalog))
@@ -177,7 +180,7 @@ def identity_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
     """
     from vinelm.adapters.langgraph import build_graph
     from vinelm.api.application import VineLM
-    from vinelm.profiler import store_identity
+    from vinelm.profiler.execution.fingerprint import store_identity
 
     build_graph(workflow, VineLM(catalog, backends, template=workflow.template))
     is_simulated = any(backend.is_simulated for backend in backends.values())

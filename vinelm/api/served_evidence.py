@@ -1,4 +1,4 @@
-"""What served requests leave behind: their rows in a store, and the alarm when a trie no longer holds."""
+"""Rows of served requests in a store, and the alarm when a trie no longer holds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import secrets
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -14,25 +15,38 @@ from threading import Lock
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.clock import Clock
-from vinelm.controller import InFlight, RequestRows
+from vinelm.controller.session.request_rows import InFlight, RequestRows
 from vinelm.errors import ConfigError
 from vinelm.estimator import DriftConfig, DriftMonitor, Moved
 from vinelm.observation import Observation
 from vinelm.telemetry import DriftEvent, ObserverGroup
-from vinelm.traces import EvidenceWriter, Feedback, ServedStore, StoreIdentity
+from vinelm.traces import ServedStore, StoreIdentity
+from vinelm.traces.served.writer import EvidenceWriter, Feedback
 
 OnDrift = Callable[[Moved], None]
 """Called in the writer's thread with each quantity that has moved, once."""
+
+
+@dataclass(frozen=True)
+class EvidenceConfig:
+    """Where rows of planned requests are kept, and who is told of drift.
+
+    Args:
+        store: the store that the rows are written to, created if it does not exist. Its folder must exist.
+        on_drift: called with each annotation of the trie that the rows show to have moved, in a thread of its own.
+    """
+
+    store: str | Path
+    on_drift: OnDrift | None = None
 
 
 class ServedEvidence:
     """Keeps the rows of planned requests, and compares them with the trie where anybody wants to know. Thread-safe.
 
     Args:
-        path: the store that rows are written to, created if it does not exist. Its folder must exist.
+        kept: the store of the rows, and the function that is told of drift.
         annotated: the trie that serves.
-        observers: notified of what has moved.
-        on_drift: the same for a function; None: nobody.
+        observers: notified of drift.
         drift: when something has moved; the rate of false alarms is that of this process alone.
 
     Attributes:
@@ -45,16 +59,15 @@ class ServedEvidence:
 
     def __init__(
         self,
-        path: str | Path,
+        kept: EvidenceConfig,
         annotated: AnnotatedTrie,
         observers: ObserverGroup,
-        on_drift: OnDrift | None = None,
         drift: DriftConfig | None = None,
     ) -> None:
-        path = Path(path)
+        path = Path(kept.store)
         if not path.absolute().parent.is_dir():
             raise ConfigError(f"evidence={str(path)!r}: the folder {path.absolute().parent} does not exist: create it first")
-        self._observers, self._on_drift, self._drift = observers, on_drift, drift
+        self._observers, self._on_drift, self._drift = observers, kept.on_drift, drift
         self._running: dict[str, list[RequestRows]] = {}
         self._lock = Lock()
         self._pid = os.getpid()

@@ -1,21 +1,23 @@
-"""What an application's requests tell their fleet, and what they get from it."""
+"""The exchange between an application's requests and their fleet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from vinelm.adapters.langgraph import RunContext
-from vinelm.backends import EngineRateLimiter, ModelResolver, engine_limiters_of, replica_gates_of
+from vinelm.backends.registry import engine_limiters_of, replica_gates_of
+from vinelm.backends.remote.rate_limits import EngineRateLimiter
+from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog, ReplicaGroup
-from vinelm.controller import Fleet, Planner, SessionRows
-from vinelm.errors import ConfigError, VineLMError
+from vinelm.controller import Planner
+from vinelm.controller.fleet.config import RunLabel
+from vinelm.controller.fleet.fleet import Fleet
+from vinelm.controller.fleet.session_rows import SessionRows
+from vinelm.errors import VineLMError
 from vinelm.objective import Objective
 from vinelm.protocols import CallGuard
-
-RunLabel = str | Callable[[Mapping[str, Any]], Any]
-"""How a run says something of itself: a key of LangGraph's ``config["configurable"]``, or a function of that mapping."""
 
 
 class ServedFleet:
@@ -24,20 +26,13 @@ class ServedFleet:
     Args:
         fleet: what this process holds of it.
         models: makes the chat models, whose rate limits are shared with the other processes.
-        conversation_id, tenant: how a run names its conversation, and whose request it is.
-
-    Raises:
-        ConfigError: a label is neither a key nor a function.
     """
 
-    def __init__(self, fleet: Fleet, models: ModelResolver, conversation_id: RunLabel, tenant: RunLabel) -> None:
-        for name, label in (("conversation_id", conversation_id), ("tenant", tenant)):
-            if not (callable(label) or (isinstance(label, str) and label)):
-                raise ConfigError(f"{name} is {label!r}: give a key of LangGraph's configurable, or a function of it")
+    def __init__(self, fleet: Fleet, models: ModelResolver) -> None:
         self.fleet = fleet
         self._summed: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
         self._has_shared = False
-        self._models, self._conversation_id, self._tenant = models, conversation_id, tenant
+        self._models, self._conversation_id, self._tenant = models, fleet.config.conversation_id, fleet.config.tenant
 
     def others(self) -> Mapping[str, int]:
         """Return the live invocations of the other processes by engine; those of a replica group with all its replicas."""
@@ -82,7 +77,7 @@ class ServedFleet:
 
 
 def _facts(catalog: Catalog, limiters: Mapping[str, EngineRateLimiter]) -> dict[str, dict[str, object]]:
-    """What all processes of a fleet should have the same: models, prices and limits. No addresses and no keys."""
+    """Facts that all processes should share: models, prices, limits; no addresses, no keys."""
     entries = {
         f"model {entry.name!r}": {
             "model": f"{entry.provider}/{entry.model_id}",
@@ -103,7 +98,7 @@ def _engines(group: ReplicaGroup) -> Iterator[str]:
 
 
 def _label(label: RunLabel, configurable: Mapping[str, Any]) -> str:
-    """What the run says; empty if nothing, or if the application's function fails."""
+    """The run's own label; empty if the application's function fails."""
     found: Any = None
     with suppress(Exception):
         found = configurable.get(label) if isinstance(label, str) else label(configurable)

@@ -1,4 +1,4 @@
-"""Which planner serves new requests, given what the loaded trie knows and what the application's graph can do."""
+"""The planner of new requests, given the loaded trie's knowledge and the abilities of the application's graph."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ServedPlanners:
 
     def _of_graph(self) -> Planner:
         """The planner over paths that end only where an edge of the graph, as it is wrapped now, can end the request."""
-        edges = self._adapter.edges
+        edges = tuple(self._adapter.agains)
         if self._within_exits is None or self._within_exits[0] != edges:
             self._within_exits = (edges, self._ending_at_exits())
         return self._within_exits[1]

@@ -93,7 +93,7 @@ class TrieReload:
                 self.try_reload()
 
     def _seen(self) -> tuple[int, int, int] | None:
-        """What tells one version of the file from another; None if there is no file."""
+        """The mark of the file's version; None if there is no file."""
         try:
             found = os.stat(self.path)
         except OSError:

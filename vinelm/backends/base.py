@@ -1,4 +1,4 @@
-"""What all backends share: cheap chat model instances, token estimates and token counts."""
+"""The common part of all backends: cheap chat model instances, token estimates and token counts."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from vinelm.backends.registry import PROVIDERS, create_backends
-from vinelm.catalog import Catalog, Model, is_old, old_price_cure
+from vinelm.catalog import Catalog, Model
+from vinelm.catalog.prices import is_old, old_price_cure
 from vinelm.clock import WallClock
 from vinelm.errors import CallError, ConfigError, FailureKind, InputError
 from vinelm.observation import Usage

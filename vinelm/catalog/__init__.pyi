@@ -1,14 +1,7 @@
 from .catalog import Catalog as Catalog
-from .environment import variables_of_files as variables_of_files
-from .loading import read_catalog_file as read_catalog_file
 from .model import LongPromptRates as LongPromptRates
 from .model import Model as Model
 from .model import Price as Price
 from .model import ReplicaGroup as ReplicaGroup
-from .model import entries_of as entries_of
 from .prices import bundled_prices as bundled_prices
 from .prices import find_price as find_price
-from .prices import is_old as is_old
-from .prices import old_price_cure as old_price_cure
-from .prices import price_origin as price_origin
-from .secrets import redacted as redacted

@@ -32,7 +32,7 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class ModelList:
-    """What a file with a ``model_list`` holds.
+    """The contents of a file with a ``model_list``.
 
     Args:
         path: The file.
@@ -181,7 +181,7 @@ def _own(name: str, number: int, taken: Mapping[str, Any] | None = None) -> str:
 
 
 def _is_copy(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two deployments differ in nothing that changes an answer or its price: only in key, limits, weight or id."""
+    """True if two deployments differ in nothing that changes an answer or its price: only in key, limits, weight or id."""
     return _what_counts(one) == _what_counts(other)
 
 

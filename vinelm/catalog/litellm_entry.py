@@ -43,7 +43,7 @@ _VARIABLE = re.compile(r"os\.environ/(.+)|\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
 class ListFile(NamedTuple):
-    """What the entries of one file share. ``read_on``: the day on which the file was last modified."""
+    """The common facts of one file's entries. ``read_on``: the day on which the file was last modified."""
 
     path: str
     read_on: date
@@ -162,7 +162,7 @@ def _key_env(key: Any, route: Route, base: str | None, label: str, *, is_elsewhe
 
 
 def _is_placeholder(key: Any, base: str | None) -> bool:
-    """Whether a key in the file is no secret: a word that says so, or too short for one, on a server of one's own."""
+    """True if a key in the file is no secret: a word that says so, or too short for one, on a server of one's own."""
     is_short = isinstance(key, str) and len(key) < SHORTEST_SECRET and not _VARIABLE.fullmatch(key)
     return _PLACEHOLDER.fullmatch(str(key)) is not None or (is_short and base is not None and is_private(base))
 

@@ -22,7 +22,7 @@ ASSUMED = "assumed from the name: "
 
 
 class Priced(NamedTuple):
-    """What the price of an entry is found by: what is called, where, and what the file says of it.
+    """The keys to an entry's price: the called model, the address, and the file's own statement.
 
     ``has_no_key``: the file gives a placeholder for the key, as people do for servers that know no accounts.
     """

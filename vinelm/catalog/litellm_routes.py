@@ -135,7 +135,7 @@ _AWS_REGION = re.compile(r"^([a-z]{2}(?:-[a-z]+)+-\d)/")
 
 
 class Called(NamedTuple):
-    """What a model string says: its prefix, the route of the prefix, the provider's id of the model, the AWS region in it."""
+    """The parts of a model string: its prefix, the prefix's route, the provider's id of the model, the AWS region in it."""
 
     prefix: str
     route: Route

@@ -86,7 +86,8 @@ def old_price_note(models: Iterable[Model], today: date) -> str | None:
     days = max((today - model.price.as_of).days for model in old)
     names = ", ".join(model.name for model in old[:5]) + (f" and {len(old) - 5} more" if len(old) > 5 else "")
     cures = dict.fromkeys(old_price_cure(model) for model in old)
-    return f"prices up to {days} days old: {names}: {next(iter(cures))}{' (more: vinelm doctor)' if len(cures) > 1 else ''}"
+    more = " (more: vinelm check --models)" if len(cures) > 1 else ""
+    return f"prices up to {days} days old: {names}: {next(iter(cures))}{more}"
 
 
 def price_origin(model: Model) -> str:

@@ -115,7 +115,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _is_key(name: str) -> bool:
-    """Whether a text that should name an environment variable is a key instead."""
+    """True if a text that should name an environment variable is a key instead."""
     if not _VARIABLE.fullmatch(name) or redacted(name) != name:
         return True
     is_mixed = all(re.search(kind, name) for kind in ("[a-z]", "[A-Z]", "[0-9]"))

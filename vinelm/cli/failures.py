@@ -1,4 +1,4 @@
-"""What an exception means to whoever called the command: a line on stderr, an exit code, and an object under ``--json``."""
+"""The meaning of an exception to the caller of a command: a line on stderr, an exit code, and an object under ``--json``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from vinelm.catalog import redacted
+from vinelm.catalog.secrets import redacted
 from vinelm.cli.hints import hint_for
 from vinelm.errors import BudgetExhausted, InputError, VineLMError
 

@@ -45,9 +45,7 @@ def load_inputs(
     limit: int | None = None,
     seed: int = 0,
     stop: str | None = None,
-    input_keys: Sequence[str] = (),
-    label_keys: Sequence[str] = (),
-    id_key: str | None = None,
+    columns: Sequence[str] = (),
 ) -> Inputs:
     """Load the workflow, catalog and backends of a command, and check that they fit together. Calls no model.
 
@@ -60,21 +58,19 @@ def load_inputs(
         limit: Number of requests to keep; None for all.
         seed: Decides simulated answers.
         stop: Stop rule; None for the workflow's own.
-        input_keys: Columns of the dataset that become inputs, as ``KEY=COLUMN``.
-        label_keys: Columns that become labels.
-        id_key: Column of the ids; None for the default.
+        columns: Columns of the dataset, as :meth:`vinelm.datasets.Columns.parse` reads them.
 
     Raises:
         InputError: An input is missing, invalid, or does not fit the others.
     """
-    from vinelm.api import bind_workflow, resolve_workflow
+    from vinelm.api.profiling import bind_workflow, resolve_workflow
     from vinelm.backends import create_backends
     from vinelm.datasets import Columns
     from vinelm.workflows import load_workflow
 
     if models is not None and preset is not None:
         raise ConfigError("--models and --preset exclude each other: keep one")
-    workflow = load_workflow(spec, dataset=dataset, columns=Columns.parse(input_keys, label_keys, id_key), limit=limit)
+    workflow = load_workflow(spec, dataset=dataset, columns=Columns.parse(columns), limit=limit)
     if limit is not None:
         workflow = replace(workflow, requests=tuple(workflow.requests[:limit]))
     catalog, note = _catalog(workflow, models, preset)
@@ -104,6 +100,14 @@ def _catalog(workflow: Workflow, models: Path | None, preset: str | None) -> tup
     name = preset or workflow.simulated_preset or DEFAULT_PRESET
     catalog = simulated_catalog(name)
     return catalog, f"simulated models (preset {name}, {len(catalog)} models): use --models for real ones"
+
+
+def is_trie_file(path: Path) -> bool:
+    """Whether the file is an annotated trie, by its content; by its suffix where there is no such file."""
+    if not path.is_file():
+        return path.suffix == ".vine"
+    with path.open("rb") as file:
+        return file.read(2) == b"PK"
 
 
 def refuse_replacing(output: Path, made_of: Path) -> None:

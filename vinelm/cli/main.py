@@ -12,15 +12,15 @@ from importlib import import_module
 
 import click
 
-from vinelm.catalog import redacted
+from vinelm.catalog.secrets import redacted
 from vinelm.cli.console import echo, one_json_object, print_json
 from vinelm.cli.failures import EXIT_FAILED, TRACEBACK_ENV, Failure, failure_of
 from vinelm.cli.groups import SuggestingGroup
 from vinelm.version import __version__
 
 SECTIONS = {
-    "Begin": ("demo", "init", "doctor", "check"),
-    "Measure": ("profile", "store", "estimate", "trie"),
+    "Begin": ("demo", "init", "check"),
+    "Measure": ("profile", "store", "estimate", "trie", "reprice", "export"),
     "Decide": ("plan", "explain", "evaluate", "verify", "drift", "report"),
     "Serve together": ("fleet",),
     "Engines of your own": ("engine", "calibrate"),
@@ -126,7 +126,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _wants_json(given: Sequence[str]) -> bool:
-    """Whether ``--json`` is among the options; known before they are parsed, because parsing may fail."""
+    """True if ``--json`` is among the options; known before they are parsed, because parsing may fail."""
     options = given[: given.index("--")] if "--" in given else given
     return "--json" in options
 

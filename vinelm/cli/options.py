@@ -23,19 +23,11 @@ dataset_option = click.option(
     "--dataset", metavar="PATH", help="Requests: CSV, JSON lines, Parquet, a Hugging Face folder, or an export of LangSmith or "
     "Langfuse; a bundled workflow reads its own format [default: the workflow's].",
 )  # fmt: skip
-column_options = (
-    click.option(
-        "--input-key", "input_keys", multiple=True, metavar="KEY=COLUMN",
-        help="Column of the dataset that becomes this input of the workflow; COLUMN alone keeps its name. Repeatable.",
-    ),
-    click.option(
-        "--label-key", "label_keys", multiple=True, metavar="KEY=COLUMN",
-        help="Column that becomes this label, which the graph never sees. A path such as outputs.answer leads into it. "
-        "Repeatable.",
-    ),
-    click.option("--id-key", metavar="COLUMN", help="Column of the requests' ids [default: id, or a digest of the row]."),
+column_option = click.option(
+    "--column", "columns", multiple=True, metavar="FIELD=COLUMN",
+    help="Column of the dataset to use: input.KEY=COLUMN, label.KEY=COLUMN (the graph never sees labels) or id=COLUMN. A path "
+    "such as outputs.answer leads into a column. Repeatable [default: the format decides].",
 )  # fmt: skip
-"""Which columns of a dataset a request takes; fields of :class:`~vinelm.datasets.Columns`."""
 seed_option = click.option(
     "--seed", type=int, default=0, show_default=True, help="Seed of samples, splits and simulated answers."
 )
@@ -67,7 +59,7 @@ def stacked(*decorators: Callable[[Command], Command]) -> Callable[[Command], Co
     return apply
 
 
-dataset_options = stacked(dataset_option, *column_options)
+dataset_options = stacked(dataset_option, column_option)
 workflow_inputs = stacked(models_option, preset_option, dataset_options, limit_option, seed_option)
 output_options = stacked(json_option, quiet_option)
 objective_options = stacked(
@@ -94,14 +86,11 @@ objective_options = stacked(
         "program over the remaining time.",
     ),
     click.option(
-        "--late-weight",
-        type=float,
-        metavar="W",
-        help="With --risk dp: cost of a late answer, in right answers [default: 0.75].",
-    ),
-    click.option("--z", type=float, help="Standard deviations to add with --risk mean+sd or --cost-budget per_request."),
-    click.option(
-        "--confidence", type=float, metavar="LEVEL", help="Plan with the lower confidence bound of accuracy at this level."
+        "--objective",
+        "objective_file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Further fields of the objective, such as confidence, z and late_weight: a .toml or .json file.",
     ),
 )
-"""The fields of an :class:`~vinelm.objective.Objective`, under their own names."""
+"""The common fields of an :class:`~vinelm.objective.Objective`, under their own names; a file has the others."""

@@ -1,4 +1,4 @@
-"""What ``vinelm profile`` prints: the forecast, the result, how to continue."""
+"""The output of ``vinelm profile``: the forecast, the result, how to continue."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from vinelm.cli.console import echo
 
 if TYPE_CHECKING:
-    from vinelm.api import Shortfall
+    from vinelm.api.certainty import Shortfall
     from vinelm.cli.inputs import Inputs
-    from vinelm.profiler import Forecast, ForecastInterval, Needs, ProfileResult
+    from vinelm.profiler import Forecast, ProfileResult
+    from vinelm.profiler.dry_run.forecast import ForecastInterval
+    from vinelm.profiler.dry_run.needs import Needs
     from vinelm.traces import ObservationStore
 
 GROUPS = ("model", "depth", "stage")
@@ -21,7 +23,7 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_
     """Print the cost by model, depth and stage, the coverage, what was saved, and the next command."""
     from vinelm.cli.console import say
     from vinelm.reports import percent, shown_lines, usd
-    from vinelm.traces import ShownRows
+    from vinelm.traces.store.shown import ShownRows
 
     for by in GROUPS:
         _spend_table(by, store.spend(by), result.spent_usd)  # type: ignore[arg-type]
@@ -54,7 +56,8 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_
 
 def _show_next(result: ProfileResult, store: ObservationStore, max_error: float | None) -> None:
     """Print the next command: `vinelm estimate`, or how to go on where it would refuse these rows."""
-    from vinelm.api import MAX_ERROR, shortfall
+    from vinelm.api.certainty import shortfall
+    from vinelm.api.estimation import MAX_ERROR
     from vinelm.cli.console import say
     from vinelm.reports import usd
 
@@ -92,7 +95,7 @@ def _show_judge(store: ObservationStore) -> float:
     """Print what the judge gave, and return the dollars that it cost; 0 without a judge."""
     from vinelm.cli.console import say
     from vinelm.reports import usd
-    from vinelm.traces import Judgements
+    from vinelm.traces.store.judgements import Judgements
 
     records = Judgements(store)
     found, cost_usd = records.latest(), records.cost_usd()
@@ -150,7 +153,7 @@ def print_interrupted(result: ProfileResult) -> None:
 
 def _show_judge_price(inputs: Inputs, forecast: Forecast) -> None:
     from vinelm.cli.console import say
-    from vinelm.profiler import judge_price
+    from vinelm.profiler.execution.judging import judge_price
     from vinelm.reports import usd
 
     price = judge_price(inputs.workflow, inputs.catalog)

@@ -12,7 +12,7 @@ from typing import Any
 
 from vinelm.datasets.text_records import Record
 from vinelm.errors import DatasetError
-from vinelm.io import read_arrow, read_parquet
+from vinelm.io.arrow_tables import read_arrow, read_parquet
 from vinelm.io.reading import read_text
 
 _SPLIT = re.compile(r"(.+?)-\d+-of-\d+")
@@ -91,7 +91,7 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain_value(value: Any) -> Any:
-    """What JSON knows, where it knows it: times as ISO text, decimals as their digits."""
+    """The value as JSON: times as ISO text, decimals as their digits."""
     if isinstance(value, Mapping):
         return _plain(value)
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Which columns of a dataset a request takes, and under which names."""
+"""The columns of a dataset that a request takes, and their names there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Which columns become the input and the labels of a request. Left out, the format decides (docs/datasets.md).
+    """The columns that become the input and the labels of a request. Left out, the format decides (docs/datasets.md).
 
     Args:
         inputs: (key of the request, column) of each input. Columns that are not named are then left out.
@@ -39,28 +39,32 @@ class Columns:
             raise ConfigError("the column of the id has no name: leave it out, or name a column")
 
     @classmethod
-    def parse(cls, inputs: Iterable[str] = (), labels: Iterable[str] = (), id: str | None = None) -> Columns:
-        """Return the columns that these texts name, each ``KEY=COLUMN``, or ``COLUMN`` where the key has the same name.
+    def parse(cls, texts: Iterable[str]) -> Columns:
+        """Return the columns that these texts name: ``input.KEY=COLUMN``, ``label.KEY=COLUMN`` and ``id=COLUMN``.
 
         Raises:
-            ConfigError: See :class:`Columns`.
+            ConfigError: A text has another form (``dataset-column-text``), or see :class:`Columns`.
         """
-        return cls(inputs=_pairs(inputs), labels=_pairs(labels), id=id)
+        found: dict[str, list[tuple[str, str]]] = {"input": [], "label": []}
+        ids: list[str] = []
+        for text in texts:
+            field, _, column = text.partition("=")
+            kind, _, key = field.partition(".")
+            if column and key and kind in found:
+                found[kind].append((key, column))
+            elif column and field == "id":
+                ids.append(column)
+            else:
+                forms = "input.KEY=COLUMN, label.KEY=COLUMN or id=COLUMN"
+                raise ConfigError(f"{text!r} names no column: write {forms}", code="dataset-column-text")
+        if len(ids) > 1:
+            raise ConfigError(f"the id is given {len(ids)} columns: name one", code="dataset-key-twice")
+        return cls(inputs=tuple(found["input"]), labels=tuple(found["label"]), id=ids[0] if ids else None)
 
     @property
     def is_default(self) -> bool:
         """Whether nothing is chosen."""
         return self == Columns()
-
-
-def _pairs(texts: Iterable[str]) -> Pairs:
-    pairs = []
-    for text in texts:
-        key, sign, column = text.partition("=")
-        if not key or (sign and not column):
-            raise ConfigError(f"{text!r} names no column: write KEY=COLUMN, or COLUMN", code="dataset-column-text")
-        pairs.append((key, column or key))
-    return tuple(pairs)
 
 
 def value_at(row: Mapping[str, Any], column: str, where: str) -> Any:

@@ -9,9 +9,10 @@ from typing import Any
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
-from vinelm.evaluation import Evaluation, evaluate
-from vinelm.io import require_regular
-from vinelm.profiler import ProfileResult
+from vinelm.evaluation.judging.result import Evaluation
+from vinelm.evaluation.judging.store_evaluation import evaluate
+from vinelm.io.atomic import require_regular
+from vinelm.profiler.scheduling.results import ProfileResult
 from vinelm.workflow import Workflow
 
 Advance = Callable[[float, float, str], None]

@@ -16,7 +16,8 @@ from vinelm.evaluation.baselines import any_single_model_nodes, single_model_nod
 from vinelm.evaluation.policy_run import Role
 from vinelm.objective import Objective
 from vinelm.policies import StaticPolicy
-from vinelm.trie import BoolArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import BoolArray
 
 NAMES: dict[Role, str] = {"vinelm": "VineLM", "static": "best static plan", "single": "best single model"}
 """Display name of each policy that is planned, by role."""

@@ -13,7 +13,8 @@ from vinelm.errors import ConfigError
 from vinelm.evaluation.policy_run import PolicyRun
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
-from vinelm.trie import BoolArray, FloatArray, Trie
+from vinelm.trie import Trie
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, eq=False)

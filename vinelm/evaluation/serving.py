@@ -10,7 +10,7 @@ from vinelm.api import VineLM
 from vinelm.clock import Clock
 from vinelm.errors import CallError, ConfigError, FailureKind, VineLMError
 from vinelm.objective import Objective
-from vinelm.policies import RecordingPolicy
+from vinelm.policies import Policy
 from vinelm.workflow import Request, Workflow
 
 
@@ -46,7 +46,7 @@ def serve(
     request: Request,
     objective: Objective | None,
     *,
-    policy: RecordingPolicy | None = None,
+    policy: Policy | None = None,
     traced: bool = True,
 ) -> ServedRequest:
     """Invoke the compiled application on one request and score its answer. Spends money with real models.
@@ -97,7 +97,7 @@ def judge_of(workflow: Workflow, request: Request) -> Any:
     return lambda state: bool(workflow.score(request, state))
 
 
-def _session(workflow: Workflow, vine: GraphAdapter | VineLM, request: Request, objective: Objective | None) -> RecordingPolicy:
+def _session(workflow: Workflow, vine: GraphAdapter | VineLM, request: Request, objective: Objective | None) -> Policy:
     if not isinstance(vine, VineLM) or objective is None:
         raise ConfigError("serve needs a policy, or a VineLM with a trie and an objective")
     clock: Clock = vine.new_clock()

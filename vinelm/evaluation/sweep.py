@@ -9,13 +9,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.evaluation.contingent.plans import ContingentPlans
 from vinelm.evaluation.pareto import frontier_nodes
 from vinelm.evaluation.policy_plans import Plans
 from vinelm.evaluation.policy_run import Interval, PolicyRun, Role, mean_interval, resample_weights
 from vinelm.objective import Objective
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 Bound = Literal["max_cost_usd", "max_latency_s"]
 
@@ -93,17 +92,6 @@ def point_of(run: PolicyRun, objective: Objective, weights: FloatArray, cap: flo
         latency_s=run.mean_latency_s,
         late=run.late(objective.max_latency_s),
     )
-
-
-def cap_grid(annotated: AnnotatedTrie, bound: Bound, n_caps: int = 12) -> list[float]:
-    """Choose caps from the cheapest (or fastest) to the most accurate path of the estimated frontier.
-
-    Dollars are spaced geometrically, seconds evenly.
-    """
-    is_cost = bound == "max_cost_usd"
-    amounts = annotated.path_cost_usd if is_cost else annotated.path_latency_s
-    nodes = frontier_nodes(annotated, "cost" if is_cost else "latency")
-    return spaced_caps(float(amounts[nodes[0]]), float(amounts[nodes[-1]]), bound, n_caps)
 
 
 def spaced_caps(low: float, high: float, bound: Bound, n_caps: int = 12) -> list[float]:

@@ -12,7 +12,10 @@ from typing import Any
 
 from vinelm.adapters.langgraph import build_graph
 from vinelm.annotated_trie import ARM_ARRAYS, NODE_ARRAYS, AnnotatedTrie
-from vinelm.api import VineLM, require_budget, require_same_workflow, require_signals
+from vinelm.api import VineLM
+from vinelm.api.estimation import require_same_workflow
+from vinelm.api.planning import require_signals
+from vinelm.api.profiling import require_budget
 from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
 from vinelm.controller import Decision
@@ -22,12 +25,13 @@ from vinelm.evaluation.serving import judge_of, serve
 from vinelm.evaluation.verification_budget import RequestGuard, VerificationBudget
 from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
 from vinelm.evaluation.verification_result import Verification
-from vinelm.judging import scored_by_labels
+from vinelm.judging.labelled import scored_by_labels
 from vinelm.objective import Objective
-from vinelm.policies import RecordingPolicy
+from vinelm.policies import Policy
 from vinelm.protocols import Backend
-from vinelm.signals import OUTCOME_ARRAYS
-from vinelm.traces import ObservationStore, run_lock
+from vinelm.signals.outcomes import OUTCOME_ARRAYS
+from vinelm.traces import ObservationStore
+from vinelm.traces.databases.lock import run_lock
 from vinelm.vinefile import load_trie
 from vinelm.workflow import Request, Workflow
 from vinelm.workflows import load_workflow
@@ -143,10 +147,7 @@ def prepared_run(
         trie=annotated,
         fallback=False,
         labelled=True,
-        signal=workflow.signal,
-        signal_edges=workflow.signal_edges,
-        agree=workflow.agree,
-        answer=workflow.answer,
+        signals=workflow.signals,
     )
     app = build_graph(workflow, vine)
     planner = vine.served_planner()
@@ -249,7 +250,7 @@ class ServingRun:
         judge = judge_of(self.workflow, request)
         return self.serve_under(plan.policy(clock=self.vine.new_clock(), request=request, judge=judge), request, budget)
 
-    def serve_under(self, policy: RecordingPolicy, request: Request, budget: VerificationBudget) -> VerifiedRequest:
+    def serve_under(self, policy: Policy, request: Request, budget: VerificationBudget) -> VerifiedRequest:
         """Serve one request under a policy, within the objective's cap for each request and the budget of all."""
         objective = self.objective
         capped = objective.cost_budget == "per_request" and objective.max_cost_usd is not None
@@ -266,7 +267,7 @@ class ServingRun:
             failure=served.failure,
         )
 
-    def session_for(self, request: Request) -> RecordingPolicy:
+    def session_for(self, request: Request) -> Policy:
         """Return VineLM's policy for one request."""
         judge = judge_of(self.workflow, request)
         return self.vine.session(self.objective, request=request, judge=judge, clock=self.vine.new_clock())

@@ -1,4 +1,4 @@
-"""What differs between operating systems: processes, signals, locks. All such calls of VineLM are here or in
+"""Differences between operating systems: processes, signals, locks. All such calls of VineLM are here or in
 ``vinelm.profiler.isolation``, which is used only where :func:`can_fork` holds. Importing this module fails nowhere.
 """
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from vinelm.catalog import Model
 from vinelm.errors import WorkflowError
-from vinelm.signals import canonical
+from vinelm.signals.declaration import canonical
 
 if TYPE_CHECKING:
     from vinelm.workflow import Request

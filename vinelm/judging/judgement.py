@@ -1,4 +1,4 @@
-"""What a judge said of one answer."""
+"""A judge's verdict on one answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FENCE = re.compile(r"```(?:json)?\s*\n(.*)\n\s*```", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What a judge said of the answer after one invocation, and what the label says.
+    """A judge's verdict on the answer after one invocation, and the label's.
 
     Attributes:
         judge: Hash of the judge's model, rubric and keys.

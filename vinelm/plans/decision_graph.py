@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.trie import BoolArray, FloatArray, MergedTrie
+from vinelm.trie import MergedTrie
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 Integers = npt.NDArray[Any]
 END = -1

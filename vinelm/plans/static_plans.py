@@ -15,8 +15,8 @@ import numpy as np
 
 from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers
 from vinelm.promise import END_CORRELATION, SAMPLING_PART, error_between_fits, share_variance
-from vinelm.template import every_assignment
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.template.assignments import every_assignment
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 MOST = 4096
 """Most assignments of models to stages that are compared. Of more, those that use at most two models, or if these are too many

@@ -6,9 +6,9 @@ from .fixed import StaticPolicy as StaticPolicy
 from .guard_pair import GuardPair as GuardPair
 from .guard_pair import aauthorized as aauthorized
 from .observed_row import observed_row as observed_row
-from .recording import Judge as Judge
-from .recording import OnError as OnError
-from .recording import RecordingPolicy as RecordingPolicy
-from .recording import StopRulePolicy as StopRulePolicy
+from .policy import Judge as Judge
+from .policy import OnError as OnError
+from .policy import Policy as Policy
+from .policy import StopRulePolicy as StopRulePolicy
 from .spend_guard import SpendGuard as SpendGuard
 from .spend_guard import SpendPermit as SpendPermit

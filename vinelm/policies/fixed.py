@@ -7,23 +7,25 @@ from typing import Any, Literal
 
 from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
-from vinelm.policies.recording import Judge, OnError, RecordingPolicy, StopRulePolicy
+from vinelm.policies.policy import Judge, OnError, Policy, StopRulePolicy
 from vinelm.protocols import CallGuard, Invocation
 from vinelm.template import Template
 from vinelm.workflow import Request
 
 
-class DefaultPolicy(RecordingPolicy):
+class DefaultPolicy(Policy):
     """Runs each stage on ``default(stage)`` and ends where the workflow does, or its template.
 
     Args:
         default: returns a stage's default model.
         fallbacks: returns the models that a stage may run on after a failure, in order; None: the failure is raised.
         max_latency_s, max_cost_usd: after so many seconds or dollars there is no fallback any more; None: no bound.
-        on_error: see :class:`RecordingPolicy`.
+        on_error: see :class:`Policy`.
         guard: authorizes each call, where the policy stands in for one that had a cap.
-        clock, template, request, started_at: see :class:`RecordingPolicy`.
+        clock, template, request, started_at: see :class:`Policy`.
     """
+
+    keeps_account = True
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class DefaultPolicy(RecordingPolicy):
         """Note what earlier runs of the request have paid, before this one makes a call."""
         self._paid_usd = total_usd
 
-    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
+    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return the workflow's own verdict, within the bounds of a linear template's loops; the edges know those of others."""
         template = self.template
         return not finished and (template is None or not template.is_linear or template.stage_after(len(prefix)) is not None)
@@ -93,7 +95,7 @@ class DefaultPolicy(RecordingPolicy):
 ForcedMode = Literal["stop", "through"]
 
 
-class ForcedPolicy(RecordingPolicy):
+class ForcedPolicy(Policy):
     """Runs each invocation on a given model.
 
     Attributes:
@@ -103,7 +105,7 @@ class ForcedPolicy(RecordingPolicy):
         template: the workflow's shape.
         models: a path of models from the first invocation on, or a mapping from the invocation's number (from 0) to a model.
         mode: ``"stop"`` ends where the workflow's own check does; ``"through"`` goes on to the template's last invocation.
-        clock, request: see :class:`RecordingPolicy`.
+        clock, request: see :class:`Policy`.
     """
 
     template: Template
@@ -139,7 +141,7 @@ class ForcedPolicy(RecordingPolicy):
                 "does the graph follow its template?"
             ) from None
 
-    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
+    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return the workflow's own verdict in mode "stop"; in mode "through", True until the template's last invocation."""
         self.verdicts[len(prefix)] = finished
         return len(prefix) < self.template.depth if self.mode == "through" else not finished
@@ -187,7 +189,7 @@ class StaticPolicy(StopRulePolicy):
             return self.models.get(stage) or self.default_model(stage)
         return self.path[len(prefix)] if len(prefix) < len(self.path) else self.default_model(stage)
 
-    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
+    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return True until the stop rule ends the request or the plan is at its end."""
         length = self.length if self.models else len(self.path)
         return not self.has_ended(finished, state) and len(prefix) < length

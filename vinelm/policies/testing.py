@@ -1,4 +1,4 @@
-"""What every policy must do, as tests: subclass :class:`PolicyContract` and give it a way to make one."""
+"""The contract of every policy, as tests: subclass :class:`PolicyContract` and give it a way to make one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 from vinelm.observation import Usage
-from vinelm.protocols import Invocation, Policy
+from vinelm.policies.policy import Policy
+from vinelm.protocols import Invocation
 from vinelm.signals import Outcome
 from vinelm.template import Loop, Stage, Template
 
@@ -15,7 +16,7 @@ TEMPLATE = Template((Stage("generate"), Loop((Stage("repair"),), 2))).bind(("m0"
 
 
 class PolicyContract:
-    """Tests of a :class:`~vinelm.protocols.Policy`. Subclass it and override :meth:`make`."""
+    """Tests of a :class:`~vinelm.policies.Policy`. Subclass it and override :meth:`make`."""
 
     def make(self) -> Policy:
         """Return a new policy for one request of :data:`TEMPLATE`, which has models ``m0``, ``m1`` and ``m2``."""

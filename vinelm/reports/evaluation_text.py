@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vinelm.evaluation import LEAST_EFFECTIVE, MOST_UNSUPPORTED, Evaluation, JudgedPolicy, OffPolicyEstimate, ServingOffer
+from vinelm.evaluation import Evaluation, JudgedPolicy, OffPolicyEstimate, ServingOffer
+from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE, MOST_UNSUPPORTED
 from vinelm.objective import Objective
 from vinelm.reports.formatting import objective_words, percent, seconds, usd
 

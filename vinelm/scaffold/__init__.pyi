@@ -1,16 +1,4 @@
 from .application import AppGraph as AppGraph
 from .application import read_application as read_application
-from .catalog_file import PROVIDER_MODELS as PROVIDER_MODELS
-from .catalog_file import SIMULATED as SIMULATED
-from .catalog_file import chosen_models as chosen_models
-from .model_calls import ModelCall as ModelCall
-from .model_calls import difference as difference
-from .model_calls import edited as edited
-from .project import MODELS_FILE as MODELS_FILE
-from .project import WORKFLOW_FILE as WORKFLOW_FILE
 from .project import Project as Project
 from .project import make_project as make_project
-from .project import refuse_existing as refuse_existing
-from .project import suggested_models as suggested_models
-from .request_keys import label_of as label_of
-from .target import LANGGRAPH_FILE as LANGGRAPH_FILE

@@ -1,4 +1,4 @@
-"""What can be read off an application without running it: its stages, the template of its graph, and the keys of its state."""
+"""Facts of an application that is not run: its stages, the template of its graph, and the keys of its state."""
 
 from __future__ import annotations
 
@@ -9,20 +9,17 @@ from typing import Any
 
 from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph import (
-    HeldStages,
-    chat_nodes,
-    template_of_graph,
-    user_place,
-    with_graph_exits,
-    wrapped_stages,
-)
+from vinelm.adapters.langgraph import template_of_graph
+from vinelm.adapters.langgraph.chat.search import HeldStages, chat_nodes, wrapped_stages
+from vinelm.adapters.langgraph.exits import with_graph_exits
+from vinelm.adapters.langgraph.user_code import user_place
 from vinelm.api import VineLM
 from vinelm.backends import simulated_catalog
 from vinelm.errors import InputError
 from vinelm.scaffold.model_calls import ModelCall, model_calls
 from vinelm.scaffold.target import Target, find_target
-from vinelm.template import Branch, Loop, Step, Template, walk
+from vinelm.template import Branch, Loop, Step, Template
+from vinelm.template.steps import walk
 from vinelm.workflow import Request, Workflow
 
 _GRAPH_LIMIT = 25
@@ -56,11 +53,6 @@ class AppGraph:
     input_keys: tuple[str, ...]
     output_keys: tuple[str, ...]
     waiting: tuple[str, ...]
-
-    @property
-    def is_routed(self) -> bool:
-        """Whether VineLM chooses its models as it stands."""
-        return not self.calls
 
     @property
     def open_loops(self) -> bool:
@@ -140,7 +132,7 @@ def _bounded(step: Step, times: int) -> Step:
 
 
 def _waits(node: str, runnable: Any) -> bool:
-    """Whether a node calls ``interrupt``, or is LangChain's middleware that does."""
+    """True if a node calls ``interrupt``, or is LangChain's middleware that does."""
     functions = (getattr(runnable, name, None) for name in ("func", "afunc"))
     codes = (getattr(function, "__code__", None) for function in functions)
     return node.startswith("HumanInTheLoop") or any("interrupt" in code.co_names for code in codes if code is not None)

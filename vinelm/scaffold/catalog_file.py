@@ -24,7 +24,7 @@ ANSWER_TOKENS = 4096
 _HEAD = """\
 # The models that the stages may use. Keys stay in the environment variables that are named here.
 # Prices are looked up by provider and model; `price = { input = .., output = .., source = "..", as_of = .. }` gives your own.
-# `vinelm doctor models.toml` checks keys, prices and limits.
+# `vinelm check --models models.toml` checks keys, prices and limits.
 """
 _SIMULATED = """\
 # Simulated models: they cost nothing, and no figure from them says anything about a real one.

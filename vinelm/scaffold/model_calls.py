@@ -15,7 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vinelm.adapters.langgraph import is_user_code, makes_chat
+from vinelm.adapters.langgraph.chat.search import makes_chat
+from vinelm.adapters.langgraph.user_code import is_user_code
 
 _ENDPOINTS = frozenset({"base_url", "openai_api_base", "anthropic_api_url", "azure_endpoint", "endpoint_url"})
 _AGENT_MAKERS = frozenset({"create_agent", "create_react_agent"})
@@ -140,7 +141,7 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
 
 
 def _is_theirs(maker: Any) -> bool:
-    """Whether it makes a chat model that is not VineLM's."""
+    """True if it makes a chat model that is not VineLM's."""
     return makes_chat(maker) and (getattr(maker, "__module__", "") or "").partition(".")[0] != "vinelm"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vinelm.datasets import RequestSet
 from vinelm.errors import ConfigError
-from vinelm.io import write_atomic
+from vinelm.io.atomic import write_atomic
 from vinelm.scaffold.application import AppGraph
 from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED, catalog_text
 from vinelm.scaffold.model_calls import edited
@@ -24,7 +24,7 @@ _COMMON_NAMES = frozenset({"graph", "app", "agent", "main", "src"})
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """What is written for an application.
+    """The files that are written for an application.
 
     Attributes:
         folder: Where the new files go, and where the next commands run.

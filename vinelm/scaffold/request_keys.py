@@ -1,4 +1,4 @@
-"""How the rows of a dataset meet the state of a graph: what becomes its input, and where its answer is."""
+"""The join of a dataset's rows and the state of a graph: its input keys, and the keys of its answer."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vinelm.adapters.langgraph import template_code, template_imports
+from vinelm.adapters.langgraph.structure.code import template_code, template_imports
 from vinelm.scaffold.application import AppGraph
 from vinelm.scaffold.request_keys import MESSAGES, RequestKeys
 
@@ -18,7 +18,7 @@ _EQUAL = "    # Equal texts. Write your own rule where answers may differ in for
 
 @dataclass(frozen=True, kw_only=True)
 class WorkflowFile:
-    """What a workflow file is written from.
+    """The facts that a workflow file is written from.
 
     Attributes:
         name: The workflow's name, in stores and reports.
@@ -212,7 +212,7 @@ class WorkflowFile:
         yield ")"
 
     def _shown(self) -> Iterator[str]:
-        """What a request shows without its label: optional, and worth much."""
+        """The lines on signals: optional, and worth much."""
         answer, shared = self.keys.answer, self.keys.shared
         yield "    # What an answer shows without its label, which plans then use (docs/signals.md):"
         yield '    # signal="status",  # whether the call failed, and what a vine.route said; or your own function of the state'

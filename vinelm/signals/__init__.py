@@ -1,4 +1,4 @@
-"""What a request shows while it runs: how a workflow declares it, and the outcomes that a trie knows."""
+"""Signals of a request while it runs: a workflow's declaration, and the outcomes that a trie knows."""
 
 from vinelm.whole_imports import attach_stub
 

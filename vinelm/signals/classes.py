@@ -1,4 +1,4 @@
-"""Which answers of a request are equal: the classes of all its rows, by the workflow's ``agree``."""
+"""Classes of equal answers: those of all rows of a request, by the workflow's ``agree``."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _classes(rows: Sequence[Observation], comparison: _Comparison) -> list[int |
 
 
 def _intransitive(rows: Sequence[Observation], classes: Sequence[int | None], comparison: _Comparison) -> tuple[int, int]:
-    """How many pairs of different answers were compared, and how many of them the classes contradict."""
+    """The pairs of different answers compared, and those that the classes contradict."""
     different: dict[str | None, tuple[Observation, int]] = {}
     for row, number in zip(rows, classes, strict=True):
         if number is not None and len(different) < MOST_ANSWERS_COMPARED:

@@ -1,4 +1,4 @@
-"""What a request shows while it runs, without ground truth: a signal after each invocation, and which answers agree."""
+"""Signals of a request without ground truth: a label after each invocation, and the answers that agree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast
 
 from vinelm.errors import ConfigError, WorkflowError
 
@@ -21,7 +21,7 @@ STATUS = ("error", "failed", "passed")
 
 
 class Outcome(NamedTuple):
-    """What one invocation showed.
+    """The outcome of one invocation.
 
     Args:
         signal: Its label; None if no signal is declared.
@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What is seen of an answer beside its class.
+    """The visible part of an answer besides its class.
 
     Args:
         passed: The workflow's own check has passed it.
@@ -55,7 +55,7 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """How a workflow shows what happened.
+    """A workflow's declaration of what its invocations show.
 
     Args:
         signal: ``signal(state)`` returns a label, a bool, a number to be put into bins, or None or "" where there is nothing to
@@ -77,6 +77,8 @@ class Signals:
     answer: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if isinstance(cast("object", self.answer), str):
+            raise ConfigError(f'answer={self.answer!r}: give a tuple of keys, as in answer=("{self.answer}",)')
         if isinstance(self.signal, str) and self.signal != "status":
             raise ConfigError(f'signal={self.signal!r}: give a function of the state, or "status"')
         if self.edges and (self.signal is None or isinstance(self.signal, str)):
@@ -93,9 +95,8 @@ class Signals:
     @classmethod
     def of(cls, signal: Signal | None, edges: Sequence[float], agree: Agree | None, answer: Sequence[str]) -> Self | None:
         """Return what is declared; None if nothing is."""
-        if isinstance(answer, str):
-            raise ConfigError(f'answer={answer!r}: give a tuple of keys, as in answer=("{answer}",)')
-        found = cls(signal, tuple(edges), agree, tuple(answer))
+        keys: Any = answer if isinstance(answer, str) else tuple(answer)  # a text is refused, not read as its letters
+        found = cls(signal, tuple(edges), agree, keys)
         return None if found == cls() else found
 
     def label(self, state: Mapping[str, Any], *, passed: bool | None) -> str | None:
@@ -243,7 +244,7 @@ def _text(answer: Any, *, ensure_ascii: bool) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether it can be stored: models sometimes write halves of a surrogate pair."""
+    """True if it can be stored: models sometimes write halves of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -252,7 +253,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON writes in place of a value that it does not know."""
+    """The stand-in that JSON writes for an unknown value."""
     if isinstance(value, set | frozenset):
         return [json.loads(text) for text in sorted(map(canonical, value))]
     if isinstance(value, bytes):

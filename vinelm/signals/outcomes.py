@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from vinelm.errors import VineLMError
 from vinelm.signals.declaration import Label, Outcome
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 OUTCOME_ARRAYS = ("node", "label", "answer_class", "chance", "right", "right_last", "returned", "arm", "spread")
 """The arrays of :class:`Outcomes`, as they are named in a ``.vine`` file."""
@@ -35,7 +35,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """What requests show at the nodes of a trie whose arms are outcomes.
+    """The outcomes at the nodes of a trie whose arms are outcomes.
 
     The trie branches: the name of an arm is the stage that comes next with what was seen, as in ``repair [failed, answer 1]``.
     Answers are numbered from 1 in these names. The arm's ``arm_success`` is the chance that the outcome comes and the best

@@ -1,4 +1,4 @@
-"""What one invocation gave, as an evaluation sees it: its answer with the ground truth, its dollars and its seconds."""
+"""The result of one invocation for an evaluation: its answer with the ground truth, its dollars and its seconds."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class DecisionEvent:
         kind: "model" (``model`` runs after ``prefix``) or "end" (of a loop; ``model`` is None).
         goes_on: False where the request ends.
         seconds: wall time of the answer.
-        explanation: the policy's :meth:`~vinelm.protocols.Policy.last_step`; empty for policies that keep none.
+        explanation: the policy's :meth:`~vinelm.policies.Policy.last_step`; empty for policies that keep none.
     """
 
     kind: Literal["model", "end"]

@@ -1,17 +1,9 @@
-from .assignments import every_assignment as every_assignment
-from .assignments import runs_one_model as runs_one_model
-from .flow import Flow as Flow
 from .flow import Position as Position
 from .steps import END as END
-from .steps import MOST_INVOCATIONS as MOST_INVOCATIONS
 from .steps import Branch as Branch
 from .steps import Loop as Loop
 from .steps import Parallel as Parallel
 from .steps import Stage as Stage
 from .steps import Step as Step
-from .steps import mapped as mapped
-from .steps import stages_of as stages_of
-from .steps import walk as walk
 from .template import StopRule as StopRule
 from .template import Template as Template
-from .template import longest as longest

@@ -157,7 +157,7 @@ class Flow:
         return {name: frozenset(found[name]) for name in sorted(found, key=self._order.__getitem__)}, may_end
 
     def _leads_to_an_answer(self, stage: Stage, after: _Place) -> bool:
-        """Whether this stage or one behind it is answerable."""
+        """True if this stage or one behind it is answerable."""
         if stage.answerable or not self._prunes:
             return True
         if after not in self._leads:

@@ -27,7 +27,7 @@ from vinelm.template.steps import (
 
 StopRule = Literal["oracle", "workflow"]
 """When a request leaves the workflow: ``oracle`` exactly when its answer is correct (labelled replay only), ``workflow`` when
-the application's own check ends it. See docs/architecture.md#mathematics."""
+the application's own check ends it. See docs/mathematics.md."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,2 @@
-from .arrays import BoolArray as BoolArray
-from .arrays import FloatArray as FloatArray
-from .arrays import IntArray as IntArray
-from .difficulty import DIFFICULTY_ARM_ARRAYS as DIFFICULTY_ARM_ARRAYS
-from .difficulty import DIFFICULTY_ARRAYS as DIFFICULTY_ARRAYS
-from .difficulty import DifficultyRates as DifficultyRates
-from .merged import MERGED_ARRAYS as MERGED_ARRAYS
-from .merged import no_single_path as no_single_path
-from .merging import MOST_MERGED as MOST_MERGED
-from .trie import ARRAYS as ARRAYS
 from .trie import MergedTrie as MergedTrie
 from .trie import Trie as Trie

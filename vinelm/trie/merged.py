@@ -1,4 +1,4 @@
-"""What nodes with several parents have in place of subtrees: edges, by source and by target."""
+"""Edges of nodes with several parents, in place of subtrees: by source and by target."""
 
 from __future__ import annotations
 

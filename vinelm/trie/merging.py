@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.errors import TemplateError
-from vinelm.template import Branch, Loop, Stage, Step, Template, mapped, stages_of
+from vinelm.template import Branch, Loop, Stage, Step, Template
+from vinelm.template.steps import mapped, stages_of
 
 MOST_MERGED = 1_000_000
 """The most nodes of a trie with merged histories."""
@@ -31,7 +32,7 @@ class _TooManyError(Exception):
 
 @dataclass(frozen=True)
 class _Segments:
-    """How choices are kept. A choice is the number stage * models + model.
+    """The form in which choices are kept. A choice is the number stage * models + model.
 
     Args:
         owner: of each stage, the number of the loop whose segment its choices belong to, or -1.

@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.errors import TrieFileError
-from vinelm.template import Loop, walk
-from vinelm.trie import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRates, MergedTrie
+from vinelm.template import Loop
+from vinelm.template.steps import walk
+from vinelm.trie import MergedTrie
+from vinelm.trie.difficulty import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRates
 
 if TYPE_CHECKING:
     from vinelm.annotated_trie import AnnotatedTrie

@@ -11,7 +11,9 @@ import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import TrieFileError
-from vinelm.io import atomic_path, kind_of, write_csv, write_parquet
+from vinelm.io.arrow_tables import write_parquet
+from vinelm.io.atomic import atomic_path
+from vinelm.io.tables import kind_of, write_csv
 
 TABLE_KINDS = ("csv", "json", "parquet")
 NOTE = "vinelm.trie"

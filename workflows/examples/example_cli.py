@@ -143,10 +143,7 @@ def _vine(workflow: Workflow, spec: str, options: argparse.Namespace, defaults: 
         catalog,
         backends,
         template=workflow.template,
-        signal=workflow.signal,
-        signal_edges=workflow.signal_edges,
-        agree=workflow.agree,
-        answer=workflow.answer,
+        signals=workflow.signals,
     )
     is_free = all(backend.is_simulated for backend in backends.values())
     if options.trie:

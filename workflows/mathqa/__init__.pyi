@@ -1,14 +1,1 @@
-from .answers import ANSWER as ANSWER
-from .answers import is_right as is_right
-from .answers import math_signal as math_signal
-from .answers import same_answer as same_answer
-from .dataset import load_problems as load_problems
-from .equality import is_equal as is_equal
-from .graph import MathState as MathState
-from .graph import check as check
-from .graph import finished as finished
-from .graph import solve as solve
-from .prompts import read_solution as read_solution
-from .simulated_writer import SolutionWriter as SolutionWriter
-from .workflow import bundled_requests as bundled_requests
 from .workflow import mathqa as mathqa

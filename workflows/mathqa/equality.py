@@ -11,7 +11,8 @@ from contextlib import suppress
 from functools import lru_cache
 
 from vinelm.extras import require_extra
-from vinelm.workflows.limited import GRACE_S, Sessions, is_supported
+from vinelm.workflows.limited.session_process import GRACE_S
+from vinelm.workflows.limited.sessions import Sessions, is_supported
 from vinelm.workflows.mathqa.arithmetic import number
 
 TIMEOUT_S = 3.0

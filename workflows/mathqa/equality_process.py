@@ -7,7 +7,7 @@ import logging
 import re
 from typing import BinaryIO
 
-from vinelm.workflows.limited import deadline, serve_sessions
+from vinelm.workflows.limited.session_process import deadline, serve_sessions
 
 SPACE_BYTES = 1 << 30
 """What a session may map beyond that which the process has at its start."""

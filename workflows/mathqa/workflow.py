@@ -48,7 +48,7 @@ def mathqa(dataset: str | Path | None = None) -> Workflow:
 @cache
 def bundled_requests() -> tuple[Request, ...]:
     """Return the bundled problems as requests; the ids name the topic."""
-    from vinelm.workflows.mathqa.bundled import problems
+    from vinelm.workflows.mathqa.bundled.build import problems
 
     found = []
     for index, problem in enumerate(problems()):

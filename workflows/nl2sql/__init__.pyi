@@ -2,17 +2,10 @@ from .answers import ANSWER as ANSWER
 from .answers import SameRows as SameRows
 from .answers import sql_signal as sql_signal
 from .databases import Databases as Databases
-from .exact_outcomes import ExactAnswers as ExactAnswers
-from .exact_outcomes import exact_table as exact_table
 from .graph import Stages as Stages
 from .graph import State as State
 from .graph import finished as finished
-from .graph import shown as shown
-from .prompts import extract_sql as extract_sql
-from .result_comparison import orders_rows as orders_rows
-from .result_comparison import same_result as same_result
 from .simulated_writer import SqlWriter as SqlWriter
-from .sql import SqlResult as SqlResult
 from .workflow import Scorer as Scorer
 from .workflow import load_bundled as load_bundled
 from .workflow import nl2sql as nl2sql

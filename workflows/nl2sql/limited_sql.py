@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from vinelm.errors import DatasetError
-from vinelm.workflows.limited import GRACE_S, Sessions, is_supported
+from vinelm.workflows.limited.session_process import GRACE_S
+from vinelm.workflows.limited.sessions import Sessions, is_supported
 from vinelm.workflows.nl2sql.sql import SqlResult, run_sql
 
 SESSIONS = Sessions("vinelm.workflows.nl2sql.sql_process", "runs SQL")

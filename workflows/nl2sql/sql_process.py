@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from vinelm.errors import DatasetError
-from vinelm.workflows.limited import deadline, serve_sessions
+from vinelm.workflows.limited.session_process import deadline, serve_sessions
 from vinelm.workflows.nl2sql.sql import (
     _COSTLY,
     _COSTLY_STEPS,

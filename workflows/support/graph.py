@@ -8,9 +8,10 @@ from typing import Any, TypedDict, cast
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from vinelm.protocols import Vine
-from vinelm.workflows.nl2sql import Databases, extract_sql, shown
+from vinelm.workflows.nl2sql import Databases
 from vinelm.workflows.nl2sql.graph import State as SqlState
-from vinelm.workflows.nl2sql.graph import outcome_text
+from vinelm.workflows.nl2sql.graph import outcome_text, shown
+from vinelm.workflows.nl2sql.prompts import extract_sql
 from vinelm.workflows.support.articles import find_article
 from vinelm.workflows.support.helpdesk import DB_ID
 from vinelm.workflows.support.prompts import LOOKUP, REPLIES, ROUTE, SEARCH, SYSTEM, chosen, reply_prompt

@@ -1,1 +1,1 @@
-"""What the processes of a fleet may use of limits that they share: calls and tokens a minute, dollars a day."""
+"""Leases on limits that the processes of a fleet share: calls and tokens a minute, dollars a day."""

@@ -143,7 +143,7 @@ class DollarLease:
             return
 
     def _asked(self, link: RedisLink, account: TenantAccount, wanted: int) -> Any:
-        """What Redis answers to the wish for a slice, given what this process holds."""
+        """Redis's answer to the wish for a slice, given this process's holdings."""
         cap, members = round(account.daily_usd * NANO), max(self._processes(), 1.0)
         held_day = max((day for tenant, day in self._held if tenant == account.tenant), default=0)
         held = self._held.get((account.tenant, held_day), 0)

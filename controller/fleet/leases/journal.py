@@ -39,7 +39,7 @@ TenantDay = tuple[str, int]
 
 
 class Grant(NamedTuple):
-    """What one process holds or has spent of a tenant's day, in billionths of a dollar."""
+    """One process's holdings and spending of a tenant's day, in billionths of a dollar."""
 
     process: str
     tenant: str
@@ -48,7 +48,7 @@ class Grant(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """What the journal says when a new generation begins: its number, the last day, and all grants."""
+    """The journal's state when a new generation begins: its number, the last day, and all grants."""
 
     generation: int
     last_day: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
-from vinelm.backends import RateAmounts, RateDemand, RateShare
+from vinelm.backends.remote.rate_share import RateAmounts, RateDemand, RateShare
 from vinelm.controller.fleet.leases.rate_script import EXCHANGE
 from vinelm.controller.fleet.redis_link import RedisLink
 
@@ -99,14 +99,14 @@ class RateLease:
 
 
 def _kept(most: int, limit: int, used: int) -> int:
-    """How much of one kind to keep, by what the script says of it."""
+    """The amount of one kind to keep, by the script's answer."""
     if most == -1:
         return limit
     return most if most >= 0 else min(used + used // 4, limit)
 
 
 def _before_it_is_short(demand: RateDemand, limits: RateAmounts) -> RateAmounts:
-    """What to ask for although no call lacks it: one more call, once most of the share is in use."""
+    """The wish beyond today's calls: one more, once most is in use."""
     used_up = any(used > BUSY * held for used, held, limit in zip(demand.used, demand.held, limits, strict=True) if limit)
     if not demand.used.requests or not used_up:
         return RateAmounts(0, 0)

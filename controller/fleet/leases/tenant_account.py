@@ -1,4 +1,4 @@
-"""What this process may spend for one tenant: dollars that it has leased, of a cap by the day that all processes share."""
+"""One process's account of a tenant: leased dollars of a cap by the day that all processes share."""
 
 from __future__ import annotations
 
@@ -55,31 +55,32 @@ class TenantAccount(SpendGuard):
         Raises:
             CallRefused: what is leased, and could be leased in time, does not allow the call; it must not be made.
         """
-        until = self._until()
+        until, is_over = self._until(), False
         while True:
             leased_nano = self._leased_nano
             try:
                 return super().authorize(upper_usd)
             except CallRefused:
-                with self.waiting(upper_usd):
-                    self._wake()
-                    if not self._wait(upper_usd, leased_nano, until):
-                        raise
+                if is_over:  # the reason is the present one: before the wait there may have been none
+                    raise
+            with self.waiting(upper_usd):
+                self._wake()
+                is_over = not self._wait(upper_usd, leased_nano, until)
 
     async def aauthorize(self, upper_usd: float) -> SpendPermit:
         """Like :meth:`authorize`, for a coroutine: while it waits for a lease, the event loop serves others."""
-        until = self._until()
+        until, is_over = self._until(), False
         while True:
             leased_nano = self._leased_nano
             try:
                 return super().authorize(upper_usd)
             except CallRefused:
-                with self.waiting(upper_usd):
-                    self._wake()
-                    while self._leased_nano == leased_nano:
-                        if self._is_over(upper_usd, until):
-                            raise
-                        await asyncio.sleep(ASYNC_LOOKS_S)
+                if is_over:
+                    raise
+            with self.waiting(upper_usd):
+                self._wake()
+                while self._leased_nano == leased_nano and not (is_over := self._is_over(upper_usd, until)):
+                    await asyncio.sleep(ASYNC_LOOKS_S)
 
     def _until(self) -> float:
         return time.monotonic() + (PATIENCE_S if self._has_answer else FIRST_S)
@@ -105,9 +106,12 @@ class TenantAccount(SpendGuard):
         return True
 
     def _is_over(self, upper_usd: float, until: float) -> bool:
-        """Whether a call of so many dollars waits no longer."""
-        now_s = time.monotonic()
-        return now_s >= until or (upper_usd >= self._refused_usd and now_s < self._refused_until) or self._is_alone()
+        """True if a call of so many dollars waits no longer."""
+        return time.monotonic() >= until or self._was_refused(upper_usd) or self._is_alone()
+
+    def _was_refused(self, upper_usd: float) -> bool:
+        """True if a lease for a call of so many dollars was refused just now."""
+        return upper_usd >= self._refused_usd and time.monotonic() < self._refused_until
 
     # -- for the background ------------------------------------------------------------------------------------
 
@@ -140,7 +144,7 @@ class TenantAccount(SpendGuard):
         with self._changed:
             self._has_answer = True
             self._why = why
-            self._refused_usd = min(self._waiting, default=0.0)
+            self._refused_usd = 0.0 if why else min(self._waiting, default=0.0)
             self._refused_until = time.monotonic() + REFUSED_FOR_S
             self._changed.notify_all()
 
@@ -165,8 +169,12 @@ class TenantAccount(SpendGuard):
         return needed_usd <= self.limit_usd
 
     def _refusal(self, upper_usd: float, left_usd: float) -> str:
-        alone = "the fleet's Redis does not answer" if self._is_alone() else ""
-        why = self._why or alone or "other processes may hold the rest"
+        if self._was_refused(upper_usd):
+            why = self._why or "other processes may hold the rest"
+        elif self._is_alone():
+            why = "the fleet's Redis does not answer"
+        else:
+            why = "no answer to the wish for more came in time"
         return (
             f"the call may cost up to ${upper_usd:.6f}, and for tenant {self.tenant!r} this process has "
             f"${left_usd:.6f} left of ${self.daily_usd:g} for today ({why}): raise daily_usd, or lower the model's max_tokens"

@@ -27,7 +27,7 @@ MOST_PERIOD_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LoopRound:
-    """What one round did.
+    """The result of one round.
 
     Attributes:
         leads: whether this loop led; if not, it only waited.

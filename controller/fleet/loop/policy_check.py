@@ -19,7 +19,7 @@ KINDS = ("weights", "pins", "sessions", "tenants", "stages", "shares")
 
 @dataclass(slots=True)
 class Said:
-    """What a policy said of one kind of thing, over all views.
+    """A policy's orders for one kind of thing, over all views.
 
     Attributes:
         most: things named at once, at most.
@@ -39,7 +39,7 @@ class Said:
 
 @dataclass(slots=True)
 class PolicyCheck:
-    """What a policy did on recorded views.
+    """The result of a policy on recorded views.
 
     Attributes:
         period_s: seconds that it had for each.

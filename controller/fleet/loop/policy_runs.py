@@ -15,7 +15,7 @@ from vinelm.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class PolicyAnswer:
-    """What came of one run.
+    """The result of one run.
 
     Attributes:
         orders: those to install; None if there are none.

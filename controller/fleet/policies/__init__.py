@@ -1,1 +1,1 @@
-"""What a policy for the whole fleet says, and the policies that are built in. Pure: no I/O, no clock."""
+"""Policies for the whole fleet: their orders, and those that are built in. Pure: no I/O, no clock."""

@@ -11,7 +11,7 @@ from vinelm.controller.fleet.columns import LiveState
 from vinelm.controller.fleet.policies.orders import FleetPolicy, Orders
 from vinelm.controller.fleet.policies.session_priorities import SessionPriorities
 from vinelm.controller.fleet.view import FleetView
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 STEP_S = 10.0
 """Seconds of waiting that one step of priority is worth; see :func:`vinelm.backends.remote.rate_share.turn_key`."""
@@ -102,7 +102,7 @@ def _of_group(view: FleetView, by_engine: FloatArray) -> FloatArray:
 
 
 def _is_replica(view: FleetView) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which engines are one of several replicas: they share a group of another name."""
+    """A mask of the engines that are one of several replicas."""
     return np.array([engine != group for engine, group in zip(view.engines, view.groups, strict=True)], bool)
 
 
@@ -111,7 +111,7 @@ def _named(view: FleetView, values: FloatArray, chosen: np.ndarray[Any, np.dtype
 
 
 def _from_mean(seconds: FloatArray) -> FloatArray:
-    """What is above the mean, so that a conversation in no view yet, which has priority 0, counts as an average one."""
+    """Values relative to the mean: an unknown conversation (priority 0) counts as average."""
     return seconds - seconds.mean() if len(seconds) else seconds
 
 

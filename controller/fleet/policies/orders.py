@@ -1,4 +1,4 @@
-"""What a policy says to all processes of a fleet."""
+"""The orders of a policy to all processes of a fleet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_PRIORITY = 100.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Orders:
-    """What a policy says of engines, calls and processes. What it does not name stays as it is without orders. Immutable.
+    """Orders for engines, calls and processes. Anything not named stays as it is without orders. Immutable.
 
     Orders steer; none of them makes a request fail, or wait where there is room.
 

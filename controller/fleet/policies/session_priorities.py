@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vinelm.errors import ConfigError
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 SessionArray = np.ndarray[Any, np.dtype[np.uint64]]
 

@@ -12,7 +12,7 @@ from vinelm.controller.planning.metric import COST_CAP, LATENCY_CAP, Metric, Rem
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.plans.decision_graph import DecisionGraph, Integers, Span
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 class PathTotals:

@@ -13,7 +13,7 @@ import numpy as np
 from vinelm.merged_paths import merged_standard_error
 from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers
 from vinelm.promise import contingent_standard_error, error_between_fits
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 _DEEPEST = 10_000
 """Most steps of a plan in :meth:`ContingentPlan.to_dict`."""

@@ -24,7 +24,7 @@ from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
 from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph
 from vinelm.plans.static_plans import StaticPlans
-from vinelm.trie import BoolArray
+from vinelm.trie.arrays import BoolArray
 
 KEPT = 256
 """Most objectives whose plans from the root are kept."""

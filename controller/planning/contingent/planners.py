@@ -10,7 +10,7 @@ from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.trie import BoolArray
+from vinelm.trie.arrays import BoolArray
 
 DP = 'risk="dp" does not plan over templates that branch or merge histories: use risk="mean+sd"'
 """Why no objective with a stochastic program is planned for."""

@@ -18,7 +18,7 @@ from vinelm.controller.planning.path_metrics import no_standard_errors
 from vinelm.objective import Objective
 from vinelm.plans.decision_graph import Integers
 from vinelm.plans.static_plans import StaticPlans
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from vinelm.controller.planning.contingent.limits import Admissible, Cap, least_of_the_longest
 from vinelm.controller.planning.contingent.values import Induction, PlanGoal, Worth
 from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers, Span
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)

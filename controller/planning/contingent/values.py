@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers, Span
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 LEAST_PRICE = 1e-7
 """Accuracy for which a plan over outcomes spends a dollar at least. Its accuracies are sums over thousands of histories: where

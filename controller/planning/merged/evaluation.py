@@ -9,7 +9,7 @@ import numpy as np
 from vinelm.controller.planning.merged.graph import Ints, MergedGraph
 from vinelm.controller.planning.merged.values import END
 from vinelm.merged_paths import merged_standard_error
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 
 @dataclass(frozen=True, eq=False)

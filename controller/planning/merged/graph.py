@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import VineLMError
-from vinelm.trie import BoolArray, FloatArray, MergedTrie
+from vinelm.trie import MergedTrie
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 Ints = npt.NDArray[np.integer[Any]]
 

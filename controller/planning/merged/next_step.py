@@ -12,7 +12,7 @@ import numpy as np
 from vinelm.controller.planning.merged.graph import Ints, MergedGraph
 from vinelm.controller.planning.merged.policies import MergedPolicy
 from vinelm.controller.planning.merged.values import END, NOTHING, Resource, Values, at_left
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
 from vinelm.plans.decision_graph import DecisionGraph
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 KEPT = 256
 """Most objectives whose plans from the root are kept."""

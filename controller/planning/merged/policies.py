@@ -12,7 +12,7 @@ from vinelm.controller.planning.merged.evaluation import Outlook, evaluate
 from vinelm.controller.planning.merged.graph import Ints, MergedGraph
 from vinelm.controller.planning.merged.values import END, induce
 from vinelm.merged_paths import StageRun, stage_runs
-from vinelm.template import every_assignment
+from vinelm.template.assignments import every_assignment
 
 MOST_FIXED = 4096
 """The most combinations of a model per stage that are all tried."""

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.controller.planning.merged.graph import ArmLevel, Ints, MergedGraph
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 BINS = 64
 BINS_OF_TWO = 24

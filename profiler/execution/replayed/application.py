@@ -13,10 +13,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Interrupt
 
-from vinelm.adapters.langgraph import PATH_KEY, FunctionApp
-from vinelm.profiler.execution.interrupts import answered
+from vinelm.adapters.langgraph.inner.app import FunctionApp
+from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy, StageParkedError
-from vinelm.profiler.execution.unit_chat import StageReachedError
+from vinelm.profiler.execution.unit_policy import StageReachedError, answered
 from vinelm.workflow import Workflow
 
 _MOST_STEPS = 100_000

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vinelm.errors import TemplateError
-from vinelm.template import Parallel, Template, walk
+from vinelm.template import Parallel, Template
+from vinelm.template.steps import walk
 
 
 class JointStages:

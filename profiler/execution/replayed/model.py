@@ -13,7 +13,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from vinelm.adapters.calls import FallbackModel, whole_chunk
+from vinelm.adapters.calls.fallback_model import FallbackModel
+from vinelm.adapters.calls.tool_binding import whole_chunk
 from vinelm.errors import CallError
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy
 from vinelm.profiler.execution.replayed.prompts import prompt_digest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
@@ -10,14 +10,13 @@ from typing import Any
 
 from langgraph.errors import GraphBubbleUp
 
-from vinelm.adapters.langgraph import PlaceKey
+from vinelm.adapters.langgraph.inner.places import PlaceKey
 from vinelm.clock import Clock
 from vinelm.errors import WorkflowError
 from vinelm.observation import Observation
 from vinelm.profiler.execution.replayed.joint import JointStages
 from vinelm.profiler.execution.replayed.record import Record, RecordedCall, RecordedInvocation
-from vinelm.profiler.execution.unit_chat import StageReachedError
-from vinelm.profiler.execution.unit_policy import UnitPolicy
+from vinelm.profiler.execution.unit_policy import StageReachedError, UnitPolicy
 from vinelm.protocols import Invocation
 from vinelm.template import Template
 from vinelm.workflow import Request
@@ -88,7 +87,7 @@ class ReplayPolicy(UnitPolicy):
         self._under_way = 0
         self._counter = Lock()
 
-    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
+    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return the workflow's own verdict, except where the request went on below an answer that had passed."""
         goes_on = super().should_continue(prefix, finished, state)
         return goes_on or (len(prefix) < len(self.prefix) and any(self._passed[len(prefix) - 1 : len(prefix)]))
@@ -99,11 +98,6 @@ class ReplayPolicy(UnitPolicy):
     def is_replaying(self) -> bool:
         """Whether the run is still before the unit's own invocation, so that what happens now has happened before."""
         return bool(self.before.invocations) and self._bought_step is None
-
-    @property
-    def has_bought(self) -> bool:
-        """Whether the unit's own invocation was begun; of a replay without one, whether the record was run through."""
-        return len(set(self._taken.values())) == len(self._expected)
 
     def locate(self, key: PlaceKey) -> tuple[str, ...]:
         """Return the path of an invocation, its own model included.

@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from vinelm.adapters.calls import STRUCTURED, BoundTools, Structured
+from vinelm.adapters.calls.tool_binding import STRUCTURED, BoundTools, Structured
 
 _IDS = frozenset({"id", "tool_use_id", "call_id", "tool_call_id", "index"})
 """Keys of content blocks that an application or a provider may number afresh; they say nothing about the prompt."""

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
-from vinelm.adapters.langgraph import build_graph, profiled_unit, resolved, with_graph_exits
+from vinelm.adapters.langgraph import build_graph
+from vinelm.adapters.langgraph.chat.call import profiled_unit
+from vinelm.adapters.langgraph.exits import resolved, with_graph_exits
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError
-from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.execution.arms import arm_after
 from vinelm.profiler.execution.job import UnitOutcome
+from vinelm.profiler.execution.judging import make_judging
+from vinelm.profiler.execution.outcome import failed_row, scored, with_shown
 from vinelm.profiler.execution.replayed.application import Application
 from vinelm.profiler.execution.replayed.model import UnitCalls
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy
 from vinelm.profiler.execution.replayed.record import Record
 from vinelm.profiler.execution.replayed.repeats import RepeatGuard
-from vinelm.profiler.execution.shown import with_shown
+from vinelm.profiler.execution.unit import NeedsReplayError, UnitRunner
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UNIT_CALLS, UnitAdapter
-from vinelm.profiler.execution.unit_rows import failed_row, scored
-from vinelm.profiler.judging.asking import make_judging
+from vinelm.profiler.execution.unit_budget import UnitBudget
 from vinelm.protocols import Backend
 from vinelm.workflow import Request, Workflow
 
@@ -214,4 +216,16 @@ class ReplayRunner:
         return scored(self.workflow, request, values)
 
 
-__all__ = ["ReplayRunner"]
+Units: TypeAlias = UnitRunner | ReplayRunner
+
+
+def make_units(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> Units:
+    """Return the runner of a workflow's units. Builds its graph, and runs none of it.
+
+    Raises:
+        WorkflowError: the workflow cannot be profiled as it stands.
+    """
+    try:
+        return UnitRunner(workflow, catalog, backends)
+    except NeedsReplayError as needed:
+        return ReplayRunner(workflow, catalog, backends, str(needed))

@@ -18,7 +18,7 @@ from vinelm import VineChatModel
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.errors import CallError, ConfigError
 from vinelm.objective import Objective
-from vinelm.policies import RecordingPolicy
+from vinelm.policies import Policy
 
 
 class State(TypedDict, total=False):
@@ -202,7 +202,7 @@ def test_it_shows_nothing_of_its_control(model):
 # -- failures ----------------------------------------------------------------------------------------------------
 
 
-class Fleeing(RecordingPolicy):
+class Fleeing(Policy):
     """Runs m0 until it has failed, then m1."""
 
     def __init__(self, clock):
@@ -211,7 +211,7 @@ class Fleeing(RecordingPolicy):
     def next_model(self, stage, prefix):
         return "m1" if any(one.failure for one in self.invocations) else "m0"
 
-    def should_continue(self, prefix, finished, state):
+    def should_continue(self, prefix, finished, state, arms=None):
         raise AssertionError
 
 

@@ -20,7 +20,7 @@ from langchain.agents.structured_output import ToolStrategy
 
 from vinelm import VineMiddleware
 from vinelm.adapters.langgraph import GraphAdapter, build_graph
-from vinelm.backends import ModelResolver
+from vinelm.backends.resolver import ModelResolver
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.template import Loop, Stage, Template

@@ -9,7 +9,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import CachePolicy
 
-from vinelm.adapters.langgraph import build_graph, refuse_unsupported
+from vinelm.adapters.langgraph import build_graph
+from vinelm.adapters.langgraph.build import refuse_unsupported
 from vinelm.errors import WorkflowError
 from vinelm.template import Stage, Template
 from vinelm.workflow import Request, Workflow

@@ -6,7 +6,7 @@ from conftest import make_catalog
 from langgraph.checkpoint.memory import InMemorySaver
 
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.backends import ModelResolver
+from vinelm.backends.resolver import ModelResolver
 from vinelm.objective import Objective
 from vinelm.workflow import Request
 

@@ -17,7 +17,7 @@ from langgraph.types import Command, RetryPolicy, interrupt
 from vinelm import VineLM
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.run_registry import RunRegistry
-from vinelm.backends import ModelResolver
+from vinelm.backends.resolver import ModelResolver
 from vinelm.controller import Planner
 from vinelm.controller.testing import LoadMonitorContract
 from vinelm.errors import CallError
@@ -105,7 +105,7 @@ def test_the_map_of_runs_is_bounded_and_keeps_the_newest():
         made.append(i)
         return DefaultPolicy(lambda stage: f"policy {i}")
 
-    runs = RunRegistry(new_policy, bound=3)
+    runs = RunRegistry(GraphAdapter(ModelResolver(make_catalog(1), {})), new_policy, bound=3)
     controls = [object() for _ in range(5)]
 
     def of(i):
@@ -119,7 +119,7 @@ def test_the_map_of_runs_is_bounded_and_keeps_the_newest():
 
 
 def test_a_control_is_held_as_long_as_its_run_so_that_its_id_is_not_given_again():
-    runs = RunRegistry(lambda context: DefaultPolicy(str))
+    runs = RunRegistry(GraphAdapter(ModelResolver(make_catalog(1), {})), lambda context: DefaultPolicy(str))
     ids = {id(runs.of(None, object(), None).control) for _ in range(100)}
     assert len(ids) == len(runs) == 100
 

@@ -7,7 +7,8 @@ from conftest import make_catalog
 from langgraph.graph import END, START, StateGraph
 
 from vinelm import Branch, Loop, Request, Stage, Template, VineLM, Workflow, WorkflowError
-from vinelm.adapters.langgraph import build_graph, replay_reason
+from vinelm.adapters.langgraph import build_graph
+from vinelm.adapters.langgraph.build import replay_reason
 from vinelm.template import END as END_STEP
 
 

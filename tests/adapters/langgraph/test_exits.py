@@ -12,7 +12,7 @@ from langgraph.types import Command
 from vinelm import VineLM
 from vinelm.adapters.langgraph import build_graph
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.api import bind_workflow
+from vinelm.api.profiling import bind_workflow
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.template import Loop, Stage, Template

@@ -16,7 +16,7 @@ from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 from vinelm import VineLM
-from vinelm.adapters.langgraph import FINISH_MARK
+from vinelm.adapters.langgraph.finish import FINISH_MARK
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.policies import ForcedPolicy
 from vinelm.signals import Signals
@@ -224,7 +224,7 @@ def test_an_interrupt_between_the_answers_loses_none(mode):
 
 def test_what_follows_the_finish_sees_the_answer_and_a_later_stage_does_not_judge_it():
     vine, policy = adapter(), Watching(["m0", "m1", "m2"], wanted=0)
-    policy.should_continue = lambda prefix, finished, state: len(prefix) < 2
+    policy.should_continue = lambda prefix, finished, state, arms=None: len(prefix) < 2
     graph = answering(vine)
     seen = []
 
@@ -309,13 +309,13 @@ def test_a_comparison_that_raises_is_one_line():
 
 def test_the_application_declares_the_same_four():
     models = adapter().catalog
-    vine = VineLM(models, signal=lambda state: 0.3, signal_edges=(0.5,), agree=lambda a, b: a == b, answer=("a",))
+    vine = VineLM(models, signals=Signals(lambda state: 0.3, (0.5,), lambda a, b: a == b, ("a",)))
     assert vine.adapter.signals.edges == (0.5,)
     assert getattr(vine.finish, FINISH_MARK)
     with pytest.raises(ConfigError, match="agree needs to know what an answer is"):
-        VineLM(models, agree=lambda a, b: True)
+        VineLM(models, signals=Signals(agree=lambda a, b: True))
     with pytest.raises(ConfigError, match="give a tuple of keys"):
-        VineLM(models, answer="a")
+        VineLM(models, signals=Signals(answer="a"))
     assert VineLM(models).adapter.signals is None
 
 

@@ -15,15 +15,15 @@ from langgraph.types import Command, Send
 
 from vinelm import VineChatModel, VineMiddleware
 from vinelm.adapters.langgraph import GraphAdapter, build_graph
-from vinelm.backends import ModelResolver
+from vinelm.backends.resolver import ModelResolver
 from vinelm.clock import VirtualClock
 from vinelm.errors import WorkflowError
-from vinelm.policies import RecordingPolicy
+from vinelm.policies import Policy
 from vinelm.template import Stage, Template
 from vinelm.workflow import Request, Workflow
 
 
-class Asked(RecordingPolicy):
+class Asked(Policy):
     """Answers every question with the number of invocations so far, and keeps the questions."""
 
     def __init__(self):
@@ -34,7 +34,7 @@ class Asked(RecordingPolicy):
         self.asked.append((stage, prefix))
         return f"m{len(prefix) % 3}"
 
-    def should_continue(self, prefix, finished, state):
+    def should_continue(self, prefix, finished, state, arms=None):
         return not finished
 
 

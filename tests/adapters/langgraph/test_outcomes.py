@@ -9,8 +9,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, RetryPolicy, Send, interrupt
 
 from vinelm import VineLM
-from vinelm.adapters.langgraph import PATH_KEY
-from vinelm.errors import CallError, WorkflowError
+from vinelm.adapters.langgraph.path_channel import PATH_KEY
+from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.signals import Signals
 from vinelm.template import Loop, Stage, Template
 
@@ -65,7 +65,7 @@ def test_the_policy_may_end_an_answer_that_the_check_has_not_passed():
 
 def test_going_on_is_bounded_by_the_template():
     class Tireless(Watching):
-        def should_continue(self, prefix, finished, state):
+        def should_continue(self, prefix, finished, state, arms=None):
             return True
 
     vine, policy = adapter(STATUS), Tireless(["m0"] * 9)
@@ -247,19 +247,15 @@ def test_a_signal_that_raises_costs_no_request_in_service(on_error):
     assert failures == [("the signal", WorkflowError)] * 2
 
 
-def test_a_policy_that_was_written_before_is_told_nothing():
-    class Old:
-        observed = returned = None
+def test_what_is_not_a_policy_is_refused_in_one_line():
+    class Other:
+        """Has some of a policy's methods."""
 
-        def __init__(self, policy):
-            self._policy = policy
+        def next_model(self, stage, prefix):
+            return "m0"
 
-        def __getattr__(self, name):
-            return getattr(self._policy, name)
-
-    vine, policy = adapter(), Watching(["m0", "m1"], wanted=0)
-    assert answering(vine).compile().invoke({"q": "?"}, context=vine.context(policy=Old(policy)))["a"] == "m1"
-    assert policy.outcomes == []
+    with pytest.raises(ConfigError, match=r"policy is of Other: derive the class from vinelm\.policies\.Policy"):
+        adapter().context(policy=Other())
 
 
 def test_the_check_judges_only_stages_that_answer():

@@ -8,7 +8,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
-from vinelm.adapters.langgraph import PATH_KEY, GraphAdapter
+from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.errors import WorkflowError
 from vinelm.policies import DefaultPolicy
 from vinelm.template import Loop, Stage, Template
@@ -24,7 +25,7 @@ class Deciding(DefaultPolicy):
         self.answers = list(answers)
         self.asked = []
 
-    def should_continue(self, prefix, finished, state):
+    def should_continue(self, prefix, finished, state, arms=None):
         self.asked.append((prefix, finished, state))
         return self.answers.pop(0)
 

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.adapters.langgraph.run_context import carried_by
-from vinelm.backends import ModelResolver
+from vinelm.backends.resolver import ModelResolver
 from vinelm.clock import VirtualClock, WallClock
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective

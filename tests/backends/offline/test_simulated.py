@@ -7,8 +7,9 @@ from itertools import product
 import pytest
 from langchain_core.messages import HumanMessage
 
-from vinelm.backends import BEHAVIOURS, ProviderSettings
+from vinelm.backends.offline.presets import BEHAVIOURS
 from vinelm.backends.offline.simulated import SimulatedBackend, create, simulated_catalog
+from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Catalog
 from vinelm.clock import WallClock
 from vinelm.errors import CallError, ConfigError

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from vinelm.backends import EngineRateLimiter, RateLimits
+from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.remote.rate_share import RateAmounts
 from vinelm.backends.replicas.gate import ReplicaGate
 

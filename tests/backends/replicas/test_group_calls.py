@@ -5,7 +5,8 @@ from backends.remote_kit import MODES, QUICK, Client, entry
 from backends.wire_openai import answering
 from backends.wire_server import WireServer
 
-from vinelm.backends import ModelResolver, engine_limiters_of, rate_limiters_of
+from vinelm.backends.registry import engine_limiters_of, rate_limiters_of
+from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.clock import WallClock
 from vinelm.protocols import CallContext

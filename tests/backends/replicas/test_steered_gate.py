@@ -6,7 +6,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from vinelm.backends import EngineRateLimiter, RateAmounts, RateLimits, ReplicaGate
+from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
+from vinelm.backends.remote.rate_share import RateAmounts
+from vinelm.backends.replicas.gate import ReplicaGate
 from vinelm.clock import VirtualClock
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from vinelm.api import VineLM
 from vinelm.cli.main import main
-from vinelm.controller import EnginePoller, InFlightLoadMonitor, ReportedLoadMonitor, load_curves, vllm_requests
+from vinelm.controller import EnginePoller, InFlightLoadMonitor, ReportedLoadMonitor, load_curves
+from vinelm.controller.load.engine_metrics import vllm_requests
 from vinelm.errors import ConfigError
 
 CANARY = "sk-canary-calibrate-1"

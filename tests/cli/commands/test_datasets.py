@@ -11,7 +11,7 @@ from vinelm.cli.main import main
 from vinelm.traces import ObservationStore
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
-COLUMNS = ("--input-key", "question=Frage", "--label-key", "answer=gold", "--id-key", "nr")
+COLUMNS = ("--column", "input.question=Frage", "--column", "label.answer=gold", "--column", "id=nr")
 CSV = "nr,Frage,gold,Thema\n" + "".join(f"n{i},What is {i} + 1?,{i + 1},sums\n" for i in range(6))
 
 
@@ -52,11 +52,11 @@ def test_fresh_processes_read_the_dataset_too(app, capsys):
 @pytest.mark.parametrize(
     ("content", "options", "words"),
     [
-        (CSV, (), ("mine.csv:2: no 'question'", "--input-key KEY=COLUMN")),
-        (CSV, ("--input-key", "question=Frage"), ("mine.csv:2: no 'answer'", "--label-key KEY=COLUMN")),
+        (CSV, (), ("mine.csv:2: no 'question'", "--column input.KEY=COLUMN")),
+        (CSV, ("--column", "input.question=Frage"), ("mine.csv:2: no 'answer'", "--column label.KEY=COLUMN")),
         (CSV + "n9,broken\n", COLUMNS, ("mine.csv:8: the row has 2 fields and the header 4",)),
         ("\x1b[31m\n\x07\n", (), ("mine.csv:2: no 'question'",)),
-        (CSV, ("--input-key", "=x"), ("names no column",)),
+        (CSV, ("--column", "input.x"), ("names no column",)),
     ],
 )
 def test_bad_input_is_one_line(app, capsys, content, options, words):
@@ -73,6 +73,6 @@ def test_bad_input_is_one_line(app, capsys, content, options, words):
 
 def test_columns_that_have_no_effect(app, capsys):
     assert main(["check", "my_app:workflow", *COLUMNS]) == 2
-    assert "--id-key need --dataset" in capsys.readouterr().err
+    assert "--column needs --dataset" in capsys.readouterr().err
     assert main(["check", "nl2sql", "--dataset", "data", *COLUMNS]) == 2
     assert "nl2sql reads its dataset itself" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`vinelm doctor` against a real server on loopback: what it sends, what it says, what it finds wrong."""
+"""`vinelm check --models` against a real server on loopback: what it sends, what it says, what it finds wrong."""
 
 import asyncio
 import json
@@ -63,7 +63,7 @@ def serving(context=4096, *, pause_s=0.0, pieces=("one, ", "two, ", "three"), **
 
 
 def asked_in_json(capsys, *more):
-    code = main(["doctor", "models.toml", "--json", *more])
+    code = main(["check", "--models", "models.toml", "--json", *more])
     out = capsys.readouterr()
     assert CANARY not in out.out + out.err
     return code, json.loads(out.out)
@@ -102,9 +102,9 @@ def test_one_call_to_each_model(wire, capsys):
 def test_tables_for_people(wire, capsys):
     wire.answers(serving())
     catalog(entry(wire))
-    assert main(["doctor", "models.toml"]) == 0
+    assert main(["check", "--models", "models.toml"]) == 0
     assert "Nothing was sent. Add --yes to call each model once, for at most $0.00" in capsys.readouterr().out
-    assert main(["doctor", "models.toml", "--yes"]) == 0
+    assert main(["check", "--models", "models.toml", "--yes"]) == 0
     said = capsys.readouterr().out
     assert "answers" in said
     assert "4,096" in said
@@ -213,7 +213,7 @@ def test_what_can_be_seen_without_a_call(wire, capsys, change, says):
 def test_one_broken_entry_does_not_hide_the_others(wire, capsys):
     wire.answers(serving())
     catalog(entry(wire, "broken", price=""), entry(wire))
-    assert main(["doctor", "models.toml", "--yes"]) == 1
+    assert main(["check", "--models", "models.toml", "--yes"]) == 1
     said = capsys.readouterr().out
     assert "problem  models.toml: model 'broken': no price" in said
     assert "answers" in said
@@ -235,5 +235,5 @@ def test_simulated_models_have_nobody_to_call(capsys):
 
 def test_a_file_that_is_no_catalog(capsys):
     catalog("[[model]")
-    assert main(["doctor", "models.toml"]) == 2
+    assert main(["check", "--models", "models.toml"]) == 2
     assert "not valid TOML" in capsys.readouterr().err

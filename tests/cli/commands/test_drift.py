@@ -68,7 +68,6 @@ def test_stops_that_moved_need_a_profile_with_its_price(folder, capsys):
             ["drift", "app.vine", "--traces", "same.db", "--alpha", "2"],
             "alpha is 2.0: it must be a fraction in (0, 1) (--alpha)",
         ),
-        (["drift", "app.vine", "--traces", "same.db", "--points", "1"], "(--points)"),
         (["drift", "app.vine"], "--traces"),
     ],
 )

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 from conftest import random_table
@@ -85,11 +86,12 @@ def test_the_stochastic_program_is_named(annotated, capsys):
         (["--maximize", "accuracy", "--spent-usd", "-1"], ("--spent-usd -1.0", "finite numbers >= 0")),
         (["--maximize", "accuracy", "--elapsed-s", "3"], ("--elapsed-s has no effect without --max-latency-s",)),
         (["--minimize", "latency", "--max-cost-usd", "1", "--spent-usd", "0.1"], ("--spent-usd has no effect",)),
-        (["--minimize", "cost", "--confidence", "0.9"], ("--confidence has no effect", "--min-accuracy")),
-        (["--maximize", "accuracy", "--confidence", "0.9"], ("--confidence needs standard errors",)),
+        (["--minimize", "cost", "--objective", "sure.toml"], ("confidence has no effect", "--min-accuracy")),
+        (["--maximize", "accuracy", "--objective", "sure.toml"], ("confidence needs standard errors",)),
     ],
 )
 def test_bad_input_is_one_line(annotated, capsys, args, words):
+    Path("sure.toml").write_text("confidence = 0.9\n")
     assert main(["explain", "t.vine", *args]) == 2
     said = capsys.readouterr()
     assert said.out == ""

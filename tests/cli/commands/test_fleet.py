@@ -45,7 +45,7 @@ def serving(redis_url, fleet_name):
 
 def test_check_says_what_a_policy_orders(recorded, capsys, monkeypatch):
     monkeypatch.chdir(recorded.parent)  # a long path would be broken at the end of the line
-    assert main(["fleet", "check", "slack+hol+shares", "--replay", recorded.name]) == 0
+    assert main(["fleet", "run", "--policy", "slack+hol+shares", "--dry-run", recorded.name]) == 0
     out = capsys.readouterr().out
     assert f"slack+hol+shares on 2 views of {recorded.name}, with up to 3" in " ".join(out.split())
     rows = {line.split()[0]: line.split()[1:] for line in out.splitlines() if len(line.split()) == 4}
@@ -58,7 +58,7 @@ def test_check_says_what_a_policy_orders(recorded, capsys, monkeypatch):
 def test_check_of_a_policy_that_orders_nothing(recorded, capsys, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("from vinelm.controller import Orders\ndef policy(view): return Orders()\n")
-    assert main(["fleet", "check", str(path), "--replay", str(recorded)]) == 0
+    assert main(["fleet", "run", "--policy", str(path), "--dry-run", str(recorded)]) == 0
     assert "It orders nothing." in capsys.readouterr().out
 
 
@@ -85,7 +85,7 @@ def slow(view): time.sleep(1.0)
 def test_check_says_what_would_be_refused(recorded, capsys, tmp_path, function, problem):
     path = tmp_path / "mine.py"
     path.write_text(BAD)
-    arguments = ["fleet", "check", f"{path}:{function}", "--replay", str(recorded), "--every", "0.05"]
+    arguments = ["fleet", "run", "--policy", f"{path}:{function}", "--dry-run", str(recorded), "--every", "0.05"]
     assert main(arguments) == 1
     assert problem in capsys.readouterr().out
     assert main([*arguments, "--json"]) == 1
@@ -96,7 +96,7 @@ def test_check_says_what_would_be_refused(recorded, capsys, tmp_path, function, 
 def test_views_of_a_fleet_that_serves_nothing_try_nothing(capsys, tmp_path):
     path = tmp_path / "run.jsonl"
     path.write_text(view_line(view_of(processes=())) + "\n")
-    assert main(["fleet", "check", "slack", "--replay", str(path)]) == 2
+    assert main(["fleet", "run", "--policy", "slack", "--dry-run", str(path)]) == 2
     assert "show no serving process" in capsys.readouterr().err
 
 
@@ -129,7 +129,7 @@ def test_top_says_that_orders_are_of_another_version(serving, redis_url, fleet_n
 def test_top_records_what_check_replays(serving, redis_url, fleet_name, capsys, tmp_path):
     path = tmp_path / "seen.jsonl"
     assert main(["fleet", "top", "--redis", redis_url, "--name", fleet_name, "--record", str(path)]) == 0
-    assert main(["fleet", "check", "balance", "--replay", str(path)]) == 0
+    assert main(["fleet", "run", "--policy", "balance", "--dry-run", str(path)]) == 0
     assert "on 1 view" in capsys.readouterr().out
 
 
@@ -147,18 +147,19 @@ RUN = ["run", "--redis", "redis://localhost:1", "--policy"]
         ([*RUN, "slak"], 2, "unknown policy 'slak': did you mean 'slack'?"),
         ([*RUN, "mine.py"], 2, "policy file 'mine.py' does not exist"),
         (
-            [*RUN, "hol", "--every", "0"],
+            [*RUN, "hol", "--every", "11"],
             2,
-            "period_s is 0: give seconds above 0, up to 10 (--every)",
+            "period_s is 11: give seconds above 0, up to 10 (--every)",
         ),
         (
             [*RUN, "hol", "--record", "no/where"],
             2,
             "views cannot be recorded in",
         ),
-        (["check", "slack", "--replay", "nowhere.jsonl"], 2, "recorded views 'nowhere.jsonl' cannot be read: No such file"),
-        (["check", "slack"], 2, "Missing option '--replay'"),
-        (["check", "slack", "--replay", "x", "--every", "0"], 2, "--every"),
+        ([*RUN, "slack", "--dry-run", "nowhere.jsonl"], 2, "recorded views 'nowhere.jsonl' cannot be read: No such file"),
+        (["run", "--policy", "slack"], 2, "name the fleet's Redis with --redis"),
+        ([*RUN, "slack", "--json"], 2, "--json has no effect without --dry-run"),
+        ([*RUN, "slack", "--dry-run", "x", "--every", "0"], 2, "--every"),
     ],
 )
 def test_bad_input_is_one_line(arguments, code, message, capsys, monkeypatch, tmp_path):

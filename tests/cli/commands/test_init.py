@@ -66,6 +66,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "shop_app.py").write_text(APP)
     (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     importlib.invalidate_caches()

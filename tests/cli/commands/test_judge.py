@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from vinelm.cli.main import main
-from vinelm.traces import Judgements, ObservationStore, check_store
+from vinelm.traces import ObservationStore, check_store
+from vinelm.traces.store.judgements import Judgements
 
 APP = """
 from typing import TypedDict
@@ -150,7 +151,7 @@ def test_profile_estimate_and_verify(app, capsys):
     assert main([*verify, "--dataset", "more.csv", "--json"]) in (0, 1)
     assert json.loads(capsys.readouterr().out)["served"] == 8  # those with a label; the judge is not asked
     assert app.calls.count("grader") == N
-    assert main(["store", "export", "s.db", "-o", "out.csv"]) == 2
+    assert main(["export", "s.db", "-o", "out.csv"]) == 2
     assert "a judge scored its rows" in capsys.readouterr().err
 
 

@@ -68,11 +68,11 @@ def test_a_dry_run_plays_the_samplers_own_rounds_up_to_the_coverage(shop, capsys
     ],
     ids=" ".join,
 )
-def test_what_a_run_would_refuse_is_refused_before_a_store_is_made_or_put_aside(shop, capsys, args):
+def test_what_a_run_would_refuse_is_refused_before_a_store_is_made_or_changed(shop, capsys, args):
     assert main([*PROFILE, "--store", "s.db", *args]) == 2
     assert not (shop / "s.db").exists()
     (shop / "s.db").write_bytes(b"")
-    assert main([*PROFILE, "--store", "s.db", "--force-rerun", *args]) == 2
+    assert main([*PROFILE, "--store", "s.db", *args]) == 2
     assert [path.name for path in shop.glob("s.db*")] == ["s.db"]
 
 

@@ -128,7 +128,7 @@ def test_the_store_has_the_cached_tokens_of_every_row(made):
 
 def test_an_export_keeps_them(made, tmp_path):
     store, _, _ = made[True]
-    assert main(["store", "export", str(store), "-o", str(tmp_path / "x.csv")]) == 0
+    assert main(["export", str(store), "-o", str(tmp_path / "x.csv")]) == 0
     assert main(["store", "import", str(tmp_path / "x.csv"), "-o", str(tmp_path / "again.db")]) == 0
     with ObservationStore.open(store) as first, ObservationStore.open(tmp_path / "again.db") as again:
         assert [row.tokens_cached for row in first.observations()] == [row.tokens_cached for row in again.observations()]

@@ -1,4 +1,4 @@
-"""`vinelm store reprice`, `vinelm trie reprice`, `diff` and `export`: what a user types, and what bad input says."""
+"""`vinelm reprice`, `vinelm reprice`, `diff` and `export`: what a user types, and what bad input says."""
 
 import json
 import random
@@ -62,13 +62,13 @@ def said(capsys, *args, code=0):
 
 
 def test_a_store_and_a_trie_are_repriced_alike(made, tmp_path, capsys):
-    text = said(capsys, "store", "reprice", "s.db", "--models", "new.toml", "-o", tmp_path / "r.db")
+    text = said(capsys, "reprice", "s.db", "--models", "new.toml", "-o", tmp_path / "r.db")
     assert re.search(r"large +yes +\d+ +\$\S+ +\$\S+ +-80.0 %", text)
     assert "The ledger did not" in text
     assert max(map(len, text.splitlines())) <= max(80, len(str(tmp_path)) + 40)
     assert said(capsys, "store", "info", tmp_path / "r.db").count("count at a later price") == 1
     said(capsys, "estimate", tmp_path / "r.db", "--no-check", "-o", tmp_path / "r.vine")
-    text = said(capsys, "trie", "reprice", "s.vine", "--store", "s.db", "--models", "new.toml", "-o", tmp_path / "t.vine")
+    text = said(capsys, "reprice", "s.vine", "--store", "s.db", "--models", "new.toml", "-o", tmp_path / "t.vine")
     assert "New prices" in text
     assert "Both were estimated from the same answers" in text
     one, other, before = (load_trie(tmp_path / "t.vine"), load_trie(tmp_path / "r.vine"), load_trie("s.vine"))
@@ -80,10 +80,10 @@ def test_a_store_and_a_trie_are_repriced_alike(made, tmp_path, capsys):
 
 
 def test_json_has_everything(made, tmp_path, capsys):
-    found = json.loads(said(capsys, "store", "reprice", "s.db", "--models", "new.toml", "-o", tmp_path / "r.db", "--json"))
+    found = json.loads(said(capsys, "reprice", "s.db", "--models", "new.toml", "-o", tmp_path / "r.db", "--json"))
     assert [model["name"] for model in found["models"]] == ["small", "large"]
     args = ("--store", "s.db", "--models", "new.toml", "-o", tmp_path / "t.vine", "--json")
-    found = json.loads(said(capsys, "trie", "reprice", "s.vine", *args))
+    found = json.loads(said(capsys, "reprice", "s.vine", *args))
     assert found["trie"] == str(tmp_path / "t.vine")
     assert found == {"trie": found["trie"], **json.loads(said(capsys, "trie", "diff", "s.vine", tmp_path / "t.vine", "--json"))}
     assert found["has_same_answers"]
@@ -99,27 +99,27 @@ def test_a_trie_and_itself_do_not_differ(capsys):
 
 
 def test_export_writes_a_row_per_path(tmp_path, capsys):
-    assert "wrote 14 rows" in said(capsys, "trie", "export", "s.vine", "-o", tmp_path / "t.csv")
+    assert "wrote 14 rows" in said(capsys, "export", "s.vine", "-o", tmp_path / "t.csv")
     assert len((tmp_path / "t.csv").read_text(encoding="utf-8").splitlines()) == 15
 
 
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("store", "reprice", "s.db", "--models", "half.toml", "-o", "{}/x.db"), "no price for the model 'large'"),
-        (("store", "reprice", "s.db", "--models", "none.toml", "-o", "{}/x.db"), "none.toml"),
-        (("store", "reprice", "none.db", "--models", "new.toml", "-o", "{}/x.db"), "no such store"),
-        (("store", "reprice", "s.db", "--models", "new.toml", "-o", "s.db"), "exists already"),
+        (("reprice", "s.db", "--models", "half.toml", "-o", "{}/x.db"), "no price for the model 'large'"),
+        (("reprice", "s.db", "--models", "none.toml", "-o", "{}/x.db"), "none.toml"),
+        (("reprice", "none.db", "--models", "new.toml", "-o", "{}/x.db"), "no such store"),
+        (("reprice", "s.db", "--models", "new.toml", "-o", "s.db"), "exists already"),
         (
-            ("trie", "reprice", "s.vine", "--store", "s.db", "--models", "half.toml", "-o", "{}/x.vine"),
+            ("reprice", "s.vine", "--store", "s.db", "--models", "half.toml", "-o", "{}/x.vine"),
             "no price for the model",
         ),
-        (("trie", "reprice", "s.vine", "--store", "s.db", "--models", "new.toml", "-o", "s.vine"), "this is the input file"),
-        (("trie", "reprice", "s.vine", "--store", "s.db", "--models", "new.toml", "-o", "new.toml"), "not a trie file"),
-        (("trie", "reprice", "s.db", "--store", "s.db", "--models", "new.toml", "-o", "{}/x.vine"), "not a trie file"),
+        (("reprice", "s.vine", "--store", "s.db", "--models", "new.toml", "-o", "s.vine"), "this is the input file"),
+        (("reprice", "s.vine", "--store", "s.db", "--models", "new.toml", "-o", "new.toml"), "not a trie file"),
+        (("reprice", "s.db", "--store", "s.db", "--models", "new.toml", "-o", "{}/x.vine"), "not a trie file"),
         (("trie", "diff", "s.vine", "none.vine"), "no such trie file"),
-        (("trie", "export", "s.vine", "-o", "{}/t.txt"), "unknown table format"),
-        (("trie", "export", "s.vine", "-o", "s.vine"), "this is the input file"),
+        (("export", "s.vine", "-o", "{}/t.txt"), "unknown table format"),
+        (("export", "s.vine", "-o", "s.vine"), "this is the input file"),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(made, tmp_path, capsys, args, words):
@@ -137,6 +137,6 @@ def test_a_store_that_has_grown_since_is_refused(made, tmp_path, capsys):
         store.register([Request("late", {})])
         store.add(a_row("late", ("large",), success=True, cost_usd=0.003, tokens_in=1000, tokens_out=1000))
     args = ("--store", tmp_path / "grown.db", "--models", "new.toml", "-o", tmp_path / "x.vine")
-    line = said(capsys, "trie", "reprice", "s.vine", *args, code=2)
+    line = said(capsys, "reprice", "s.vine", *args, code=2)
     assert "was not estimated from the rows that" in line
     assert not (tmp_path / "x.vine").exists()

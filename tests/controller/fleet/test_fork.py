@@ -7,8 +7,9 @@ import pytest
 
 SCRIPT = """
 import os, sys, time
-from vinelm.backends import EngineRateLimiter, RateLimits
-from vinelm.controller import Fleet, FleetConfig
+from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
+from vinelm.controller import FleetConfig
+from vinelm.controller.fleet.fleet import Fleet
 
 fleet = Fleet(FleetConfig(url=sys.argv[1], name=sys.argv[2], daily_usd={"a": 8.0}, journal=sys.argv[3]))
 limiter = EngineRateLimiter(RateLimits(requests_per_min=8))

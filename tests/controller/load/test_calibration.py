@@ -2,7 +2,8 @@ import threading
 
 import pytest
 
-from vinelm.controller import Experiment, calibrate_endpoint
+from vinelm.controller import calibrate_endpoint
+from vinelm.controller.load.calibration import Experiment
 from vinelm.errors import ConfigError, EvidenceError
 
 

@@ -11,15 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vinelm.clock import VirtualClock
-from vinelm.controller import (
-    EnginePoller,
-    ReportedLoadMonitor,
-    SlowdownCurve,
-    requests_in_loads,
-    requests_in_metrics,
-    sglang_requests,
-    vllm_requests,
-)
+from vinelm.controller import EnginePoller, ReportedLoadMonitor, SlowdownCurve
+from vinelm.controller.load.engine_metrics import requests_in_loads, requests_in_metrics, sglang_requests, vllm_requests
 from vinelm.errors import ConfigError, VineLMError
 
 LINE = SlowdownCurve((0.0, 10.0), (0.0, 5.0))

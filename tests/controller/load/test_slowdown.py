@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.controller import SlowdownCurve, fit_slowdown
-from vinelm.controller.load.slowdown import spread_curve
+from vinelm.controller import SlowdownCurve
+from vinelm.controller.load.slowdown import fit_slowdown, spread_curve
 from vinelm.errors import EvidenceError
 
 

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from vinelm.controller import SlowdownCurve, check_writable, load_curves, save_curve
+from vinelm.controller import SlowdownCurve, load_curves
+from vinelm.controller.load.slowdown import check_writable, save_curve
 from vinelm.errors import ConfigError
 
 LINE = SlowdownCurve((0.0, 2.0, 8.0), (0.0, 0.5, 3.0))

@@ -7,10 +7,11 @@ import pytest
 from conftest import make_catalog, make_template, random_table
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller import Planner, PlanRequest, SubtreeView
+from vinelm.controller import Planner, PlanRequest
 from vinelm.controller.planning import deadline_program as stochastic
 from vinelm.controller.planning.deadline_program import BINS, LATE_WEIGHT, DeadlineProgram
 from vinelm.controller.planning.metric import Metric
+from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.template import Stage, Template

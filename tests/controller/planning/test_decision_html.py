@@ -6,7 +6,8 @@ from conftest import random_table
 
 from vinelm.controller import Planner
 from vinelm.objective import Objective
-from vinelm.trie import ARRAYS, Trie
+from vinelm.trie import Trie
+from vinelm.trie.trie import ARRAYS
 
 
 def test_the_table_has_the_plan_its_metrics_and_the_slack():

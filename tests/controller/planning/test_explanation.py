@@ -4,7 +4,8 @@ import random
 import pytest
 
 from vinelm.clock import VirtualClock
-from vinelm.controller import Planner, Session, alternatives, explain
+from vinelm.controller import Planner, Session, explain
+from vinelm.controller.planning.explanation import alternatives
 from vinelm.controller.testing import brute_force, random_annotated, random_question
 from vinelm.objective import Objective
 

@@ -2,10 +2,12 @@ import random
 
 import pytest
 
-from vinelm.controller import Planner, PlanRequest, SubtreeView, load_array
+from vinelm.controller import Planner, PlanRequest
 from vinelm.controller.planning import block_index as tiles_module
 from vinelm.controller.planning import frontier as frontier_module
 from vinelm.controller.planning import frontier_cache as index_module
+from vinelm.controller.planning.plan_request import load_array
+from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.controller.testing import grid_annotated, random_question
 from vinelm.objective import Objective
 

@@ -9,7 +9,8 @@ from vinelm.controller import InFlightLoadMonitor, Planner, Session, SlowdownCur
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
 from vinelm.observation import Usage
-from vinelm.protocols import Invocation, Policy
+from vinelm.policies.policy import Policy
+from vinelm.protocols import Invocation
 
 OBJECTIVE = Objective(maximize="accuracy", max_latency_s=4.0)
 

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from vinelm.backends import create_backends
-from vinelm.catalog import Catalog, environment, variables_of_files
-from vinelm.catalog.environment import take_variables
+from vinelm.catalog import Catalog, environment
+from vinelm.catalog.environment import take_variables, variables_of_files
 from vinelm.cli.main import main
 from vinelm.clock import WallClock
 from vinelm.protocols import CallContext
@@ -113,7 +113,7 @@ def test_its_values_are_shown_nowhere(places, capsys, caplog):
     caplog.set_level(0)
     write(places / "app", ACME_SECRET=CANARY)
     catalog = Catalog.from_file(places / "app" / "models.toml")
-    main(["doctor", str(places / "app" / "models.toml")])
+    main(["check", "--models", str(places / "app" / "models.toml")])
     said = capsys.readouterr()
     assert "ACME_SECRET" in said.out
     assert CANARY not in said.out + said.err + caplog.text + repr(catalog) + repr(catalog.to_dict())

@@ -209,7 +209,7 @@ def test_doctor_reads_it_entry_by_entry(capsys):
         file.write(one("model: hosted_vllm/a, api_base: 'http://127.0.0.1:9/v1'", PRICED))
         file.write("  - {model_name: b, litellm_params: {model: sagemaker/b}}\n")
         file.write("router_settings: {routing_strategy: least-busy}\n")
-    assert main(["doctor", "config.yaml"]) == 1
+    assert main(["check", "--models", "config.yaml"]) == 1
     said = capsys.readouterr().out
     assert "problem config.yaml: model 'b': unknown LiteLLM provider" in " ".join(said.split())
     assert "ready" in said

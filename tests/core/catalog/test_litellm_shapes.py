@@ -3,7 +3,8 @@
 import pytest
 
 from vinelm.backends import create_backends
-from vinelm.catalog import Catalog, read_catalog_file
+from vinelm.catalog import Catalog
+from vinelm.catalog.loading import read_catalog_file
 from vinelm.errors import ConfigError
 
 AMBIENT = (

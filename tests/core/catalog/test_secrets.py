@@ -2,7 +2,8 @@
 
 import pytest
 
-from vinelm.catalog import Catalog, redacted
+from vinelm.catalog import Catalog
+from vinelm.catalog.secrets import redacted
 from vinelm.errors import ConfigError
 
 CANARY = "zQ9vinelmCanary77"

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from vinelm.datasets import Columns, read_dataset, with_dataset
+from vinelm.datasets import Columns, read_dataset
 from vinelm.datasets import text_records as text
+from vinelm.datasets.reading import with_dataset
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.judging import llm_judge
 from vinelm.workflow import Request, Workflow
@@ -151,28 +152,28 @@ def test_a_langfuse_item_of_plain_text(tmp_path):
 
 def test_columns_are_renamed_and_labels_hidden_under_every_name(tmp_path):
     path = written(tmp_path / "x.csv", "nr,Frage,gold,level\n7,q,2,hard\n")
-    columns = Columns.parse(["question=Frage"], ["answer=gold"], "nr")
+    columns = Columns.parse(["input.question=Frage", "label.answer=gold", "id=nr"])
     dataset = read_dataset(path, columns)
     assert [(request.id, dict(request.data)) for request in dataset.requests] == [("7", {"question": "q", "answer": "2"})]
     assert dataset.labels == ("answer",)
-    (label_only,) = read_dataset(path, Columns.parse(labels=["answer=gold"])).requests
+    (label_only,) = read_dataset(path, Columns.parse(["label.answer=gold"])).requests
     assert dict(label_only.data) == {"nr": "7", "Frage": "q", "level": "hard", "answer": "2"}
     collides = written(tmp_path / "y.jsonl", jsonl([{"inputs": {"text": "q"}, "outputs": {"text": "2"}}]))
     with pytest.raises(DatasetError, match=r"y.jsonl:1: the key 'text' is in 'inputs' and in 'outputs': name the label"):
         read_dataset(collides)
-    (request,) = read_dataset(collides, Columns.parse(["question=inputs.text"], ["answer=outputs.text"])).requests
+    (request,) = read_dataset(collides, Columns.parse(["input.question=inputs.text", "label.answer=outputs.text"])).requests
     assert dict(request.data) == {"question": "q", "answer": "2"}
 
 
-@pytest.mark.parametrize("spec", ["=x", "x=", ""])
+@pytest.mark.parametrize("spec", ["=x", "x=", "", "input=x", "input.=x", "label.a", "id"])
 def test_a_column_that_names_nothing(spec):
-    with pytest.raises(ConfigError, match="names no column: write KEY=COLUMN"):
+    with pytest.raises(ConfigError, match=r"names no column: write input\.KEY=COLUMN"):
         Columns.parse([spec])
 
 
 def test_a_key_of_two_columns():
     with pytest.raises(ConfigError, match="the key 'a' is given two columns"):
-        Columns.parse(["a=x"], ["a=y"])
+        Columns.parse(["input.a=x", "label.a=y"])
 
 
 def test_ids_follow_the_content_not_the_place(tmp_path):

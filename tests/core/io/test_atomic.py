@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from vinelm.io import atomic_path, draft_path, write_atomic
+from vinelm.io.atomic import atomic_path, draft_path, write_atomic
 
 
 def test_the_content_replaces_the_old_file_and_leaves_no_draft(tmp_path):

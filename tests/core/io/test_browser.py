@@ -5,7 +5,7 @@ import webbrowser
 
 import pytest
 
-from vinelm.io import has_desktop, open_page
+from vinelm.io.browser import has_desktop, open_page
 
 
 @pytest.fixture

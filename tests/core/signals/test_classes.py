@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from vinelm.errors import WorkflowError
 from vinelm.observation import Observation
-from vinelm.signals import MOST_ANSWERS_COMPARED, Signals, answer_classes, canonical, digest_of_text
+from vinelm.signals import Signals
+from vinelm.signals.classes import MOST_ANSWERS_COMPARED, answer_classes
+from vinelm.signals.declaration import canonical, digest_of_text
 
 DECLARED = Signals(agree=lambda one, other: one % 10 == other % 10, answer=("number",))
 

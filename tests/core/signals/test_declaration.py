@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from vinelm.errors import ConfigError, WorkflowError
-from vinelm.signals import Labels, Signals, canonical
+from vinelm.signals import Signals
+from vinelm.signals.declaration import Labels, canonical
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from vinelm.annotated_trie import ARM_ARRAYS, NODE_ARRAYS
 from vinelm.errors import TrieFileError
-from vinelm.trie import DIFFICULTY_ARRAYS, MERGED_ARRAYS, DifficultyRates, MergedTrie
+from vinelm.trie import MergedTrie
+from vinelm.trie.difficulty import DIFFICULTY_ARRAYS, DifficultyRates
+from vinelm.trie.merged import MERGED_ARRAYS
 from vinelm.vinefile import load_trie, save_trie
 
 

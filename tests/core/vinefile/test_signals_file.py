@@ -17,8 +17,10 @@ from vinelm.annotated_trie import ARM_ARRAYS, NODE_ARRAYS
 from vinelm.controller import Planner
 from vinelm.errors import TrieFileError, VineLMError
 from vinelm.objective import Objective
-from vinelm.signals import OUTCOME_ARRAYS, Label
-from vinelm.trie import ARRAYS, Trie
+from vinelm.signals import Label
+from vinelm.signals.outcomes import OUTCOME_ARRAYS
+from vinelm.trie import Trie
+from vinelm.trie.trie import ARRAYS
 from vinelm.vinefile import load_trie, save_trie
 
 

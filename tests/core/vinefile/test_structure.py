@@ -19,7 +19,8 @@ from vinelm.controller import Planner
 from vinelm.controller.testing import random_annotated
 from vinelm.errors import InfeasibleError, TrieFileError
 from vinelm.objective import Objective
-from vinelm.trie import ARRAYS, Trie
+from vinelm.trie import Trie
+from vinelm.trie.trie import ARRAYS
 from vinelm.vinefile import file as vinefile
 from vinelm.vinefile import load_trie, save_trie
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vinelm.errors import ConfigError
-from vinelm.estimator import JudgeAgreement
+from vinelm.estimator.judged.agreement import JudgeAgreement
 from vinelm.promise import Z90
 
 

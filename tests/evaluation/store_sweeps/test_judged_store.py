@@ -6,8 +6,10 @@ from made_store import made_store
 
 import vinelm
 from vinelm.errors import ConfigError
-from vinelm.evaluation import PlanInUse, Scores, judge_store
+from vinelm.evaluation import judge_store
 from vinelm.evaluation.off_policy.intervals import served_scores
+from vinelm.evaluation.off_policy.scores import Scores
+from vinelm.evaluation.store_sweeps.plan_in_use import PlanInUse
 from vinelm.evaluation.store_sweeps.swept_policies import bootstrap_band
 from vinelm.traces import ObservationStore
 

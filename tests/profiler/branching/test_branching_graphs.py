@@ -61,7 +61,7 @@ class Saying:
 
 
 def bought(tmp_path, workflow, backend, **settings):
-    from vinelm.profiler import store_identity
+    from vinelm.profiler.execution.fingerprint import store_identity
 
     catalog, backends = catalog_for(workflow), {"test": backend}
     path = tmp_path / "s.db"

@@ -4,7 +4,8 @@ import pytest
 from branching_toy import BranchingBackend, branching, reachable
 from profiling_toy import catalog_for
 
-from vinelm.profiler import profile, store_identity
+from vinelm.profiler import profile
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.template import END, Branch, Loop, Stage, Template
 from vinelm.traces import ObservationStore
 

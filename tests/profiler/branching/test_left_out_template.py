@@ -7,7 +7,7 @@ from branching_toy import BranchingBackend, branching, graded, new_store
 from profiling_toy import catalog_for
 
 from vinelm import VineLM
-from vinelm.adapters.langgraph import resolved
+from vinelm.adapters.langgraph.exits import resolved
 from vinelm.profiler import check_workflow, profile
 from vinelm.template import Branch, Loop, Stage, Template
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from vinelm.errors import BudgetExhausted
 from vinelm.observation import Observation
 from vinelm.profiler import ProfileLimits
-from vinelm.profiler.budget.ledger import Ledger, PriceBound
+from vinelm.profiler.execution.ledger import Ledger, PriceBound
 from vinelm.traces import ObservationStore
 from vinelm.traces.testing import a_row, an_identity
 

@@ -14,8 +14,9 @@ import pytest
 
 from vinelm.errors import BudgetExhausted, StoreError
 from vinelm.profiler import ProfileLimits
-from vinelm.profiler.budget.ledger import Ledger
-from vinelm.traces import ObservationStore, RunRecords
+from vinelm.profiler.execution.ledger import Ledger
+from vinelm.traces import ObservationStore
+from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.testing import a_row, an_identity
 
 INTERLEAVINGS = 10_000

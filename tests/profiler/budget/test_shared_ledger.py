@@ -12,8 +12,9 @@ from postgres_servers import connected
 
 from vinelm.errors import StoreError
 from vinelm.profiler import ProfileLimits
-from vinelm.profiler.budget.ledger import Ledger
-from vinelm.traces import ObservationStore, shared_run
+from vinelm.profiler.execution.ledger import Ledger
+from vinelm.traces import ObservationStore
+from vinelm.traces.store.shared_run import shared_run
 from vinelm.traces.testing import an_identity
 
 pytestmark = pytest.mark.long

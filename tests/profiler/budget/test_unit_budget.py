@@ -9,7 +9,7 @@ from profiling_toy import catalog_for, cost_of, new_store, toy
 from vinelm.errors import CallRefused
 from vinelm.observation import Usage
 from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
-from vinelm.profiler.budget.unit_budget import UnitBudget
+from vinelm.profiler.execution.unit_budget import UnitBudget
 
 USAGE = Usage(model="m", cost_usd=0.25, latency_s=0.0)
 

@@ -10,7 +10,7 @@ from fake_cluster import FakeCluster
 from profiling_toy import ToyBackend, catalog_for, new_store, toy
 
 from vinelm import extras
-from vinelm.backends import EngineRateLimiter, RateLimits
+from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.errors import ConfigError, MissingExtra, WorkerDied, WorkflowError
 from vinelm.profiler import ExecutionConfig, RayCluster, WorkflowSource, profile, runner
 from vinelm.profiler.cluster import worker as worker_module
@@ -18,8 +18,8 @@ from vinelm.profiler.cluster.bridge import said_by
 from vinelm.profiler.cluster.messages import Connected, HostSetup
 from vinelm.profiler.cluster.worker import LOSSES, ClusterWorker
 from vinelm.profiler.execution.job import Job, UnitOutcome
+from vinelm.profiler.execution.replayed.runner import make_units
 from vinelm.profiler.execution.unit import LocalWorker
-from vinelm.profiler.execution.units import make_units
 from vinelm.traces.testing import a_row
 from vinelm.version import __version__
 from vinelm.workflow import Request

@@ -17,9 +17,10 @@ import pytest
 import wired_toy
 from wired_toy import wired
 
-from vinelm.backends import EngineRateLimiter, RateLimits
+from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.errors import ConfigError, DatasetError, WorkflowError
-from vinelm.profiler import ExecutionConfig, RayCluster, WorkflowSource, profile, store_identity
+from vinelm.profiler import ExecutionConfig, RayCluster, WorkflowSource, profile
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.traces import ObservationStore
 from vinelm.version import __version__
 
@@ -281,7 +282,7 @@ def hosts_left():
 
 
 def test_a_run_that_is_interrupted_or_killed_goes_on_with_or_without_ray(cluster, app):
-    on_ray = ("--engine", "ray", "--address", cluster.address, "--workers", "2")
+    on_ray = ("--engine", f"ray://{cluster.address}", "--workers", "2")
     interrupted = started(app, *on_ray)
     wait_for_rows(interrupted, app / "s.db", 2)
     interrupted.send_signal(signal.SIGINT)
@@ -304,7 +305,7 @@ def test_a_run_that_is_interrupted_or_killed_goes_on_with_or_without_ray(cluster
 
 
 def test_a_folder_is_shipped_without_its_keys_and_ray_never_sees_one(cluster, app):
-    shipped = started(app, "--engine", "ray", "--address", cluster.address, "--ship", "--coverage", "0.2")
+    shipped = started(app, "--engine", f"ray://{cluster.address}", "--ship", "--coverage", "0.2")
     code, _, said = finished(shipped)
     assert code == 2
     last = said.strip().splitlines()[-1]
@@ -313,7 +314,7 @@ def test_a_folder_is_shipped_without_its_keys_and_ray_never_sees_one(cluster, ap
     seen = {tuple(line.rsplit(" ", 1)) for line in (app.parent / "seen.txt").read_text().splitlines()}
     assert (str(app), "True") in seen
     assert [has_keys for folder, has_keys in seen if folder != str(app)] == ["False"]
-    code, out, said = finished(started(app, "--engine", "ray", "--address", cluster.address, "--coverage", "0.2", "--json"))
+    code, out, said = finished(started(app, "--engine", f"ray://{cluster.address}", "--coverage", "0.2", "--json"))
     assert code == 0, said
     assert json.loads(out)["executed"] > 0
     session = Path(cluster.head_node.get_session_dir_path())
@@ -323,12 +324,12 @@ def test_a_folder_is_shipped_without_its_keys_and_ray_never_sees_one(cluster, ap
 
 
 def test_a_cluster_of_its_own_ends_with_the_run(app):
-    code, _, said = finished(started(app, "--engine", "ray", "--address", "local", "--coverage", "0.2"))
+    code, _, said = finished(started(app, "--engine", "ray://local", "--coverage", "0.2"))
     assert code == 0, said
     assert hosts_left() == []
 
 
 def test_an_address_where_nothing_answers_is_one_line(app):
-    code, _, said = finished(started(app, "--engine", "ray", "--address", "127.0.0.1:1"))
+    code, _, said = finished(started(app, "--engine", "ray://127.0.0.1:1"))
     assert code == 2
     assert said.strip().splitlines()[-1].startswith("error: 127.0.0.1:1: no Ray cluster to join: ")

@@ -4,7 +4,8 @@ import pytest
 from profiling_toy import ToyBackend, catalog_for, cost_of, new_store, reachable, toy
 from rounds_toy import DoublingRounds
 
-from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler, needs_of, profile
+from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler, profile
+from vinelm.profiler.dry_run.needs import needs_of
 from vinelm.protocols import RequestPath
 from vinelm.trie import Trie
 

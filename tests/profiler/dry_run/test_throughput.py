@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from profiling_toy import ToyBackend, catalog_for, toy
 from wired_toy import wired
 
-from vinelm.backends import EngineRateLimiter, RateLimits, rate_limiters_of
+from vinelm.backends.registry import rate_limiters_of
+from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.clock import VirtualClock
-from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler, rates_of
-from vinelm.profiler.dry_run.throughput import EngineRate, Workload
+from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler
+from vinelm.profiler.dry_run.throughput import EngineRate, Workload, rates_of
 
 
 def load_of(requests, tokens=0.0, call_s=0.0, tool_s=0.0):

@@ -18,8 +18,8 @@ from profiling_toy import ToyBackend, answer_of, catalog_for, expected, new_stor
 
 from vinelm.errors import WorkflowError
 from vinelm.profiler import ExecutionConfig, check_workflow, profile
+from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.unit import UnitRunner
-from vinelm.profiler.fingerprint import fingerprint
 from vinelm.template import Stage, Template
 
 

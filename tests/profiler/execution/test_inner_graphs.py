@@ -148,7 +148,7 @@ def test_a_graph_with_a_memory_keeps_it_from_unit_to_unit_and_takes_each_input(t
     workflow = workflow_of(asking(inner_graph(True), times), finished=lambda state: len(state["seen"]) >= DEPTH * times)
     *_, last = run_path(workflow)
     from vinelm.adapters.langgraph import GraphAdapter, build_graph
-    from vinelm.backends import ModelResolver
+    from vinelm.backends.resolver import ModelResolver
     from vinelm.clock import VirtualClock
     from vinelm.policies import ForcedPolicy
 

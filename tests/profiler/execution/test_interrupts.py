@@ -119,7 +119,7 @@ def test_a_stage_that_asks_pays_for_the_call_before_the_interrupt_too(tmp_path):
 
 
 def test_the_answers_are_part_of_the_fingerprint(tmp_path):
-    from vinelm.profiler import fingerprint
+    from vinelm.profiler.execution.fingerprint import fingerprint
 
     workflow = workflow_of()
     parts = fingerprint(workflow, catalog_for(workflow), {"test": ToyBackend()})

@@ -4,7 +4,7 @@ import pytest
 
 from vinelm.errors import WorkflowError
 from vinelm.observation import Observation
-from vinelm.profiler.execution.shown import with_shown
+from vinelm.profiler.execution.outcome import with_shown
 from vinelm.signals import Signals
 from vinelm.template import Stage
 

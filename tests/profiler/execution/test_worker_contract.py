@@ -3,7 +3,8 @@
 import pytest
 from priced_toy import load_priced
 
-from vinelm.profiler import ExecutionConfig, WorkflowSource, fingerprint
+from vinelm.profiler import ExecutionConfig, WorkflowSource
+from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.profiler.executor import make_worker
 from vinelm.profiler.testing import WorkerContract

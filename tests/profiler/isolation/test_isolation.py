@@ -10,7 +10,7 @@ from profiling_toy import ToyBackend, catalog_for, expected, load, new_store, to
 
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
-from vinelm.traces import RunRecords
+from vinelm.traces.store.run_state import RunRecords
 
 
 def processes(workers=2, *, mischief=None, settings=None, **more):

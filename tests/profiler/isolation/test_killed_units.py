@@ -64,7 +64,7 @@ def test_a_unit_that_is_killed_once_is_run_again(tmp_path, folder, name):
 
 def bound_of_the_first_try():
     """The reservation of the unit: the toy's backend reports no bounds, so that its call may have cost all of it."""
-    from vinelm.profiler.budget.ledger import PriceBound
+    from vinelm.profiler.execution.ledger import PriceBound
 
     return PriceBound(catalog_for(toy())).usd("generate", "m0")
 

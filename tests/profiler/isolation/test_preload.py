@@ -11,7 +11,8 @@ from backends import wire_openai
 from backends.wire_server import WireServer
 from sdk_toy import load
 
-from vinelm.profiler import ExecutionConfig, WorkflowSource, profile, store_identity
+from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.traces import ObservationStore
 
 A_HANDFUL = 5

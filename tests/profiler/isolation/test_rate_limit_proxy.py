@@ -13,10 +13,11 @@ import wired_toy
 from langchain_core.language_models import FakeListChatModel
 from wired_toy import wired
 
-from vinelm.backends import WINDOW_S, EngineRateLimiter, RateLimits
+from vinelm.backends.remote.rate_limits import WINDOW_S, EngineRateLimiter, RateLimits
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import WallClock
-from vinelm.profiler import ExecutionConfig, WorkflowSource, profile, store_identity
+from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.profiler.isolation.child_process import Child
 from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter, RateLimitProxy
 from vinelm.protocols import CallContext

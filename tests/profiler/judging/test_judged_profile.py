@@ -24,7 +24,8 @@ from vinelm.catalog import Catalog
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.judging import llm_judge
 from vinelm.profiler import ExecutionConfig, WorkflowSource, check_workflow, profile
-from vinelm.traces import Judgements, ObservationStore, merge_stores
+from vinelm.traces import ObservationStore, merge_stores
+from vinelm.traces.store.judgements import Judgements
 from vinelm.workflow import Request
 
 
@@ -327,7 +328,7 @@ def test_check_asks_nobody():
 def test_an_entry_of_the_catalog_may_judge(tmp_path):
     workflow = toy(score=llm_judge("grader", rubric="r", question="question"))
     catalog = Catalog([*catalog_for(workflow).models, ENTRY])
-    from vinelm.profiler import store_identity
+    from vinelm.profiler.execution.fingerprint import store_identity
 
     found = backends()
     with ObservationStore.open_or_create(tmp_path / "s.db", store_identity(workflow, catalog, found)) as store:

@@ -114,7 +114,7 @@ def test_check_runs_it_without_a_call(name):
 
 @pytest.mark.parametrize("name", ["function", "entrypoint", "nested", "twice"])
 def test_what_was_profiled_is_served(tmp_path, name):
-    from vinelm.api import estimate_store
+    from vinelm.api.estimation import estimate_store
 
     workflow = TOYS[name](n_requests=12)
     run(tmp_path / "s.db", workflow, sampler="exhaustive")

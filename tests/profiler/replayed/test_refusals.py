@@ -11,7 +11,7 @@ from profiling_toy import State, ToyBackend, catalog_for, toy
 from replay_toy import build_function, experts_toy, function_toy, nested_toy, right, stages, twice_toy
 
 from vinelm.errors import CallError, StoreError, WorkflowError
-from vinelm.profiler.execution.units import make_units
+from vinelm.profiler.execution.replayed.runner import make_units
 
 
 def runner(workflow, **backend):

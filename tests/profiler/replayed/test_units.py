@@ -16,9 +16,8 @@ from replay_toy import (
     twice_toy,
 )
 
-from vinelm.profiler.execution.replayed.runner import ReplayRunner
+from vinelm.profiler.execution.replayed.runner import ReplayRunner, make_units
 from vinelm.profiler.execution.unit import UnitRunner
-from vinelm.profiler.execution.units import make_units
 
 
 def runner(workflow, **backend):
@@ -103,7 +102,7 @@ def test_the_record_is_the_same_in_every_runner_and_scores_again_without_a_call(
     }
     assert all(outcome.checkpoint[:1] == b"r" for outcome in first.values())
     calls = list(one.backends["test"].calls)
-    from vinelm.profiler.budget.unit_budget import UnitBudget
+    from vinelm.profiler.execution.unit_budget import UnitBudget
 
     for prefix, outcome in first.items():
         again = one.score(request, prefix, outcome.checkpoint, UnitBudget(0.0, lambda _: False))

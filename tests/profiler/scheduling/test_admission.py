@@ -9,7 +9,7 @@ from priced_toy import PricedBackend
 from profiling_toy import catalog_for, new_store, toy
 
 from vinelm.profiler import ExecutionConfig, profile
-from vinelm.traces.store.schema import encode_prefix
+from vinelm.traces.databases.schema import encode_prefix
 
 
 class Counted(PricedBackend):
@@ -75,7 +75,7 @@ def open_entries(store):
     """Units that have money set aside and no row."""
     from sqlalchemy import select
 
-    from vinelm.traces.store import schema
+    from vinelm.traces.databases import schema
 
     query = select(schema.ledger.c.entry_id).where(schema.ledger.c.settled_usd.is_(None))
     with store._database.transaction() as connection:

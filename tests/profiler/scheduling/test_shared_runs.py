@@ -15,8 +15,9 @@ from profiling_toy import ToyBackend, catalog_for, new_store, only_right, toy
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, StoreError
 from vinelm.profiler import ExecutionConfig, ProfileLimits, profile
-from vinelm.profiler.budget.ledger import Ledger
-from vinelm.traces import ObservationStore, UnitTaken, shared_run
+from vinelm.profiler.execution.ledger import Ledger
+from vinelm.traces import ObservationStore
+from vinelm.traces.store.shared_run import UnitTaken, shared_run
 from vinelm.traces.testing import a_row, an_identity
 
 pytestmark = pytest.mark.long

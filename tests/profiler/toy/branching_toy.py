@@ -10,10 +10,11 @@ from typing import TypedDict
 
 from profiling_toy import catalog_for, misbehave
 
-from vinelm.backends import OfflineChatModel, request_of
+from vinelm.backends import OfflineChatModel
+from vinelm.backends.offline.chat_model import request_of
 from vinelm.catalog import Catalog
 from vinelm.observation import Usage
-from vinelm.profiler import store_identity
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.template import END, Branch, Loop, Stage, Template
 from vinelm.traces import ObservationStore
 from vinelm.workflow import Request, Workflow

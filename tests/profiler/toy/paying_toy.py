@@ -10,8 +10,9 @@ import sys
 
 from vinelm.errors import BudgetExhausted
 from vinelm.profiler import ProfileLimits
-from vinelm.profiler.budget.ledger import Ledger
-from vinelm.traces import ObservationStore, shared_run
+from vinelm.profiler.execution.ledger import Ledger
+from vinelm.traces import ObservationStore
+from vinelm.traces.store.shared_run import shared_run
 from vinelm.traces.testing import a_row
 
 

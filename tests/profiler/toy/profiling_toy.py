@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypedDict
 
-from vinelm.backends import OfflineChatModel, request_of
+from vinelm.backends import OfflineChatModel
+from vinelm.backends.offline.chat_model import request_of
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import CallError
 from vinelm.observation import Usage
-from vinelm.profiler import store_identity
+from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore
 from vinelm.workflow import Request, Workflow

@@ -13,7 +13,7 @@ from profiling_toy import ToyBackend, catalog_for, new_store, toy
 
 from vinelm.errors import VineLMError
 from vinelm.profiler import ExecutionConfig, profile
-from vinelm.traces.store.postgres import shared_run
+from vinelm.traces.store import shared_run
 
 
 def set_clock(skew_s):

@@ -5,12 +5,13 @@ from types import MappingProxyType
 
 from profiling_toy import LoadedWorkflow, State, catalog_for, toy
 
-from vinelm.backends import Counts, ProviderSettings
+from vinelm.backends.base import Counts
 from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.backends.remote.transport import TransportRequest
+from vinelm.backends.settings import ProviderSettings
 from vinelm.template import Stage, Template
 
 TOKENS = 30, 12

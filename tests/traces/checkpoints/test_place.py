@@ -131,7 +131,7 @@ def test_a_place_that_cannot_be_written_is_one_line_before_anything_is_paid_for(
 
 
 def test_what_was_used_last_is_not_read_again_and_the_rest_is_dropped(monkeypatch):
-    from vinelm.traces.checkpoints import place as module
+    from vinelm.traces.store import checkpoints as module
 
     monkeypatch.setattr(module, "_HELD_BYTES", 300)
     place = CheckpointPlace(f"memory://{uuid.uuid4().hex}")
@@ -146,7 +146,7 @@ def test_what_was_used_last_is_not_read_again_and_the_rest_is_dropped(monkeypatc
 
 
 def test_reading_a_content_counts_as_using_it(monkeypatch):
-    from vinelm.traces.checkpoints import place as module
+    from vinelm.traces.store import checkpoints as module
 
     monkeypatch.setattr(module, "_HELD_BYTES", 300)
     place = CheckpointPlace(f"memory://held-{uuid.uuid4().hex}")

@@ -8,7 +8,8 @@ import pytest
 
 from vinelm.catalog import Catalog, Price
 from vinelm.errors import ConfigError, StoreError
-from vinelm.traces import ObservationStore, check_store, reprice_store, run_lock
+from vinelm.traces import ObservationStore, check_store, reprice_store
+from vinelm.traces.databases.lock import run_lock
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
 

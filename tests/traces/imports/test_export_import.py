@@ -9,16 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
-from vinelm.traces import (
-    ObservationStore,
-    ShownRows,
-    SignalRecord,
-    check_store,
-    export_store,
-    import_export,
-    is_export,
-    side_file,
-)
+from vinelm.traces import ObservationStore, check_store, export_store, import_export
+from vinelm.traces.imports.export_import import is_export, side_file
+from vinelm.traces.store.shown import ShownRows, SignalRecord
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
 

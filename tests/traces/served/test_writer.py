@@ -14,7 +14,8 @@ import pytest
 from vinelm.catalog import Catalog
 from vinelm.observation import Observation
 from vinelm.template import Stage, Template
-from vinelm.traces import EvidenceWriter, Feedback, ObservationStore, ServedStore, StoreIdentity
+from vinelm.traces import ObservationStore, ServedStore, StoreIdentity
+from vinelm.traces.served.writer import EvidenceWriter, Feedback
 
 PRICE = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2025-06-01"}
 MODELS = Catalog.from_dict({"model": [{"name": "a", "provider": "simulated", "model": "a", "price": PRICE}]})
@@ -68,7 +69,7 @@ def test_the_end_of_the_process_writes_what_waits(tmp_path):
         sys.path[:0] = [{os.path.dirname(__file__)!r}]
         from pathlib import Path
         from test_writer import EvidenceWriter, IDENTITY, row
-        from vinelm.traces import Feedback
+        from vinelm.traces.served.writer import Feedback
         writer = EvidenceWriter(Path({str(tmp_path / "s.db")!r}), IDENTITY)
         for number in range(300):
             writer.put(row(number))
@@ -135,7 +136,7 @@ def test_a_row_that_the_store_refuses_is_set_aside_and_the_others_are_written(tm
 
 
 def test_a_store_that_is_locked_is_no_reason_to_set_rows_aside(tmp_path, monkeypatch):
-    monkeypatch.setattr("vinelm.traces.store.database._BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("vinelm.traces.databases.database._BUSY_TIMEOUT_S", 0.05)
     monkeypatch.setattr("vinelm.traces.served.writer.RETRY_S", 0.05)
     ServedStore(tmp_path / "s.db", IDENTITY).close()
     other = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
@@ -192,7 +193,7 @@ def test_a_process_ends_and_its_rows_are_written(tmp_path, how):
         import gc, sys, threading, time
         sys.path[:0] = {[os.path.dirname(__file__)]!r}
         from test_writer import IDENTITY, row
-        from vinelm.traces import EvidenceWriter
+        from vinelm.traces.served.writer import EvidenceWriter
         from pathlib import Path
         w = EvidenceWriter(Path({str(tmp_path / "s.db")!r}), IDENTITY)
         w.start()

@@ -7,7 +7,7 @@ import pytest
 
 from vinelm.errors import StoreError
 from vinelm.traces import ObservationStore, check_store
-from vinelm.traces.store.lock import run_lock
+from vinelm.traces.databases.lock import run_lock
 from vinelm.traces.testing import an_identity
 
 

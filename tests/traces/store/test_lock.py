@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from vinelm.errors import StoreError
-from vinelm.traces import ObservationStore, run_lock
-from vinelm.traces.store import lock as lock_module
-from vinelm.traces.store.lock import holder
+from vinelm.traces import ObservationStore
+from vinelm.traces.databases import lock as lock_module
+from vinelm.traces.databases.lock import holder, run_lock
 from vinelm.traces.testing import an_identity
 
 HOLDS = """
 import sys
 from pathlib import Path
-from vinelm.traces import run_lock
+from vinelm.traces.databases.lock import run_lock
 with run_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

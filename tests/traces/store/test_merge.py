@@ -5,8 +5,9 @@ import shutil
 import pytest
 
 from vinelm.errors import StoreError
-from vinelm.signals import canonical, digest_of_text
-from vinelm.traces import ObservationStore, ShownRows, SignalRecord, check_store, merge_stores
+from vinelm.signals.declaration import canonical, digest_of_text
+from vinelm.traces import ObservationStore, check_store, merge_stores
+from vinelm.traces.store.shown import ShownRows, SignalRecord
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
 

@@ -15,8 +15,8 @@ import pytest
 
 from vinelm.errors import StoreError
 from vinelm.traces import ObservationStore
-from vinelm.traces.store import migrations
-from vinelm.traces.store.schema import SCHEMA_VERSION
+from vinelm.traces.databases import migrations
+from vinelm.traces.databases.schema import SCHEMA_VERSION
 from vinelm.traces.testing import a_row, an_identity
 
 OLD = {version: Path(__file__).parents[1] / "data" / f"v{version}.sqlite-fixture" for version in range(1, SCHEMA_VERSION)}
@@ -106,7 +106,7 @@ def test_a_store_in_a_runs_hands_is_not_migrated(old):
 DYING = """
 import os, signal, sys
 from pathlib import Path
-from vinelm.traces.store.migrations import migrate
+from vinelm.traces.databases.migrations import migrate
 path, at = Path(sys.argv[1]), int(sys.argv[2])
 from sqlalchemy import event, Engine
 seen = 0
@@ -135,7 +135,7 @@ def test_a_kill_between_two_statements_leaves_the_old_version(old, at):
 LONG = """
 import sys
 from pathlib import Path
-from vinelm.traces.store import migrations
+from vinelm.traces.databases import migrations
 one = migrations.STEPS[1]
 fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000) " \\
     "INSERT INTO sources (kind, name, digest, row_count, added_at) SELECT 'x', hex(randomblob(40)), 'd', i, 'now' FROM n"

@@ -8,8 +8,8 @@ from postgres_servers import connected
 
 from vinelm.errors import StoreError
 from vinelm.traces import ObservationStore, check_store, contents_of
-from vinelm.traces.store.postgres.url import PostgresUrl, address_of
-from vinelm.traces.store.schema import SCHEMA_VERSION
+from vinelm.traces.databases.address import PostgresUrl, address_of
+from vinelm.traces.databases.schema import SCHEMA_VERSION
 from vinelm.traces.testing import StoreContract, a_row, an_identity
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from vinelm.errors import StoreError
-from vinelm.traces import ObservationStore, check_store, recover
-from vinelm.traces.store.recovery import OPEN_RUN
-from vinelm.traces.store.schema import SCHEMA_VERSION
+from vinelm.traces import ObservationStore, check_store
+from vinelm.traces.databases.recovery import OPEN_RUN, recover
+from vinelm.traces.databases.schema import SCHEMA_VERSION
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
 

@@ -3,7 +3,7 @@
 import runpy
 from pathlib import Path
 
-from vinelm.traces.store import schema
+from vinelm.traces.databases import schema
 
 REPO = Path(__file__).parents[3]
 

@@ -11,8 +11,8 @@ import pytest
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
 from vinelm.traces import ObservationStore
-from vinelm.traces.store import schema
-from vinelm.traces.store.schema import SCHEMA_VERSION, decode_prefix, encode_prefix
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.schema import SCHEMA_VERSION, decode_prefix, encode_prefix
 from vinelm.traces.testing import StoreContract, a_row, an_identity
 
 
@@ -146,7 +146,7 @@ def test_equal_checkpoints_take_one_blob(tmp_path):
 
 
 def test_a_locked_store_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("vinelm.traces.store.database._BUSY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("vinelm.traces.databases.database._BUSY_TIMEOUT_S", 0.01)
     path = tmp_path / "s.db"
     with ObservationStore.create(path, an_identity()) as store:
         other = sqlite3.connect(path, isolation_level=None)

@@ -17,11 +17,13 @@ from examples_before import coding as bare_coding
 from examples_before import react as bare_react
 from examples_before import sql as bare_sql
 
-from vinelm import AnnotatedTrie, Trie
+from vinelm import AnnotatedTrie
 from vinelm.adapters.langgraph import GraphAdapter, build_graph
-from vinelm.backends import ModelResolver, create_backends
+from vinelm.backends import create_backends
 from vinelm.backends.offline.simulated import simulated_catalog
+from vinelm.backends.resolver import ModelResolver
 from vinelm.profiler.execution.unit import UnitRunner
+from vinelm.trie.trie import Trie
 from vinelm.vinefile import save_trie
 from vinelm.workflows import examples, load_workflow
 from vinelm.workflows.examples.coding import app as coding_loop

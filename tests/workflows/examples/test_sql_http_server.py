@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from vinelm import AnnotatedTrie, Objective, Trie, VineLM
+from vinelm import AnnotatedTrie, Objective, VineLM
 from vinelm.adapters.langgraph import build_graph
 from vinelm.backends import create_backends
 from vinelm.backends.offline.simulated import simulated_catalog
 from vinelm.errors import CallError, ConfigError
+from vinelm.trie.trie import Trie
 from vinelm.vinefile import save_trie
 from vinelm.workflows.examples.example_cli import SIMULATED
 from vinelm.workflows.examples.sql.app import workflow as sql_service

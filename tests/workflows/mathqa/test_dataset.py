@@ -4,7 +4,9 @@ import json
 import pytest
 
 from vinelm.errors import DatasetError
-from vinelm.workflows.mathqa import load_problems, mathqa, read_solution
+from vinelm.workflows.mathqa import mathqa
+from vinelm.workflows.mathqa.dataset import load_problems
+from vinelm.workflows.mathqa.prompts import read_solution
 
 
 def write(path, *rows):

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from vinelm.errors import ConfigError
-from vinelm.workflows.mathqa import equality, is_equal, mathqa, same_answer
-from vinelm.workflows.mathqa.answers import same_text
+from vinelm.workflows.mathqa import equality, mathqa
+from vinelm.workflows.mathqa.answers import same_answer, same_text
+from vinelm.workflows.mathqa.equality import is_equal
 
 
 @pytest.mark.parametrize(

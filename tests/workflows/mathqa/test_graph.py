@@ -2,8 +2,9 @@
 
 import pytest
 
-from vinelm.workflows.mathqa import finished, graph, math_signal
-from vinelm.workflows.mathqa.graph import MathState, check, solve
+from vinelm.workflows.mathqa import graph
+from vinelm.workflows.mathqa.answers import math_signal
+from vinelm.workflows.mathqa.graph import MathState, check, finished, solve
 
 
 class Model:

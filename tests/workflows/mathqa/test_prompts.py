@@ -1,6 +1,7 @@
 import pytest
 
-from vinelm.workflows.mathqa import prompts, read_solution
+from vinelm.workflows.mathqa import prompts
+from vinelm.workflows.mathqa.prompts import read_solution
 
 LONG = "We add the two numbers and divide the sum by three, which is what the question asks for.\n"
 

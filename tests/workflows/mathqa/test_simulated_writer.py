@@ -6,9 +6,11 @@ from vinelm.backends import create_backends, simulated_catalog
 from vinelm.clock import VirtualClock
 from vinelm.protocols import CallContext
 from vinelm.workflow import Request
-from vinelm.workflows.mathqa import SolutionWriter, finished, is_right, mathqa
-from vinelm.workflows.mathqa.graph import check
+from vinelm.workflows.mathqa import mathqa
+from vinelm.workflows.mathqa.answers import is_right
+from vinelm.workflows.mathqa.graph import check, finished
 from vinelm.workflows.mathqa.prompts import read_solution
+from vinelm.workflows.mathqa.simulated_writer import SolutionWriter
 
 WRITER = SolutionWriter()
 PROBLEMS = mathqa().requests[:44]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from vinelm.workflows.nl2sql import SameRows, nl2sql, shown, sql_signal
+from vinelm.workflows.nl2sql import SameRows, nl2sql, sql_signal
+from vinelm.workflows.nl2sql.graph import shown
 
 SAME = [
     "SELECT id, name FROM customer",

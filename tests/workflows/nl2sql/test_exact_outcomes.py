@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.backends import ModelResolver, RecordedBackend, create_backends
+from vinelm.backends import RecordedBackend, create_backends
 from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog
+from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import VirtualClock
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.policies import ForcedPolicy
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
-from vinelm.workflows.nl2sql import ExactAnswers, exact_table, nl2sql, nl2sql_2
+from vinelm.workflows.nl2sql import nl2sql, nl2sql_2
+from vinelm.workflows.nl2sql.exact_outcomes import ExactAnswers, exact_table
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.backends import ModelResolver
+from vinelm.backends.resolver import ModelResolver
 from vinelm.clock import VirtualClock
 from vinelm.policies import ForcedPolicy
 from vinelm.template import Loop, Stage, Template

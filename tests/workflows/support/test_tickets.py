@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from vinelm.workflows.support import load_bundled, support, tickets
+from vinelm.workflows.support import support
 from vinelm.workflows.support.articles import ARTICLES, find_article
 from vinelm.workflows.support.helpdesk import LOOKUPS
 from vinelm.workflows.support.prompts import REPLIES
-from vinelm.workflows.support.tickets import DESKS, MISLEADING, OTHER
+from vinelm.workflows.support.tickets import DESKS, MISLEADING, OTHER, load_bundled, tickets
 
 CONTENT = "fe43316cb4b5e18928834816bc389c58524fe556594f2a9bf7e30f4d46732ac2"
 

@@ -57,7 +57,7 @@ def _calling_modules() -> Iterator[str]:
 
 
 def _waits_for(other: Any, task: asyncio.Task[Any]) -> bool:
-    """Whether ``other`` awaits ``task``, alone or in a gather."""
+    """True if ``other`` awaits ``task``, alone or in a gather."""
     awaited = getattr(other, "_fut_waiter", None)
     return awaited is not None and (awaited is task or task in getattr(awaited, "_children", ()))
 
@@ -74,7 +74,7 @@ def _modules_of(task: asyncio.Task[Any] | None) -> list[str]:
 
 
 def _is_retried_node(error: Exception) -> bool:
-    """Whether the node's retry policy repeats ``error``. LangGraph hands the node's task to the node under an internal key."""
+    """True if the node's retry policy repeats ``error``. LangGraph hands the node's task to the node under an internal key."""
     try:
         configurable: Any = get_config().get("configurable", {})
         call = configurable.get("__pregel_call")

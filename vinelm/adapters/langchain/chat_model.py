@@ -15,8 +15,13 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field, field_validator
 
-from vinelm.adapters.calls import REPEATABLE, achunks, aimed, bind_lazily, chunks, name_model, structured_chain
-from vinelm.adapters.langgraph import AdapterHolder, ChatCall, ChatOptions, GraphAdapter, halted_here, node_of
+from vinelm.adapters.calls.fallback_model import REPEATABLE
+from vinelm.adapters.calls.streamed_answer import achunks, chunks
+from vinelm.adapters.calls.tool_binding import aimed, bind_lazily, structured_chain
+from vinelm.adapters.calls.traced_model import name_model
+from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.adapters.langgraph.adapter import AdapterHolder
+from vinelm.adapters.langgraph.chat.call import ChatCall, ChatOptions, halted_here, node_of
 from vinelm.errors import CallError
 from vinelm.objective import Objective
 
@@ -72,7 +77,7 @@ class VineChatModel(BaseChatModel):
         return {"stage": self.stage}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        """What LangChain's tracers show until the answer names the chosen model."""
+        """The parameters in LangChain's traces until the answer names the chosen model."""
         params = super()._get_ls_params(stop=stop or self.stop, **kwargs)
         params["ls_provider"] = "vinelm"
         params.setdefault("ls_model_name", self.stage or "vinelm")

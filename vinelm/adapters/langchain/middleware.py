@@ -13,7 +13,10 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph import PATH_KEY, AdapterHolder, InvocationScope, InvokeOptions, PathChannel, PathValue
+from vinelm.adapters.langgraph.adapter import AdapterHolder
+from vinelm.adapters.langgraph.invocation import InvocationScope
+from vinelm.adapters.langgraph.path_channel import PATH_KEY, PathChannel, PathValue
+from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.extras import required_extra
 
 with required_extra("langchain", "VineMiddleware"):
@@ -90,7 +93,7 @@ def _continued(request: ModelRequest[Any]) -> InvokeOptions:
 
 
 def _on(model: BaseChatModel, request: ModelRequest[Any]) -> ModelRequest[Any]:
-    """What ``request.override(model=model)`` makes, without its cost: a quarter of what the middleware would add.
+    """The result of ``request.override(model=model)``, without its cost: a quarter of the middleware's.
 
     ``override`` warns of every field that it sets, and silences the warnings by exchanging the filters of the whole process,
     which belong to other threads, too.

@@ -8,8 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Protocol, overload
 
-from langgraph.graph import END
-
 from vinelm.adapters.langgraph.chat.channel import ThreadPaths
 from vinelm.adapters.langgraph.finish import make_finish
 from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
@@ -18,17 +16,19 @@ from vinelm.adapters.langgraph.run_registry import RunRegistry
 from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns
 from vinelm.adapters.langgraph.runs.destinations import Destinations, To
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
+from vinelm.adapters.langgraph.settings import AdapterSettings
 from vinelm.adapters.langgraph.signature import INJECTED, injected_parameters
 from vinelm.adapters.langgraph.stage import make_stage
-from vinelm.catalog import Catalog
 from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.policies import OnError
-from vinelm.protocols import CallGuard, ChatModelSource, Policy
+from vinelm.policies.policy import Policy
+from vinelm.protocols import ChatModelSource
 from vinelm.signals import Signals
-from vinelm.telemetry import Observer, ObserverGroup
-from vinelm.template import Loop, Template, stages_of
+from vinelm.telemetry import Observer
+from vinelm.template import Loop, Template
+from vinelm.template.steps import stages_of
 from vinelm.workflow import Request
 
 Node = Callable[..., Any]
@@ -42,20 +42,17 @@ class AdapterHolder(Protocol):
         """The adapter."""
 
 
-class GraphAdapter:
+class GraphAdapter(AdapterSettings):
     """Wraps the LLM stages of a LangGraph application and asks one policy per run for their models.
 
     Without a policy of its own a run uses the stages' default models. Safe under concurrent runs, threads and asyncio.
 
+    Its attributes are also those of :class:`~vinelm.adapters.langgraph.settings.AdapterSettings`.
+
     Attributes:
-        models: makes the chat models.
-        template: the workflow's shape, bound to the catalog; None if it is not known.
-        observers: notified of decisions and invocations.
-        signals: what an invocation shows; None if nothing is declared.
         invoke, ainvoke, call, acall, path_of: what nodes, chat models and edges ask; see
             :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
         default_model, policy_of, default_scope: see :class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`.
-        tells_config: whether contexts are given LangGraph's ``configurable`` of their run. To be set before the first run.
 
     Args:
         models: makes the chat models.
@@ -82,28 +79,13 @@ class GraphAdapter:
         fallback: bool = False,
         signals: Signals | None = None,
     ) -> None:
-        self.models = models
-        self.signals = signals
-        self.on_error: OnError = on_error
-        self.tells_config = False
-        self.template = None if template is None else template.bind(tuple(models.catalog))
-        self.observers = ObserverGroup()
-        self._stages: dict[str, str | None] = {}
+        super().__init__(models, template, on_error, signals)
         self._agents: set[str] = set()
         self._has_unnamed = False
-        self._agains: list[str] = []
-        self._ends: set[str] = set()
-        self._finish = make_finish(self)
-        self._has_finish = False
-        defaults = DefaultRuns(self, self._stages, new_policy, enforces=enforces, fallback=fallback)
-        default = defaults.any_default if on_error == "default" else None
-        self._runs = RunRegistry(
-            defaults.policy_of,
-            observers=self.observers,
-            default=default,
-            signals=signals,
-        )
-        finder = RunFinder(self, self._runs, defaults)
+        defaults = DefaultRuns(self, new_policy, enforces=enforces, fallback=fallback)
+        self._runs = RunRegistry(self, defaults.policy_of, defaults.any_default if on_error == "default" else None)
+        finder = self._finder = RunFinder(self, self._runs, defaults)
+        self._finish = make_finish(finder)
         self.invoke, self.ainvoke, self.path_of = finder.invoke, finder.ainvoke, finder.path_of
         self.call, self.acall = finder.call, finder.acall
         self.default_model, self.policy_of = defaults.default_model, defaults.policy_of
@@ -115,24 +97,6 @@ class GraphAdapter:
         """This adapter; see :class:`AdapterHolder`."""
         return self
 
-    @property
-    def account_of(self) -> Callable[[RunContext], CallGuard | None] | None:
-        """Returns what authorizes the calls of a new run beside its policy's guard: an account that requests share.
-
-        None, or a result of None: nothing does. To be set before the first run.
-        """
-        return self._runs.account_of
-
-    @account_of.setter
-    def account_of(self, account_of: Callable[[RunContext], CallGuard | None] | None) -> None:
-        """Set it."""
-        self._runs.account_of = account_of
-
-    @property
-    def catalog(self) -> Catalog:
-        """The models that stages may run on."""
-        return self.models.catalog
-
     def new_clock(self) -> Clock:
         """Return the clock of a new run."""
         return self.models.new_clock()
@@ -142,7 +106,7 @@ class GraphAdapter:
     @property
     def stages(self) -> Mapping[str, str | None]:
         """The stages wrapped so far, each with the default model that ``stage(default=)`` declared, or None."""
-        return dict(self._stages)
+        return dict(self.declared)
 
     @overload
     def stage(self, name: str, fn: Node, *, state: type | None = None, default: str | None = None) -> Node: ...
@@ -174,7 +138,7 @@ class GraphAdapter:
         if not inspect.isclass(state_type):
             raise WorkflowError(f"{label}: the type of its state is unknown: annotate the first parameter, or pass state=State")
         self.declare(name, default)
-        return make_stage(self, name, fn, asked, state_type)
+        return make_stage(self._finder, name, fn, asked, state_type)
 
     def declare(self, name: str, default: str | None = None, *, is_agent: bool = False) -> None:
         """Declare a stage that VineLM does not wrap itself; ``is_agent`` if a middleware runs it.
@@ -185,7 +149,7 @@ class GraphAdapter:
         if default is not None and default not in self.catalog:
             known = ", ".join(self.catalog)
             raise ConfigError(f"stage {name!r}: unknown default model {default!r}: the catalog has {known}")
-        self._stages[name] = default
+        self.declared[name] = default
         if is_agent:
             self._agents.add(name)
 
@@ -201,17 +165,7 @@ class GraphAdapter:
     @property
     def can_end(self) -> bool:
         """Whether some edge asks the policy whether to go on; without one only the workflow itself ends a request."""
-        return bool(self._agains) or not (self._stages or self._has_unnamed)
-
-    @property
-    def ends(self) -> frozenset[str]:
-        """Where the edges wrapped so far lead when the policy ends the request."""
-        return frozenset(self._ends)
-
-    @property
-    def edges(self) -> tuple[str, ...]:
-        """The destinations ``again`` of the edges wrapped so far."""
-        return tuple(self._agains)
+        return bool(self.agains) or not (self.declared or self._has_unnamed)
 
     def exits_of(self, template: Template) -> frozenset[str] | None:
         """Return the stages of ``template`` after which a request can end, as far as the wrapped edges tell.
@@ -223,13 +177,13 @@ class GraphAdapter:
             The names; None if no edge is wrapped, or one leads back to a node that is no stage.
         """
         names = {stage.name for stage in template.stages}
-        if not self._agains or not names.issuperset(self._agains):
+        if not self.agains or not names.issuperset(self.agains):
             return None
         if not template.is_linear:
-            return template.stages_before(self._agains) | template.flow.last_stages
+            return template.stages_before(self.agains) | template.flow.last_stages
         last = template.steps[-1]
-        is_left_by_edge = isinstance(last, Loop) and any(stage.name in self._agains for stage in stages_of([last]))
-        return template.stages_before(self._agains) | (frozenset() if is_left_by_edge else {template.stages[-1].name})
+        is_left_by_edge = isinstance(last, Loop) and any(stage.name in self.agains for stage in stages_of([last]))
+        return template.stages_before(self.agains) | (frozenset() if is_left_by_edge else {template.stages[-1].name})
 
     def observe(self, observer: Observer) -> None:
         """Notify ``observer`` of every decision and invocation from now on; exceptions that it raises are ignored."""
@@ -255,25 +209,15 @@ class GraphAdapter:
         destinations = Destinations(again, end, to, times)
         asked = injected_parameters(fn, f"route {destinations.name}", ROUTE_INJECTED)
         if destinations.end is not None:
-            self._agains += destinations.again
-            self._ends.add(destinations.end)
-        return make_route(self, fn, asked, destinations)
+            self.agains += destinations.again
+            self.ends.add(destinations.end)
+        return make_route(self._finder, fn, asked, destinations)
 
     @property
     def finish(self) -> Node:
         """The node that returns an earlier answer where the policy trusts it more; see :attr:`vinelm.VineLM.finish`."""
-        self._has_finish = True
+        self.has_finish = True
         return self._finish
-
-    @property
-    def returns_earlier(self) -> bool:
-        """Whether a request that the policy ends can return an earlier answer than the last one.
-
-        That is so if answers are declared, the node :attr:`finish` was asked for, and some edge asks the policy, none of which
-        ends at once.
-        """
-        has_answers = self.signals is not None and bool(self.signals.answer)
-        return has_answers and self._has_finish and bool(self._ends) and END not in self._ends
 
     # -- one run -----------------------------------------------------------------------------------------------
 
@@ -348,6 +292,8 @@ def _run_context(  # noqa: PLR0917 - the arguments of two public methods
         raise ConfigError(
             f"priority is {priority!r}: give a number from -{MOST_PRIORITY} to {MOST_PRIORITY}; higher goes first"
         )
+    if not (policy is None or isinstance(policy, Policy)):
+        raise ConfigError(f"policy is of {type(policy).__name__}: derive the class from vinelm.policies.Policy")
     return RunContext(
         priority=float(priority),
         objective=Objective.from_dict(objective) if isinstance(objective, Mapping) else objective,

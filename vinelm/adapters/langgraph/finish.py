@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels import AnyValue, BinaryOperatorAggregate, EphemeralValue, LastValue, UntrackedValue
@@ -17,9 +17,9 @@ from vinelm.adapters.langgraph.graph_run import GraphRun, RunPath
 from vinelm.adapters.langgraph.path_channel import PATH_KEY, channel_of
 from vinelm.adapters.langgraph.runs.graph_values import channels_of
 from vinelm.adapters.langgraph.runs.outcomes import RunOutcomes
+from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.adapters.langgraph.runs.streaming import streams_tokens
 from vinelm.errors import VineLMError, WorkflowError
-from vinelm.policies import OnError
 
 FINISH_MARK = "__vinelm_finish__"
 """Attribute of the node's function: True."""
@@ -29,19 +29,7 @@ _WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight"
 _LOG = logging.getLogger(__name__)
 
 
-class FinishHost(Protocol):
-    """What the node needs of its adapter."""
-
-    @property
-    def path_of(self) -> Callable[[RunnableConfig], RunPath | None]:
-        """Returns the run that a node belongs to and its path; None where no run is in progress."""
-
-    @property
-    def on_error(self) -> OnError:
-        """What follows a failure of VineLM itself."""
-
-
-def make_finish(host: FinishHost) -> Callable[..., Any]:
+def make_finish(finder: RunFinder) -> Callable[..., Any]:
     """Return a LangGraph node for the end of a request.
 
     It writes the ``answer=`` keys with the values of the first answer of the class that the policy returns, where that is not
@@ -53,12 +41,12 @@ def make_finish(host: FinishHost) -> Callable[..., Any]:
     def finish(state: Any, config: RunnableConfig) -> dict[str, Any]:
         found: RunPath | None = None
         try:
-            found = host.path_of(config)
+            found = finder.path_of(config)
             if found is None or found.run.outcomes is None:
                 return {}
             return _finished(found.run, found.run.outcomes, found.path, state, config)
         except Exception as error:
-            if host.on_error == "raise" or isinstance(error, VineLMError):
+            if finder.settings.on_error == "raise" or isinstance(error, VineLMError):
                 raise
             if found is None:
                 _LOG.warning("the finish node lost its run (%s): the last answer is returned", type(error).__name__)

@@ -15,17 +15,17 @@ from vinelm.adapters.langgraph.inner.places import RunPlaces, Where
 from vinelm.adapters.langgraph.path_channel import PathValue, costs_of, models_of, shown_of, stage_names
 from vinelm.adapters.langgraph.run_context import RunContext
 from vinelm.adapters.langgraph.runs.outcomes import RunOutcomes
-from vinelm.adapters.langgraph.runs.policy_arguments import accepts
 from vinelm.adapters.langgraph.runs.run_guard import with_account
 from vinelm.adapters.langgraph.runs.steady_clock import steady
 from vinelm.adapters.langgraph.runs.superstep import Superstep
 from vinelm.clock import VirtualClock
 from vinelm.errors import InfeasibleError, VineLMError
 from vinelm.policies import BoundGuard
-from vinelm.protocols import CallGuard, Invocation, Policy
+from vinelm.policies.policy import Policy
+from vinelm.protocols import CallGuard, Invocation
 from vinelm.signals import Outcome, Signals
 from vinelm.telemetry import DecisionEvent, ObserverGroup
-from vinelm.template import Flow
+from vinelm.template.flow import Flow
 
 NOBODY = ObserverGroup()
 
@@ -110,8 +110,8 @@ class GraphRun:
         account_of: Callable[[], CallGuard | None] | None = None,
     ) -> None:
         self.control, self.policy, self.context = control, policy, context
-        self.on_error = "raise" if default is None else getattr(policy, "on_error", "raise")
-        self.falls_back: bool = getattr(policy, "falls_back", False)
+        self.on_error = "raise" if default is None else policy.on_error
+        self.falls_back = policy.falls_back
         self.clock = policy.clock
         self.guard: CallGuard | None = policy.guard
         if self.on_error == "default":
@@ -142,8 +142,7 @@ class GraphRun:
         self._observers = observers
         self._lock = Lock()
         self._superstep: Superstep | None = None
-        locate = getattr(policy, "locate", None)  # a replayed unit knows the place of each invocation
-        self._places = None if locate is None else RunPlaces(self._inner_model, locate)
+        self._places = None if policy.locate is None else RunPlaces(self._inner_model, policy.locate)
         self.is_rooted = False
         self._unwritten_usd = 0.0
         self._turns: dict[str, int] = {}
@@ -152,7 +151,7 @@ class GraphRun:
     @property
     def can_keep_account(self) -> bool:
         """Whether what the request pays is to be kept beside its checkpoints, and is not yet."""
-        return self._own_guard is not None and self.request_account is None and callable(getattr(self.policy, "paid", None))
+        return self._own_guard is not None and self.request_account is None and self.policy.keeps_account
 
     def keep_account(self, accounts: ThreadAccounts) -> None:
         """Let every call be written to the request's account among those, which is not open yet."""
@@ -168,7 +167,7 @@ class GraphRun:
 
     def _paid(self, total_usd: float) -> None:
         """Tell the policy what earlier runs of the request have paid."""
-        self.policy.paid(total_usd)  # type: ignore[attr-defined]  # can_keep_account says that it has it
+        self.policy.paid(total_usd)
         if self._stand_in is not None:
             self._stand_in.count_up_to(total_usd)
 
@@ -221,9 +220,8 @@ class GraphRun:
 
     def _note_arm(self, stage: str, prefix: tuple[str, ...], model: str, step: Superstep, flow: Flow) -> None:
         """Note an arm that the template lacks, where the policy does not do so itself."""
-        note = getattr(self.policy, "note_unexpected", None)
-        if note is not None and not step.is_in(stage, flow):
-            note(stage, prefix, model, step.stages)
+        if not step.is_in(stage, flow):
+            self.policy.note_unexpected(stage, prefix, model, step.stages)
 
     def record(self, invocation: Invocation) -> None:
         """Record an invocation of this run with its policy."""
@@ -259,7 +257,7 @@ class GraphRun:
         started = time.perf_counter()
         prefix = failed.prefix[:-1]
         try:
-            model = self.policy.fallback_model(failed, tried)  # type: ignore[attr-defined]  # falls_back says that it has one
+            model = self.policy.fallback_model(failed, tried)
         except Exception as error:
             self._degrade("fallback_model", error, prefix, failed.stage)
             return None
@@ -293,29 +291,22 @@ class GraphRun:
             for usd in costs_usd:
                 self._stand_in.add_inherited(usd)
         try:
-            if self.flow is not None and accepts(self.policy, "resumed", "stages"):
-                self.policy.resumed(prefix, costs_usd, stages=stages)  # type: ignore[call-arg]
-            else:
-                self.policy.resumed(prefix, costs_usd)
+            self.policy.resumed(prefix, costs_usd, () if self.flow is None else stages)
         except Exception as error:
             self._degrade("resumed", error, prefix)
         if self.outcomes is not None:
             self.outcomes.inherit(prefix, shown_of(value))
 
     def _observe(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
-        observed = getattr(self.policy, "observed", None)  # a policy that was written before lacks it
-        if observed is None:
-            return
         try:
-            observed(prefix, outcome)
+            self.policy.observed(prefix, outcome)
         except Exception as error:
             self._degrade("observed", error, prefix)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
         """Return the class of the answer that the policy wants returned after ``prefix``; None for the last answer."""
-        returned = getattr(self.policy, "returned", None)
         try:
-            return None if returned is None else returned(prefix)
+            return self.policy.returned(prefix)
         except Exception as error:
             self._degrade("returned", error, prefix)
             return None
@@ -323,7 +314,7 @@ class GraphRun:
     def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
         """Note in the policy's trace which answer is returned, and why; never raises."""
         with suppress(Exception):
-            self.policy.note_returned(prefix, note)  # type: ignore[attr-defined]
+            self.policy.note_returned(prefix, note)
 
     def interrupted(self, prefix: tuple[str, ...], cost_usd: float = 0.0) -> None:
         """Tell the policy that the invocation at the end of ``prefix``, which has cost so much, was interrupted."""
@@ -401,12 +392,9 @@ class GraphRun:
         """
         started = time.perf_counter()
         try:
-            if tells_arms and accepts(self.policy, "should_continue", "arms"):
-                goes_on = self.policy.should_continue(prefix, finished, state, arms=arms)  # type: ignore[call-arg]
-            else:
-                goes_on = self.policy.should_continue(prefix, finished, state)
+            goes_on = self.policy.should_continue(prefix, finished, state, arms if tells_arms else None)
         except Exception as error:
-            if getattr(self.policy, "has_judge", False):  # the caller's own code may have raised it
+            if self.policy.has_judge:  # the caller's own code may have raised it
                 raise
             self._degrade("should_continue", error, prefix)
             goes_on = not finished
@@ -458,7 +446,7 @@ class GraphRun:
     ) -> None:
         """Note in the policy's trace that ``what`` has failed, with the type of the error; never raises."""
         with suppress(Exception):
-            self.policy.note_failure(what, error, prefix, stage, model)  # type: ignore[attr-defined]
+            self.policy.note_failure(what, error, prefix, stage, model)
 
     def _degrade(
         self, what: str, error: Exception, prefix: tuple[str, ...], stage: str | None = None, model: str | None = None

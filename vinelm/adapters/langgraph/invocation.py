@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
 
-from vinelm.adapters.calls import PROTOTYPE, REPEATABLE, app_repeats
+from vinelm.adapters.calls.app_repeats import app_repeats
+from vinelm.adapters.calls.fallback_model import PROTOTYPE, REPEATABLE
 from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.graph_run import GraphRun
 from vinelm.adapters.langgraph.path_channel import Entry, Note
@@ -109,7 +110,7 @@ class InvocationScope:
         on_gate: Callable[..., None] | None = None
         priority: SupportsFloat = run.context.priority
         try:
-            told, standing = getattr(run.policy, "on_gate", None), getattr(run.policy, "standing", None)
+            told, standing = run.policy.on_gate, run.policy.standing
             on_gate = None if told is None else _surviving(told, path)
             priority = priority if standing is None else standing(self.stage, run.context.priority)
         except Exception as error:

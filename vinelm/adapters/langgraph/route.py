@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Literal, Protocol, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
@@ -15,10 +15,10 @@ from langgraph.runtime import Runtime, get_runtime
 from vinelm.adapters.langgraph.graph_run import RunPath
 from vinelm.adapters.langgraph.path_channel import channel_of, stage_names
 from vinelm.adapters.langgraph.runs.destinations import UNDECLARED_TIMES, Destinations
+from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.adapters.langgraph.signature import InjectedParameters
 from vinelm.adapters.langgraph.state_schema import own_state
 from vinelm.errors import TemplateError, VineLMError
-from vinelm.policies import OnError
 from vinelm.template import Template
 
 ROUTE_INJECTED = ("config", "runtime")
@@ -30,27 +30,8 @@ ROUTE_MARK = "__vinelm_route__"
 """Attribute of a route's path function: its :class:`RouteEdge`."""
 
 
-class RouteHost(Protocol):
-    """What an edge needs of its adapter."""
-
-    def path_of(self, config: RunnableConfig) -> RunPath | None:
-        """Return the run that an edge belongs to and its path; None where no run is in progress."""
-
-    @property
-    def on_error(self) -> OnError:
-        """What follows a failure of VineLM itself."""
-
-    @property
-    def template(self) -> Template | None:
-        """The workflow's shape; None if it is not known."""
-
-    @property
-    def stages(self) -> Mapping[str, str | None]:
-        """The wrapped stages."""
-
-
 def make_route(
-    host: RouteHost, fn: Callable[..., Any], asked: InjectedParameters, destinations: Destinations
+    finder: RunFinder, fn: Callable[..., Any], asked: InjectedParameters, destinations: Destinations
 ) -> Callable[..., Any]:
     """Return a path function for ``add_conditional_edges``; async if ``fn`` is.
 
@@ -61,7 +42,7 @@ def make_route(
     It takes (state, config) and nothing else: with a ``runtime`` parameter, ``update_state(as_node=...)`` would fail.
     """
     own = get_args(asked.returns) if get_origin(asked.returns) is Literal and not destinations.is_branch else ()
-    edge = RouteEdge(host, asked, destinations, frozenset(own))
+    edge = RouteEdge(finder, asked, destinations, frozenset(own))
 
     def route(state: Any, config: RunnableConfig) -> Any:
         own, arguments = edge.arguments(state, config)
@@ -90,12 +71,12 @@ class RouteEdge:
         arms: by place, the stages that it leads to; filled in where the compiled graph is read.
     """
 
-    __slots__ = ("_asked", "_host", "_own_places", "arms", "destinations")
+    __slots__ = ("_asked", "_finder", "_own_places", "arms", "destinations")
 
     def __init__(
-        self, host: RouteHost, asked: InjectedParameters, destinations: Destinations, own_places: frozenset[str]
+        self, finder: RunFinder, asked: InjectedParameters, destinations: Destinations, own_places: frozenset[str]
     ) -> None:
-        self._host, self._asked, self.destinations, self._own_places = host, asked, destinations, own_places
+        self._finder, self._asked, self.destinations, self._own_places = finder, asked, destinations, own_places
         self.arms: Mapping[str, frozenset[str]] = {}
 
     def arguments(self, state: Any, config: RunnableConfig) -> tuple[Any, dict[str, Any]]:
@@ -103,7 +84,7 @@ class RouteEdge:
         try:
             own, _ = own_state(state)
         except Exception:
-            if self._host.on_error == "raise":
+            if self._finder.settings.on_error == "raise":
                 raise
             own = state
         found: dict[str, Any] = {}
@@ -120,11 +101,15 @@ class RouteEdge:
         finished = places == (end,)
         found: RunPath | None = None
         try:
-            found = self._host.path_of(config)
+            found = self._finder.path_of(config)
             if found is None:
                 return onward
             if found.run.outcomes is not None:
-                passed = finished if _is_answerable(found.run.policy.template or self._host.template, found.stages) else None
+                passed = (
+                    finished
+                    if _is_answerable(found.run.policy.template or self._finder.settings.template, found.stages)
+                    else None
+                )
                 found.run.outcomes.tell_at(config, found.path, fresh=True, own=state, passed=passed)
             goes_on = self._goes_on(found, places, finished, state)
             if goes_on is not None:
@@ -133,7 +118,7 @@ class RouteEdge:
                 found.run.end_loop(place)
             return end
         except Exception as error:
-            if self._host.on_error == "raise" or isinstance(error, VineLMError):
+            if self._finder.settings.on_error == "raise" or isinstance(error, VineLMError):
                 raise
             what = self.destinations.name
             if found is None:
@@ -144,7 +129,7 @@ class RouteEdge:
 
     def _goes_on(self, at: RunPath, places: tuple[str, ...], finished: bool, state: Any) -> str | None:
         """The place that a finished request goes on with, "" for what the verdict says; None where it ends."""
-        template = at.run.policy.template or self._host.template
+        template = at.run.policy.template or self._finder.settings.template
         end, onward = self.destinations.end, self.destinations.other_than_end if finished else ""
         next_places = tuple(place for place in places if place != end) if onward == "" else (onward,) if onward else ()
         arms = self._arms(next_places, template, at.stages)
@@ -182,7 +167,9 @@ class RouteEdge:
             return known
         if place == END:
             return frozenset()
-        is_stage = place in self._host.stages or (template is not None and any(one.name == place for one in template.stages))
+        is_stage = place in self._finder.settings.declared or (
+            template is not None and any(one.name == place for one in template.stages)
+        )
         return frozenset((place,)) if is_stage else None
 
     def _is_within_template(self, config: RunnableConfig) -> bool:
@@ -191,7 +178,7 @@ class RouteEdge:
         For an edge whose run cannot be found any more; where the path is not known either, the loop ends.
         """
         with suppress(Exception):
-            template, channel = self._host.template, channel_of(config)
+            template, channel = self._finder.settings.template, channel_of(config)
             if template is not None and channel is not None and channel.path:
                 if template.is_linear:
                     return template.stage_after(len(channel.path)) is not None
@@ -200,7 +187,7 @@ class RouteEdge:
 
     def _has_turns_left(self, at: RunPath, places: tuple[str, ...], arms: frozenset[str] | None) -> bool:
         """Whether the bounds of the loop allow one more turn, which is then counted."""
-        template = at.run.policy.template or self._host.template
+        template = at.run.policy.template or self._finder.settings.template
         if template is not None and not _leaves_room(template, at, arms):
             return False
         for place in places:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.protocols import Policy
+from vinelm.policies.policy import Policy
 from vinelm.workflow import Request
 
 FIELD = "vinelm"

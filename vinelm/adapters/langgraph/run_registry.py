@@ -9,12 +9,11 @@ from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
 
-from vinelm.adapters.langgraph.graph_run import NOBODY, GraphRun
+from vinelm.adapters.langgraph.graph_run import GraphRun
 from vinelm.adapters.langgraph.path_channel import ChannelSession
 from vinelm.adapters.langgraph.run_context import RunContext
-from vinelm.protocols import CallGuard, Policy
-from vinelm.signals import Signals
-from vinelm.telemetry import ObserverGroup
+from vinelm.adapters.langgraph.settings import AdapterSettings
+from vinelm.policies.policy import Policy
 
 
 class RunRegistry:
@@ -23,30 +22,21 @@ class RunRegistry:
     A run lives as long as LangGraph's channels for it. Where those are not known (graphs of chat models alone, with-blocks)
     the newest ``bound`` runs are kept, and an older one loses its policy.
 
-    Attributes:
-        account_of: returns what authorizes the calls of a run beside its policy's own guard; None: nothing does.
-
     Args:
+        settings: of the adapter.
         new_policy: returns the policy of a new run; called once per run.
+        default: returns a stage's default model; None where failures of VineLM itself are raised.
         bound: number of runs to keep, at least 1.
-        observers: notified of the runs' decisions.
-        default: returns a stage's default model.
-        signals: what the workflow declares.
     """
 
     def __init__(
         self,
+        settings: AdapterSettings,
         new_policy: Callable[[RunContext], Policy],
-        bound: int = 4096,
-        observers: ObserverGroup = NOBODY,
         default: Callable[[str], str] | None = None,
-        signals: Signals | None = None,
+        bound: int = 4096,
     ) -> None:
-        self._new_policy, self._signals = new_policy, signals
-        self.account_of: Callable[[RunContext], CallGuard | None] | None = None
-        self._default = default
-        self._bound = bound
-        self._observers = observers
+        self._settings, self._new_policy, self._default, self._bound = settings, new_policy, default, bound
         self._kept: OrderedDict[int, GraphRun] = OrderedDict()
         self._by_control: WeakValueDictionary[int, GraphRun] = (
             WeakValueDictionary()
@@ -100,14 +90,15 @@ class RunRegistry:
         return self._new(None, context)
 
     def _new(self, control: Any, context: RunContext) -> GraphRun:
+        settings = self._settings
         return GraphRun(
             control,
             self._new_policy(context),
             context,
-            self._observers,
+            settings.observers,
             self._default,
-            signals=self._signals,
-            account_of=None if self.account_of is None else partial(self.account_of, context),
+            signals=settings.signals,
+            account_of=None if settings.account_of is None else partial(settings.account_of, context),
         )
 
     def forget(self, control: Any) -> None:

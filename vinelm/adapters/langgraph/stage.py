@@ -4,41 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
 
 from vinelm.adapters.langgraph.invocation import InvocationScope
-from vinelm.adapters.langgraph.path_channel import PATH_KEY, Entry, Note, PathValue
+from vinelm.adapters.langgraph.path_channel import PATH_KEY, Entry, Note
+from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.adapters.langgraph.signature import InjectedParameters
 from vinelm.adapters.langgraph.state_schema import announced, own_state
 from vinelm.errors import VineLMError, WorkflowError
-from vinelm.policies import OnError
 
 STAGE_MARK = "__vinelm_stage__"
 """Attribute of a wrapped node's function: the stage's name."""
 
 
-class StageHost(Protocol):
-    """What a node needs of its adapter."""
-
-    @property
-    def on_error(self) -> OnError:
-        """What follows a failure of VineLM itself."""
-
-    def invoke(self, stage: str, carried: PathValue | None, config: RunnableConfig, runtime: Runtime[Any]) -> InvocationScope:
-        """Begin the invocation of a node of the root graph; ``carried`` is the path as the node's state has it."""
-
-    async def ainvoke(
-        self, stage: str, carried: PathValue | None, config: RunnableConfig, runtime: Runtime[Any]
-    ) -> InvocationScope:
-        """Like :meth:`invoke`, without blocking the event loop."""
-
-
 def make_stage(
-    host: StageHost, name: str, fn: Callable[..., Any], asked: InjectedParameters, state_type: type
+    finder: RunFinder, name: str, fn: Callable[..., Any], asked: InjectedParameters, state_type: type
 ) -> Callable[..., Any]:
     """Return a LangGraph node; async if ``fn`` is. A plain function without ``__wrapped__``: LangGraph reads its signature."""
     others = tuple(one for one in asked.names if one != "model")
@@ -47,25 +31,25 @@ def make_stage(
         try:
             own, carried = own_state(state)
         except Exception:
-            if host.on_error == "raise":
+            if finder.settings.on_error == "raise":
                 raise
             own, carried = state, None
-        with host.invoke(name, carried, config, runtime) as scope:
+        with finder.invoke(name, carried, config, runtime) as scope:
             given = _injected(others, config, runtime) if others else {}
             out = fn(own, model=scope.model, **given)
-        return _written(host, out, scope, name)
+        return _written(finder, out, scope, name)
 
     async def anode(state: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
         try:
             own, carried = own_state(state)
         except Exception:
-            if host.on_error == "raise":
+            if finder.settings.on_error == "raise":
                 raise
             own, carried = state, None
-        async with await host.ainvoke(name, carried, config, runtime) as scope:
+        async with await finder.ainvoke(name, carried, config, runtime) as scope:
             given = _injected(others, config, runtime) if others else {}
             out = await fn(own, model=scope.model, **given)
-        return _written(host, out, scope, name)
+        return _written(finder, out, scope, name)
 
     wrapped: Callable[..., Any] = anode if asked.is_async else node
     wrapped.__name__ = wrapped.__qualname__ = getattr(fn, "__name__", name)
@@ -77,14 +61,14 @@ def make_stage(
     return wrapped
 
 
-def _written(host: StageHost, out: Any, scope: InvocationScope, name: str) -> Any:
+def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> Any:
     """The node's update with the path's entry; without it where our own part of the work fails."""
     try:
         if scope.is_kept_by_run and isinstance(out, Command) and out.graph is not None:
             return out  # from inside a subgraph to the graph around it, where no channel of the subgraph is known
         return with_entry(out, scope.update(), name)
     except Exception as error:
-        if host.on_error == "raise" or isinstance(error, VineLMError):
+        if finder.settings.on_error == "raise" or isinstance(error, VineLMError):
             raise
         scope.note_failure("the path's entry", error)
         return out

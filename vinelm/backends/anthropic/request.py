@@ -109,7 +109,7 @@ def _tool(function: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _must_not_think(body: Mapping[str, Any], *, is_answered: bool) -> bool:
-    """Whether the API would refuse the call with the thinking that it asks for. A fixed budget has stricter rules."""
+    """True if the API would refuse the call with the thinking that it asks for. A fixed budget has stricter rules."""
     thinking = body.get("thinking")
     if not isinstance(thinking, Mapping) or thinking.get("type") == "disabled":
         return False

@@ -29,7 +29,7 @@ DEADLINE = "vinelm_deadline"
 
 
 class _Bounded:
-    """What the synchronous and the asynchronous transport share: one connection pool for each proxy."""
+    """The common part of both transports: one connection pool for each proxy."""
 
     def __init__(self, httpx: Any, limits: BodyLimits, ca_file: str | None = None) -> None:
         self._httpx = httpx

@@ -85,7 +85,7 @@ class OfflineChatModel(BaseChatModel):
         return {"model": self.binding.model.name, "model_id": self.binding.model.model_id}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        """What LangChain's tracers show of the model."""
+        """The model's parameters in LangChain's traces."""
         params = super()._get_ls_params(stop=stop, **kwargs)
         params["ls_provider"], params["ls_model_name"] = langsmith_names(self.binding.model)
         return params

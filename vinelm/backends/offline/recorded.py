@@ -12,7 +12,8 @@ from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
 from vinelm.backends.settings import ProviderSettings, model_options
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, DatasetError
-from vinelm.io import Row, as_amount, as_count, as_text, read_table
+from vinelm.io.fields import as_amount, as_count, as_text
+from vinelm.io.tables import Row, read_table
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext
 

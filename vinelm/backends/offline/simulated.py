@@ -48,7 +48,7 @@ _lasting = lru_cache(maxsize=65_536)(normal)
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What is asked of a model in one invocation. Effects that are drawn per question and model depend on ``name``."""
+    """The task of a model in one invocation. Effects that are drawn per question and model depend on ``name``."""
 
     writer: AnswerWriter
     request: Request

@@ -136,7 +136,7 @@ async def adrained(response: Any) -> None:
 
 
 def _is_last(chunk: Any) -> bool:
-    """Whether a chunk is the one with the usage, after which nothing of the answer follows."""
+    """True if a chunk is the one with the usage, after which nothing of the answer follows."""
     return chunk.usage is not None and not chunk.choices
 
 

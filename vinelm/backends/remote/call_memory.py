@@ -1,4 +1,4 @@
-"""What a provider wants back with its tool calls, but LangChain's tool calls cannot carry: thinking blocks, signatures."""
+"""Parts that a provider wants back with its tool calls and LangChain's cannot carry: thinking blocks, signatures."""
 
 from __future__ import annotations
 

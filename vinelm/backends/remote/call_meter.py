@@ -118,7 +118,7 @@ class MeteredCall:
         self._cost_usd += self.bound().usd(self.model.price)
 
     def _believes(self, counts: Counts) -> bool:
-        """Whether counts are possible; ``bound`` is only computed where they are not ordinary."""
+        """True if counts are possible; ``bound`` is only computed where they are not ordinary."""
         if self._is_too_few(counts.tokens_out):
             return False
         if 0 < counts.tokens_in <= self.prompt_chars and counts.tokens_out <= self.model.max_tokens:
@@ -126,7 +126,7 @@ class MeteredCall:
         return self.bound().believes(counts)
 
     def _is_too_few(self, tokens_out: int) -> bool:
-        """Whether the text that arrived cannot be made of so few tokens."""
+        """True if the text that arrived cannot be made of so few tokens."""
         if not self.answer.chars or self.model.trusted_counts:
             return False
         return tokens_out == 0 or self.answer.chars > MOST_CHARS * tokens_out + SPARED_CHARS

@@ -40,7 +40,7 @@ def asked_of(model: Model, own: Mapping[str, Any], options: Mapping[str, Any], o
 
 
 class ToolUse(NamedTuple):
-    """Which tools a call must use: "auto" is any or none, "any" at least one, "tool" the one named ``name``."""
+    """The tools that a call must use: "auto" is any or none, "any" at least one, "tool" the one named ``name``."""
 
     mode: Literal["auto", "any", "tool"]
     name: str = ""

@@ -25,7 +25,8 @@ from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed
 from vinelm.backends.remote.time_limit import within
 from vinelm.backends.remote.transport import CallBinding, TransportRequest
 from vinelm.backends.replicas.gate import ReplicaPermit
-from vinelm.catalog import Model, ReplicaGroup, entries_of
+from vinelm.catalog import Model, ReplicaGroup
+from vinelm.catalog.model import entries_of
 from vinelm.clock import WallClock
 from vinelm.errors import FailureKind, VineLMError
 from vinelm.observation import Usage
@@ -60,7 +61,7 @@ class RemoteChatModel(BaseChatModel):
         return {"model": self.binding.model.name, "model_id": self.binding.model.model_id}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        """What LangChain's tracers show of the model."""
+        """The model's parameters in LangChain's traces."""
         params = super()._get_ls_params(stop=stop, **kwargs)
         provider, name = langsmith_names(self.binding.model)
         params["ls_provider"] = provider

@@ -1,4 +1,4 @@
-"""What an exception of an SDK says about its request: whether it was sent, and whether it may be billed."""
+"""The meaning of an SDK's exception for its request: whether it was sent, and whether it may be billed."""
 
 from __future__ import annotations
 

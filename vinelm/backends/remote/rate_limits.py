@@ -181,7 +181,7 @@ class EngineRateLimiter:
             self._give(slot)
 
     def _start(self, tokens: int, priority: SupportsFloat) -> RateTurn | _Appointment:
-        """How a call waits for its start: in a line, or until a time that is known at once, if no call may overtake it."""
+        """A call's wait: in a line, or until a known time if no call may overtake it."""
         share = self._line() if self._share is None and priority else self._share
         return _Appointment(*self.reserve(tokens)) if share is None else share.line_up(tokens, priority)
 

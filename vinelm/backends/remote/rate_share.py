@@ -39,7 +39,7 @@ class RateAmounts(NamedTuple):
 
 
 class RateDemand(NamedTuple):
-    """What is held, what was used of it in the last minute, what the first call of the line lacks, and what it is itself.
+    """Amounts held, used in the last minute, lacking to the first call of the line, and of that call itself.
 
     ``lacks`` is zero if no call waits; ``call`` then is a call of average size. ``waited_s`` are the seconds since the first
     call of the line has been first.

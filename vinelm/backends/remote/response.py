@@ -13,7 +13,7 @@ from langchain_core.messages.tool import default_tool_parser, invalid_tool_call,
 
 from vinelm.backends.base import Counts
 from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.catalog import redacted
+from vinelm.catalog.secrets import redacted
 
 P = ParamSpec("P")
 

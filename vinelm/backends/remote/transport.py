@@ -63,7 +63,7 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallBinding:
-    """What a remote chat model needs for one invocation.
+    """The needs of a remote chat model for one invocation.
 
     ``streams``: also stream calls that ask for a whole answer, to measure the time to first token. ``priority_sign``: 1 or -1
     sends the request's priority, times that, to the server; 0 does not.

@@ -127,7 +127,7 @@ class ReplicaGate:
 
     @property
     def limits(self) -> RateLimits:
-        """What all replicas allow together; no limit where one of them has none."""
+        """The limits of all replicas together; none where one of them has none."""
         return RateLimits(**{key: self._sum(key) for key in RateLimits.model_fields})
 
     @property

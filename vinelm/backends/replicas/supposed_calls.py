@@ -1,4 +1,4 @@
-"""What other processes will have sent to the replicas of a group since they were heard of."""
+"""Estimated calls of other processes to the replicas of a group since their last report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_SUPPOSED = 40.0
 
 
 class SupposedCalls:
-    """How many calls the processes before this one will have sent since they were heard of.
+    """The estimated number of calls of the processes before this one since their last report.
 
     A process hears of the others' calls once a round. In between all know the same replica as the emptiest, and if all sent
     their calls there, they would do worse than without knowing. So each process supposes that those before it, in an order that

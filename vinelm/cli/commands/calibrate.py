@@ -12,7 +12,8 @@ from vinelm.cli.options import output_options
 from vinelm.io.reading import read_text
 
 if TYPE_CHECKING:
-    from vinelm.controller import Calibration, Endpoint, Experiment
+    from vinelm.controller import Calibration, Endpoint
+    from vinelm.controller.load.calibration import Experiment
 
 
 @click.command("calibrate", short_help="Measure how an engine slows down under load.")
@@ -63,7 +64,7 @@ def command(*, endpoint: str, output: Path, yes: bool, as_json: bool, quiet: boo
 
     Example: vinelm calibrate http://gpu-1:30000/v1 --models models.toml --repeats 10 --yes
     """
-    from vinelm.controller import check_writable
+    from vinelm.controller.load.slowdown import check_writable
 
     target, experiment = _prepared(endpoint, settings)
     check_writable(output)
@@ -87,7 +88,8 @@ def command(*, endpoint: str, output: Path, yes: bool, as_json: bool, quiet: boo
 def _prepared(endpoint: str, settings: dict[str, Any]) -> tuple[Endpoint, Experiment]:
     """Validate all inputs before a call is sent."""
     from vinelm.catalog import Catalog
-    from vinelm.controller import PROMPTS, Endpoint, model_on
+    from vinelm.controller import Endpoint
+    from vinelm.controller.load.calibration_client import PROMPTS, model_on
 
     catalog = Catalog.from_file(settings["models"])
     prompts = PROMPTS if settings["prompts"] is None else _prompts(settings["prompts"])
@@ -151,7 +153,7 @@ def _measured(experiment: Experiment, *, quiet: bool) -> Calibration:
 
 
 def _write(output: Path, target: Endpoint, found: Calibration) -> None:
-    from vinelm.controller import save_curve
+    from vinelm.controller.load.slowdown import save_curve
 
     measured = {
         "model": target.model.name,

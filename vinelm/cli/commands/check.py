@@ -1,62 +1,81 @@
-"""``vinelm check``: checks that a workflow can be profiled, without spending anything."""
+"""``vinelm check``: checks that a workflow can be profiled, and that the models of a catalog can be called."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vinelm.cli.console import echo
 from vinelm.cli.options import dataset_options, json_option, models_option
+from vinelm.errors import ConfigError, WorkflowError
 
 if TYPE_CHECKING:
-    from vinelm.profiler import CheckReport
+    from vinelm.cli.models_output import CheckedModels
+    from vinelm.profiler.readiness import CheckReport
 
 
-@click.command("check", short_help="Is a workflow ready to be profiled? Spends nothing.")
-@click.argument("workflow")
+@click.command("check", short_help="Is a workflow ready to be profiled, are its models? Spends nothing.")
+@click.argument("workflow", required=False)
 @models_option
 @dataset_options
+@click.option("--yes", is_flag=True, help="Send one short call to each model of --models. Without it nothing is sent.")
 @json_option
 def command(
-    *,
-    workflow: str,
-    models: Path | None,
-    dataset: str | None,
-    input_keys: tuple[str, ...],
-    label_keys: tuple[str, ...],
-    id_key: str | None,
-    as_json: bool,
-) -> None:
-    """Check that WORKFLOW can be profiled and served, without spending anything.
+    *, workflow: str | None, models: Path | None, dataset: str | None, columns: tuple[str, ...], yes: bool, as_json: bool
+) -> int | None:
+    """Check that WORKFLOW can be profiled and served, and that the models of a catalog can be called. Spends nothing.
 
     WORKFLOW is the name of a bundled workflow or MODULE:ATTRIBUTE. Looks at the stages and loop bounds, builds the graph, runs
     the first request on a scripted model through every invocation, and checks that its state survives a checkpoint. A template
     is compared with the graph arm by arm; one that was left out is read from the graph and printed as code. Exit code 2 if
     something has to be fixed.
 
-    Example: vinelm check my_app:workflow
+    With --models, each model of the catalog (.toml, or a LiteLLM model_list .yaml) is checked as well: known provider, API key
+    in the environment, dated price, rate limits. With --yes each gets one call of at most 128 tokens, to measure time to first
+    token, tokens per second and context length. Exit code 1 if a model cannot be called.
+
+    Example: vinelm check my_app:workflow --models models.toml
     """
-    from vinelm.cli.inputs import catalog_for_check
-    from vinelm.datasets import Columns
-    from vinelm.errors import WorkflowError
-    from vinelm.profiler import check_workflow
-    from vinelm.workflows import load_workflow
+    from vinelm.cli.console import print_json
+    from vinelm.cli.models_output import check_models
 
-    loaded = load_workflow(workflow, dataset=dataset, columns=Columns.parse(input_keys, label_keys, id_key))
-    report = check_workflow(loaded, catalog_for_check(models, loaded.simulated_preset))
+    if workflow is None and (models is None or dataset is not None or columns):
+        raise ConfigError("name a WORKFLOW to check, or a catalog with --models")
+    if yes and models is None:
+        raise ConfigError("--yes has no effect without --models: leave it out, or name a catalog")
+    checked = None if models is None else check_models(models, is_called=yes)
+    if checked is not None and not as_json:
+        checked.show(is_brief=workflow is not None)
+    report = None if workflow is None else _checked(workflow, models, dataset, columns)
     if as_json:
-        from dataclasses import asdict
+        print_json(_plain(report, checked))
+    elif report is not None:
+        _show(report, str(workflow))
+    for item in () if report is None else report.items:
+        if not item.is_ok:
+            raise WorkflowError(f"{workflow}: {item.name}: {item.detail}")
+    return None if checked is None or checked.is_ok else 1
 
-        from vinelm.cli.console import print_json
 
-        print_json({**asdict(report), "is_ok": report.is_ok})
-    else:
-        _show(report, workflow)
-    wrong = [item for item in report.items if not item.is_ok]
-    if wrong:
-        raise WorkflowError(f"{workflow}: {wrong[0].name}: {wrong[0].detail}")
+def _checked(workflow: str, models: Path | None, dataset: str | None, columns: tuple[str, ...]) -> CheckReport:
+    from vinelm.cli.inputs import catalog_for_check
+    from vinelm.datasets.columns import Columns
+    from vinelm.profiler.readiness import check_workflow
+    from vinelm.workflows.registry import load_workflow
+
+    loaded = load_workflow(workflow, dataset=dataset, columns=Columns.parse(columns))
+    return check_workflow(loaded, catalog_for_check(models, loaded.simulated_preset))
+
+
+def _plain(report: CheckReport | None, checked: CheckedModels | None) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    plain = {} if checked is None else checked.to_dict()
+    if report is None:
+        return plain
+    return {**plain, **asdict(report), "is_ok": report.is_ok and plain.get("is_ok", True)}
 
 
 def _show(report: CheckReport, spec: str) -> None:

@@ -78,7 +78,7 @@ def command(
     from vinelm.cli.inputs import load_inputs
     from vinelm.demo import run_demo
     from vinelm.errors import ConfigError
-    from vinelm.io import has_desktop, open_page
+    from vinelm.io.browser import has_desktop, open_page
 
     coverage = COVERAGE[workflow] if coverage is None else coverage
     if not 0.0 < coverage <= 1.0:

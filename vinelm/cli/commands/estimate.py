@@ -65,8 +65,9 @@ def command(
 
     Example: vinelm estimate runs/nl2sql.db -o nl2sql.vine
     """
-    from vinelm.api import estimate, why_paths_only
+    from vinelm.api import estimate
     from vinelm.api import update as fold_in
+    from vinelm.api.estimation import why_paths_only
     from vinelm.cli.inputs import refuse_other_file, refuse_replacing
     from vinelm.errors import ConfigError
     from vinelm.vinefile import load_trie, save_trie
@@ -103,7 +104,7 @@ def command(
 
 
 def _is_trie(path: Path) -> bool:
-    """Whether the file is no store but a trie."""
+    """True if the file is no store but a trie."""
     return path.suffix == ".vine"
 
 

@@ -89,7 +89,7 @@ def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool,
 
 
 def _is_unset(settings: dict[str, Any]) -> bool:
-    """Whether no option of an objective is given."""
+    """True if no option of an objective is given."""
     unset = {"cost_budget": "population", "risk": "mean"}
     return all(value == unset.get(name) for name, value in settings.items())
 

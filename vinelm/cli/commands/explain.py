@@ -58,7 +58,7 @@ def command(
 
     Example: vinelm explain nl2sql.vine --maximize accuracy --max-latency-s 15 --prefix gemma-27b --elapsed-s 9 --load gpu-1=2.5
     """
-    from vinelm.api import require_signals
+    from vinelm.api.planning import require_signals
     from vinelm.cli.objective_options import in_options, objective_of
     from vinelm.controller import Planner
     from vinelm.vinefile import load_trie
@@ -206,7 +206,7 @@ def _show_contingent(objective: Objective, annotated: AnnotatedTrie, decision: D
 
 def _show_candidates(objective: Objective, decision: Decision) -> None:
     from vinelm.cli.console import show_table, stdout
-    from vinelm.controller import alternatives
+    from vinelm.controller.planning.explanation import alternatives
     from vinelm.reports import objective_words, percent, seconds, usd
 
     is_wide = stdout().width >= _WIDE
@@ -257,8 +257,8 @@ def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
 
 def _print_json(objective: Objective, decision: Decision) -> None:
     from vinelm.cli.console import print_json
-    from vinelm.controller import alternatives
     from vinelm.controller.planning.contingent.decision import ContingentDecision
+    from vinelm.controller.planning.explanation import alternatives
 
     annotated, query = decision.metrics.annotated, decision.request
     if isinstance(decision, ContingentDecision):

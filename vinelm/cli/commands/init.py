@@ -65,7 +65,8 @@ def command(
     """
     from vinelm.datasets import Columns, read_dataset
     from vinelm.errors import ConfigError
-    from vinelm.scaffold import WORKFLOW_FILE, make_project, read_application, refuse_existing
+    from vinelm.scaffold import make_project, read_application
+    from vinelm.scaffold.project import WORKFLOW_FILE, refuse_existing
 
     if app is not None and graph is not None:
         raise ConfigError("the app is named twice: keep the argument or --graph")
@@ -93,7 +94,8 @@ def command(
 def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool) -> tuple[str, ...]:
     """The chosen models; none where the folder has a catalog and no others are asked for."""
     from vinelm.errors import ConfigError
-    from vinelm.scaffold import MODELS_FILE, PROVIDER_MODELS, SIMULATED, chosen_models, suggested_models
+    from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED, chosen_models
+    from vinelm.scaffold.project import MODELS_FILE, suggested_models
 
     if models is not None:
         return chosen_models(models.split(","))
@@ -122,7 +124,7 @@ def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool) ->
 
 
 def _asked_app(*, asks: bool) -> str | None:
-    from vinelm.scaffold import LANGGRAPH_FILE
+    from vinelm.scaffold.target import LANGGRAPH_FILE
 
     if not asks or Path(LANGGRAPH_FILE).exists():
         return None
@@ -148,7 +150,7 @@ def _asked_dataset(*, asks: bool) -> str | None:
 def _asked_label(requests: RequestSet) -> tuple[str, ...]:
     from rich.prompt import Prompt
 
-    from vinelm.scaffold import label_of
+    from vinelm.scaffold.request_keys import label_of
 
     columns = [column for column in requests.requests[0].data if column != "id"]
     likely = label_of(requests)

@@ -16,14 +16,15 @@ from vinelm.cli.options import output_options, stop_option, workflow_inputs
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
     from vinelm.observation import Observation
-    from vinelm.profiler import ExecutionConfig, Forecast, Needs, ProfileLimits, ProfileResult, RayCluster
+    from vinelm.profiler import ExecutionConfig, Forecast, ProfileLimits, ProfileResult, RayCluster
+    from vinelm.profiler.dry_run.needs import Needs
     from vinelm.protocols import Sampler
     from vinelm.traces import CheckpointPlace, ObservationStore, StoreIdentity
 
 DEFAULT_COVERAGE = 0.02
 DEFAULT_WORKERS = 4
 LIMITS = ("coverage", "budget_usd", "budget_calls")
-INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "input_keys", "label_keys", "id_key")
+INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "columns")
 
 
 @click.command("profile", short_help="Run a sample of requests along a sample of paths.")
@@ -63,20 +64,16 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "input_keys", 
 )
 @click.option(
     "--engine", default="this-machine", show_default=True, metavar="WHERE",
-    help="Which machines run the units: this-machine, or ray (the nodes of a Ray cluster).",
+    help="Machines that run the units: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT, ray://auto (the one that "
+    "this machine belongs to) or ray://local (starts one for this run).",
 )  # fmt: skip
-@click.option(
-    "--address", metavar="HOST:PORT",
-    help="The Ray cluster; auto: this machine's; local: start one for this run [default: auto].",
-)  # fmt: skip
-@click.option("--ship", is_flag=True, help="Copy the current folder, without .env, to the Ray nodes.")
+@click.option("--ship", is_flag=True, help="With ray://: copy the current folder, without .env, to the nodes.")
 @click.option("--unit-timeout-s", type=float, metavar="S", help="End a unit after this long, processes only [default: 600].")
 @click.option(
     "--memory-mb", type=int, metavar="MIB", help="Memory of a unit on top of its imports, processes only [default: 2048]."
 )
 @click.option("--keep-going", is_flag=True, help="Go on even if all first rows of a stage fail alike, whatever the model.")
 @click.option("--dry-run", is_flag=True, help="Print what would be called, for how much and how long. Calls nothing.")
-@click.option("--force-rerun", is_flag=True, help="Put an existing store aside (its name and a number) and start over.")
 @stop_option
 @output_options
 def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **settings: Any) -> int | None:
@@ -87,11 +84,13 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
 
     Example: vinelm profile nl2sql --models models.toml --store runs/nl2sql.db --coverage 0.02 --budget-usd 50
     """
-    from vinelm.backends import require_keys
+    from vinelm.backends.diagnostics import require_keys
     from vinelm.cli.inputs import load_inputs
     from vinelm.cli.profile_output import print_forecast, print_json, show
-    from vinelm.profiler import ProfileLimits, only_failures, require_sampler
-    from vinelm.traces import RunRecords
+    from vinelm.profiler import ProfileLimits
+    from vinelm.profiler.sampling.samplers import require_sampler
+    from vinelm.profiler.scheduling.first_rows import only_failures
+    from vinelm.traces.store.run_state import RunRecords
 
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
     execution = _execution(workflow, settings)
@@ -108,8 +107,6 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
         return None
     require_keys(inputs.catalog.models)
     place = _checkpoint_place(settings)
-    if settings["force_rerun"]:
-        _put_aside(path, quiet=quiet)
     identity = _identity(inputs, settings["seed"])
     with _can_be_put_aside(), _open(path, identity, is_default=store is None) as opened:
         if place is not None:
@@ -163,20 +160,22 @@ def _cluster(settings: dict[str, Any]) -> RayCluster | None:
     from vinelm.errors import ConfigError
     from vinelm.profiler import RayCluster
 
-    engine, address, ship = settings["engine"], settings["address"], settings["ship"]
-    if engine == "ray":
+    engine, ship = settings["engine"], settings["ship"]
+    kind, is_ray, address = engine.partition("ray://")
+    if is_ray and not kind:
         return RayCluster(address=address or "auto", ships_folder=ship)
     if engine != "this-machine":
-        raise ConfigError(f"unknown engine {engine!r}: use this-machine or ray")
-    if address is not None or ship:
-        raise ConfigError("--address and --ship have no effect without --engine ray: give it, or leave them out")
+        raise ConfigError(f"unknown engine {engine!r}: use this-machine, ray://HOST:PORT, ray://auto or ray://local")
+    if ship:
+        raise ConfigError("--ship has no effect without --engine ray://...: give it, or leave --ship out")
     return None
 
 
 def _require_limits(inputs: Inputs, settings: dict[str, Any]) -> None:
     """Require an explicit budget where models cost money; without any limit, set the default coverage."""
-    from vinelm.api import require_budget, require_max_error
-    from vinelm.profiler import judge_backends_of
+    from vinelm.api.estimation import require_max_error
+    from vinelm.api.profiling import require_budget
+    from vinelm.profiler.execution.judging import judge_backends_of
 
     if settings["max_error"] is not None:
         require_max_error(settings["max_error"])
@@ -196,28 +195,9 @@ def _checkpoint_place(settings: dict[str, Any]) -> CheckpointPlace | None:
     return CheckpointPlace(settings["checkpoints"])
 
 
-def _put_aside(path: Path, *, quiet: bool) -> None:
-    """Rename the store: rows that were paid for are never deleted."""
-    from vinelm.errors import ConfigError
-    from vinelm.traces import is_database, run_lock
-
-    if is_database(path):
-        raise ConfigError("--force-rerun renames a file: for a store in PostgreSQL give another database or schema")
-    if not path.exists():
-        return
-    number = next(n for n in range(1, 10_000) if not path.with_name(f"{path.name}.{n}").exists())
-    with run_lock(path):
-        for suffix in ("", "-wal", "-shm"):
-            old = path.with_name(path.name + suffix)
-            if old.exists():
-                old.rename(path.with_name(f"{path.name}.{number}{suffix}"))
-    if not quiet:
-        echo(f"{path} is now {path.name}.{number}; its dollars do not count against this run's budget", err=True)
-
-
 def _identity(inputs: Inputs, seed: int) -> StoreIdentity:
     """Return the store's identity. Raises for a graph that cannot be profiled, before a file is written."""
-    from vinelm.api import identity_of
+    from vinelm.api.profiling import identity_of
 
     return identity_of(inputs.workflow, inputs.catalog, inputs.backends, seed)
 
@@ -247,8 +227,9 @@ def _can_be_put_aside() -> Iterator[None]:
 
 def _previewed(path: Path, inputs: Inputs, identity: StoreIdentity, *, quiet: bool) -> tuple[list[Observation], float]:
     """The rows that the store would have once a run began, and its dollars. Writes nothing."""
-    from vinelm.profiler import request_digests
-    from vinelm.traces import ObservationStore, preview_growth
+    from vinelm.profiler.growth import request_digests
+    from vinelm.traces import ObservationStore
+    from vinelm.traces.growth.grow import preview_growth
 
     with _can_be_put_aside(), ObservationStore.open(path) as opened:
         growth, rows = preview_growth(opened, identity, request_digests(inputs.workflow))
@@ -268,15 +249,18 @@ def _forecast(
     quiet: bool,
 ) -> tuple[Forecast, Needs]:
     """Forecast the run, and what it would need without budgets."""
-    from vinelm.profiler import ProfileLimits, continued_share, forecast_profile, make_sampler, needs_of, rates_of
-    from vinelm.traces import store_exists
+    from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler
+    from vinelm.profiler.dry_run.needs import needs_of
+    from vinelm.profiler.dry_run.throughput import rates_of
+    from vinelm.profiler.runner import continued_share
+    from vinelm.traces.store.store import store_exists
 
     if settings["max_error"] is not None and limits.coverage is None:
         limits = replace(limits, coverage=DEFAULT_COVERAGE)  # nobody knows before how far it goes
     identity = _identity(inputs, settings["seed"])
     rows: list[Observation] = []
     committed_usd = 0.0
-    if store_exists(path) and not settings["force_rerun"]:
+    if store_exists(path):
         rows, committed_usd = _previewed(path, inputs, identity, quiet=quiet)
     ids = [request.id for request in inputs.workflow.requests]
     if isinstance(sampler, str):
@@ -304,7 +288,7 @@ def _forecast(
 def _run(
     inputs: Inputs, store: ObservationStore, settings: dict[str, Any], execution: ExecutionConfig, kind: Any
 ) -> ProfileResult:
-    from vinelm.api import profile_until_certain
+    from vinelm.api.certainty import profile_until_certain
     from vinelm.cli.progress import live, noted
     from vinelm.profiler import profile
 

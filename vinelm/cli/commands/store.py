@@ -1,4 +1,4 @@
-"""``vinelm store``: inspect, check, export, import, merge and reprice observation stores."""
+"""``vinelm store``: inspect, check, import and merge observation stores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.commands.subcommands.store_import import command as import_command
-from vinelm.cli.commands.subcommands.store_reprice import command as reprice_command
 from vinelm.cli.console import echo
 from vinelm.cli.groups import SuggestingGroup
 from vinelm.cli.options import json_option
@@ -21,9 +20,9 @@ _AFTER = {"first": "first in a request", "switched": "after another model", "kep
 STORE = click.argument("store", type=click.Path(path_type=Path))
 
 
-@click.group("store", cls=SuggestingGroup, short_help="Inspect, check, export, import, merge and reprice stores.")
+@click.group("store", cls=SuggestingGroup, short_help="Inspect, check, import and merge stores.")
 def command() -> None:
-    """Inspect, check, export, import, merge and reprice observation stores.
+    """Inspect, check, import and merge observation stores.
 
     These commands call no model. Files are written atomically.
 
@@ -41,9 +40,10 @@ def info(*, store: Path, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from vinelm.estimator import cached_shares
+    from vinelm.estimator.prompt_cache import cached_shares
     from vinelm.profiler import coverage_of
-    from vinelm.traces import ObservationStore, contents_of, misfit
+    from vinelm.traces import ObservationStore, contents_of
+    from vinelm.traces.store.row_validation import misfit
 
     with ObservationStore.open(store) as opened:
         identity, contents = opened.identity, contents_of(opened)
@@ -133,7 +133,7 @@ def _shape_words(facts: dict[str, Any]) -> str:
 
 
 def _show_growth(facts: dict[str, Any]) -> None:
-    """What became of rows when the workflow, the dataset or the catalog changed."""
+    """The fate of rows when workflow, dataset or catalog changed."""
     from vinelm.cli.console import say
     from vinelm.reports import usd
 
@@ -150,10 +150,10 @@ def _show_growth(facts: dict[str, Any]) -> None:
 
 
 def _show_signals(facts: dict[str, Any]) -> None:
-    """What the rows showed, where the workflow declares it."""
+    """The rows' signals, where the workflow declares them."""
     from vinelm.cli.console import say
     from vinelm.reports import shown_lines
-    from vinelm.traces import SignalRecord
+    from vinelm.traces.store.shown import SignalRecord
 
     if facts["continued"]:
         say(f"{facts['continued']:,} rows lie below an answer that the workflow's own check passed.")
@@ -175,7 +175,8 @@ def check(*, store: Path, accept: bool, as_json: bool) -> int | None:
     """
     from dataclasses import asdict
 
-    from vinelm.traces import check_store, recover
+    from vinelm.traces import check_store
+    from vinelm.traces.databases.recovery import recover
 
     if accept and store.exists():
         recover(store, accept=True)
@@ -196,33 +197,6 @@ def _show_check(found: CheckedStore, store: Path) -> None:
         say(f"{'DAMAGE' if item.is_damage else 'note  '}  {item.what}: {item.count:,}, first: {item.first}", hanging=8)
     checked = f"{found.rows:,} rows, {found.checkpoints:,} checkpoints, {found.ledger_entries:,} ledger entries"
     say(f"{store}: {'no damage' if found.is_whole else 'damaged'} ({checked})")
-
-
-@command.command("export", short_help="Write the observations to a table.")
-@STORE
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="TABLE",
-    help="File to write: .csv, .csv.gz or .parquet; an existing one is replaced.",
-)
-def export(*, store: Path, output: Path) -> None:
-    """Write all observations of STORE to a table for other tools; checkpoints are not exported.
-
-    Workflow, models and requests go into TABLE.store.json, or into the Parquet file's metadata, so that `vinelm store import`
-    can restore the store. Parquet needs the extra vinelm[parquet].
-
-    Example: vinelm store export runs/nl2sql.db -o nl2sql.csv
-    """
-    from vinelm.cli.inputs import refuse_replacing
-    from vinelm.traces import ObservationStore, export_store
-
-    refuse_replacing(output, store)
-    with ObservationStore.open(store) as opened:
-        count = export_store(opened, output)
-    echo(f"wrote {count:,} rows to {output}")
 
 
 @command.command("merge", short_help="Merge several stores of the same workflow.")
@@ -246,4 +220,3 @@ def merge(*, stores: tuple[Path, ...], output: Path) -> None:
 
 
 command.add_command(import_command)
-command.add_command(reprice_command)

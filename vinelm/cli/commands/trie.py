@@ -1,4 +1,4 @@
-"""``vinelm trie``: inspect, compare, reprice and export the annotated trie in a ``.vine`` file."""
+"""``vinelm trie``: inspect and compare the annotated trie in a ``.vine`` file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import click
 
 from vinelm.cli.arms_table import arm_facts, show_arms
 from vinelm.cli.commands.subcommands.trie_diff import command as diff_command
-from vinelm.cli.commands.subcommands.trie_export import command as export_command
-from vinelm.cli.commands.subcommands.trie_reprice import command as reprice_command
 from vinelm.cli.console import echo
 from vinelm.cli.groups import SuggestingGroup
 from vinelm.cli.options import json_option
@@ -32,9 +30,9 @@ SHOWN = (
 """Keys of the provenance in the table; ``--json`` has all of them."""
 
 
-@click.group("trie", cls=SuggestingGroup, short_help="Inspect, compare, reprice and export annotated tries.")
+@click.group("trie", cls=SuggestingGroup, short_help="Inspect and compare annotated tries.")
 def command() -> None:
-    """Inspect, compare, reprice and export the annotated tries that `vinelm estimate` writes.
+    """Inspect and compare the annotated tries that `vinelm estimate` writes.
 
     These commands call no model.
 
@@ -92,8 +90,8 @@ def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
 
 
 def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any]:
-    from vinelm.estimator import follow_ups
-    from vinelm.evaluation import frontier_nodes
+    from vinelm.estimator.prompt_cache import follow_ups
+    from vinelm.evaluation.pareto import frontier_nodes
 
     trie = annotated.trie
     if not annotated.is_contingent:
@@ -240,7 +238,7 @@ def _show_models(annotated: AnnotatedTrie) -> None:
 def _show_follow_ups(annotated: AnnotatedTrie) -> None:
     """Print what it saves to keep a model for the next invocation, for models with cached prompt tokens."""
     from vinelm.cli.console import show_table
-    from vinelm.estimator import follow_ups
+    from vinelm.estimator.prompt_cache import follow_ups
     from vinelm.reports import percent, seconds, usd
 
     shares = annotated.meta.get("cached_share", {})
@@ -263,7 +261,7 @@ def _show_follow_ups(annotated: AnnotatedTrie) -> None:
 
 def _show_frontier(annotated: AnnotatedTrie, top: int) -> None:
     from vinelm.cli.console import show_table
-    from vinelm.evaluation import frontier_nodes
+    from vinelm.evaluation.pareto import frontier_nodes
     from vinelm.reports import percent, seconds, usd
 
     paths = frontier_nodes(annotated, "cost")
@@ -283,5 +281,4 @@ def _count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-for _command in (diff_command, reprice_command, export_command):
-    command.add_command(_command)
+command.add_command(diff_command)

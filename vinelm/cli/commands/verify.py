@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from vinelm.evaluation import Verification
     from vinelm.objective import Objective
 
-COLUMNS = ("input_keys", "label_keys", "id_key")
 _SENTENCES = {
     "kept": "Kept: the promise holds on these requests.",
     "exceeded": "Kept: these requests did better than promised.",
@@ -75,10 +74,10 @@ def command(
     from vinelm.evaluation import verify
     from vinelm.workflows import load_workflow
 
-    own = {name: settings.pop(name) for name in ("workflow", "models", "dataset", "requests", "seed", "log", *COLUMNS)}
+    own = {name: settings.pop(name) for name in ("workflow", "models", "dataset", "requests", "seed", "log", "columns")}
     objective = objective_of(settings)
     spec = own["workflow"] or workflow_of(store)
-    workflow = load_workflow(spec, dataset=own["dataset"], columns=Columns.parse(*(own[name] for name in COLUMNS)))
+    workflow = load_workflow(spec, dataset=own["dataset"], columns=Columns.parse(own["columns"]))
     with in_options(), progress(quiet=quiet) as start:
         advance = start("verify")
         found = verify(

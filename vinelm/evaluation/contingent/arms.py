@@ -10,7 +10,8 @@ import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.promise import Z90
-from vinelm.trie import FloatArray, MergedTrie, Trie
+from vinelm.trie import MergedTrie, Trie
+from vinelm.trie.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

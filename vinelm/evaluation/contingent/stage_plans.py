@@ -21,8 +21,8 @@ from vinelm.objective import Objective
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.policies import StaticPolicy
 from vinelm.promise import Promise
-from vinelm.template import runs_one_model
-from vinelm.trie import FloatArray
+from vinelm.template.assignments import runs_one_model
+from vinelm.trie.arrays import FloatArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.api import require_budget
+from vinelm.api.profiling import require_budget
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.evaluation.contingent.plans import plans_over
@@ -22,7 +22,7 @@ from vinelm.evaluation.verification import ServingRun, prepared_run
 from vinelm.evaluation.verification_budget import VerificationBudget
 from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
 from vinelm.objective import Objective
-from vinelm.traces import run_lock
+from vinelm.traces.databases.lock import run_lock
 from vinelm.workflow import Request, Workflow
 
 Serve = Callable[[Request, VerificationBudget], VerifiedRequest]

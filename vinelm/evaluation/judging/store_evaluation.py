@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.api import JudgedRows, require_same_workflow
+from vinelm.api.estimation import require_same_workflow
+from vinelm.api.judged_rows import JudgedRows
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, Done, judged_policies

@@ -10,7 +10,7 @@ import numpy as np
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE
 from vinelm.evaluation.off_policy.steps import Seen, StepPolicy
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 LEAST_BEYOND = 2.0
 """A quantile needs so many effective requests on either side of it, or it is the extreme of a few."""

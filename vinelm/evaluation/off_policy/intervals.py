@@ -11,7 +11,7 @@ import numpy as np
 
 from vinelm.evaluation.off_policy.scores import Scores
 from vinelm.extras import required_extra
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 with required_extra("profile", "an interval of an off-policy estimate"):
     from scipy.special import stdtrit

@@ -21,7 +21,7 @@ import numpy as np
 
 from vinelm.evaluation.off_policy.buying import BoughtRows, Place, place_of
 from vinelm.evaluation.off_policy.steps import Seen, StepPolicy
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 _ARRAYS = ("success", "cost_usd", "latency_s", "weight", "unsupported")
 

@@ -11,11 +11,12 @@ import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
-from vinelm.estimator import DrawnAnswers, FirstAnswers
+from vinelm.estimator import FirstAnswers
+from vinelm.estimator.signals.first_answers import DrawnAnswers
 from vinelm.evaluation.outcome_table import NO_SIGNAL, OutcomeTable
 from vinelm.observation import Observation
 from vinelm.signals import Label
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 DRAWN = 3000
 """Requests that policies are tried on."""

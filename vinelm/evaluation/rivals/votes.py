@@ -9,7 +9,7 @@ import numpy as np
 
 from vinelm.evaluation.outcome_table import NO_ANSWER, OutcomeTable
 from vinelm.evaluation.rivals.base import AnswerPolicy, Evidence, PolicyResult, TriedPolicies
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.evaluation.contingent.plans import plan_words
 from vinelm.evaluation.policy_plans import path_text
 from vinelm.objective import Objective
-from vinelm.trie import BoolArray
+from vinelm.trie.arrays import BoolArray
 
 FACTORS = (0.5, 2.0)
 """Each price is halved and doubled."""

@@ -16,7 +16,7 @@ from vinelm.evaluation.off_policy.followed import Followed, followed
 from vinelm.evaluation.off_policy.scores import Scores
 from vinelm.evaluation.sweep import frontier_range
 from vinelm.objective import Objective
-from vinelm.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 SweptBound = Literal["max_cost_usd", "max_latency_s", "min_accuracy"]
 """The bound that a sweep moves. Under a cap accuracy is maximized, above a floor cost is minimized."""

@@ -15,7 +15,7 @@ from vinelm.errors import ConfigError
 from vinelm.evaluation.pareto import frontier_nodes
 from vinelm.evaluation.sweep import spaced_caps
 from vinelm.extras import required_extra
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 with required_extra("profile", "comparing two tries"):
     from scipy.special import ndtr

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.api import estimate_store, require_same_workflow
+from vinelm.api.estimation import estimate_store, require_same_workflow
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.traces import ObservationStore, reprice_store

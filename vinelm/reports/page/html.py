@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vinelm.errors import ConfigError
-from vinelm.io import write_atomic
+from vinelm.io.atomic import write_atomic
 from vinelm.reports.drawing.pictures import draw
 from vinelm.reports.page.document import Picture, Report, Table
 

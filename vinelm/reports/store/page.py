@@ -11,20 +11,15 @@ from pathlib import Path
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.api import JudgedRows, require_same_workflow
+from vinelm.api.estimation import require_same_workflow
+from vinelm.api.judged_rows import JudgedRows
 from vinelm.errors import EvidenceError, InfeasibleError
-from vinelm.evaluation import (
-    ContingentPlans,
-    JudgedStore,
-    PathPlan,
-    PlanInUse,
-    Plans,
-    StagePlan,
-    judge_store,
-    plan_words,
-    plans_over,
-    showcase,
-)
+from vinelm.evaluation import JudgedStore, judge_store
+from vinelm.evaluation.contingent.plans import ContingentPlans, plan_words, plans_over
+from vinelm.evaluation.contingent.stage_plans import StagePlan
+from vinelm.evaluation.policy_plans import PathPlan, Plans
+from vinelm.evaluation.store_sweeps.plan_in_use import PlanInUse
+from vinelm.evaluation.sweep import showcase
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.reports.charts import cost_chart

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vinelm.evaluation import TITLES, JudgedStore, JudgedSweep, Role, SweptPolicy
+from vinelm.evaluation import JudgedStore
+from vinelm.evaluation.judging.planning_half import TITLES
+from vinelm.evaluation.policy_run import Role
+from vinelm.evaluation.store_sweeps.swept_policies import JudgedSweep, SweptPolicy
 from vinelm.reports.formatting import percent, seconds, usd
 from vinelm.reports.page.document import Chart, Mark, Row, Section, Series, Table
 from vinelm.reports.store.decision_text import thousand

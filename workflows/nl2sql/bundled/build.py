@@ -9,7 +9,7 @@ from contextlib import closing
 from itertools import zip_longest
 from pathlib import Path
 
-from vinelm.io import write_atomic
+from vinelm.io.atomic import write_atomic
 from vinelm.workflows.nl2sql.bundled.domain import Domain
 from vinelm.workflows.nl2sql.bundled.files import DATABASES, MANIFEST, QUESTIONS
 from vinelm.workflows.nl2sql.bundled.questions import Question, questions_of

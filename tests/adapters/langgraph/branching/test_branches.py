@@ -18,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send
 
-from vinelm.adapters.langgraph import PATH_KEY
+from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.errors import WorkflowError
 from vinelm.policies import DefaultPolicy
 from vinelm.template import Branch, Loop, Stage, Template
@@ -70,21 +70,6 @@ def test_loops_are_bounded_by_the_template_and_by_times(mode, template, times, t
     vine = control_of(template)
     out = run(corrective(vine, mode, times=times).compile(), mode, {"plan": ["rewrite"] * 9})
     assert out["log"].count("generate") == turns
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_policy_of_three_parameters_goes_on_working(mode):
-    class Old(DefaultPolicy):
-        def should_continue(self, prefix, finished, state):
-            return not finished
-
-        def resumed(self, prefix, costs_usd):
-            raise AssertionError("another run has executed nothing")
-
-    vine = control_of(CORRECTIVE)
-    policy = Old(lambda stage: "m1", clock=vine.new_clock(), template=CORRECTIVE)
-    out = run(corrective(vine, mode).compile(), mode, {"plan": ["rewrite", END]}, context=vine.context(policy=policy))
-    assert out["log"].count("m1") == 5
 
 
 @pytest.mark.parametrize("mode", MODES)

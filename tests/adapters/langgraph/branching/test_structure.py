@@ -11,8 +11,12 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
 
 from vinelm import VineLM
-from vinelm.adapters.langgraph import build_graph, nodes_of_stages, resolved, template_code, template_differences
-from vinelm.api import bind_workflow
+from vinelm.adapters.langgraph import build_graph
+from vinelm.adapters.langgraph.build import nodes_of_stages
+from vinelm.adapters.langgraph.exits import resolved
+from vinelm.adapters.langgraph.structure.code import template_code
+from vinelm.adapters.langgraph.structure.reading import template_differences
+from vinelm.api.profiling import bind_workflow
 from vinelm.errors import WorkflowError
 from vinelm.template import Branch, Loop, Parallel, Stage, Template
 from vinelm.workflow import Request, Workflow

@@ -16,7 +16,7 @@ from vinelm.controller import FleetConfig
 from vinelm.controller.fleet.leases.dollar_scripts import GRANT
 from vinelm.controller.fleet.leases.journal import SpendJournal, SqliteJournal
 from vinelm.controller.fleet.leases.postgres_journal import journal_at
-from vinelm.controller.fleet.leases.tenant_account import PATIENCE_S, TenantAccount
+from vinelm.controller.fleet.leases.tenant_account import PATIENCE_S, REFUSED_FOR_S, TenantAccount
 from vinelm.errors import CallRefused, ConfigError, FleetUnreachable, JournalUnavailable
 from vinelm.observation import Usage
 from vinelm.policies import BoundGuard, GuardPair, SpendGuard, aauthorized
@@ -197,6 +197,18 @@ def test_a_call_waits_for_its_lease_and_is_refused_at_once_where_the_cap_is_reac
     assert account.wanted_usd() == (0.0, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("is_alone", "why"), [(False, "no answer to the wish for more came in time"), (True, "the fleet's Redis does not answer")]
+)
+def test_a_call_that_nobody_answered_does_not_blame_the_other_processes(is_alone, why, monkeypatch):
+    monkeypatch.setattr("vinelm.controller.fleet.leases.tenant_account.FIRST_S", 0.05)
+    account = TenantAccount("acme", 1.0, is_alone=lambda: is_alone, wake=lambda: None)
+    with pytest.raises(CallRefused, match=why):
+        account.authorize(0.5)
+    with pytest.raises(CallRefused, match=why):
+        asyncio.run(account.aauthorize(0.5))
+
+
 def test_a_journal_that_cannot_be_one_is_one_line(tmp_path):
     with pytest.raises(ConfigError, match="make the folder"):
         SqliteJournal(tmp_path / "nowhere" / "fleet.sqlite")
@@ -327,11 +339,12 @@ def refusal(spender, upper_usd=0.1):
 def test_clocks_that_disagree_grant_nothing_and_say_so(redis_url, fleet_name, tmp_path):
     treasury = Treasury(redis_url, fleet_name, tmp_path / "fleet.sqlite", acme=10.0)
     one = treasury.spender()
+    one.lease._wake, one.lease._is_alone = one.round, lambda: False
     treasury.day = None  # the server's own clock
-    one.lease._clock = lambda: time.time() + 7200
-    assert one.call(0.1) is None
+    one.lease._clock = lambda: time.time() + 7200  # the first call that waits is told, too, not only those after it
     assert "the clocks of Redis and of this machine are more than an hour apart" in refusal(one)
     one.lease._clock = time.time
+    time.sleep(REFUSED_FOR_S)
     assert one.call(0.1)
 
 

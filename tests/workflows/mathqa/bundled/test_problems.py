@@ -6,8 +6,7 @@ from fractions import Fraction
 from itertools import combinations, count, permutations, product
 
 from vinelm.workflows.mathqa.arithmetic import number, value_of
-from vinelm.workflows.mathqa.bundled import problems
-from vinelm.workflows.mathqa.bundled.build import COUNT
+from vinelm.workflows.mathqa.bundled.build import COUNT, problems
 
 
 def walk(rows, columns):

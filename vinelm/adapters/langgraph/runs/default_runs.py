@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
@@ -13,44 +13,23 @@ from langgraph.runtime import Runtime, get_runtime
 from vinelm.adapters.langgraph.graph_run import GraphRun
 from vinelm.adapters.langgraph.invocation import InvocationScope
 from vinelm.adapters.langgraph.run_context import AMBIENT, RunContext, carried_by
+from vinelm.adapters.langgraph.settings import AdapterSettings
 from vinelm.clock import VirtualClock
 from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
-from vinelm.policies import BoundGuard, DefaultPolicy, OnError
-from vinelm.protocols import CallGuard, ChatModelSource, Policy
+from vinelm.policies import BoundGuard, DefaultPolicy
+from vinelm.policies.policy import Policy
 from vinelm.telemetry import ObserverGroup
-from vinelm.template import Template
 
 INTERNAL = "__pregel_"
 """Begins the keys of ``configurable`` that LangGraph keeps for itself."""
-
-
-class DefaultHost(Protocol):
-    """What default runs need of their adapter."""
-
-    @property
-    def models(self) -> ChatModelSource:
-        """Makes the chat models."""
-
-    @property
-    def template(self) -> Template | None:
-        """The workflow's shape; None if it is not known."""
-
-    @property
-    def on_error(self) -> OnError:
-        """What follows a failure of VineLM itself."""
-
-    @property
-    def account_of(self) -> Callable[[RunContext], CallGuard | None] | None:
-        """Returns what authorizes the calls of a new run beside its policy's guard; None: nothing does."""
 
 
 class DefaultRuns:
     """Makes the policy of each run, and what stands in for a part of VineLM that has failed.
 
     Args:
-        host: the adapter.
-        declared: the wrapped stages, each with the default model that the application declared, or None; grows.
+        settings: of the adapter.
         new_policy: returns the policy of a new run whose context has none; None, or a result of None, stands for the defaults.
         enforces: whether policies change what runs. If so and ``fallback``, runs without a policy fall back.
         fallback: whether another model of the stage answers after a failed call.
@@ -58,41 +37,40 @@ class DefaultRuns:
 
     def __init__(
         self,
-        host: DefaultHost,
-        declared: Mapping[str, str | None],
+        settings: AdapterSettings,
         new_policy: Callable[[RunContext], Policy | None] | None,
         *,
         enforces: bool,
         fallback: bool,
     ) -> None:
-        self._host, self._declared, self._new_policy, self._enforces = host, declared, new_policy, enforces
+        self._settings, self._new_policy, self._enforces = settings, new_policy, enforces
         self._fallbacks = self.allowed_models if fallback and enforces else None
 
     def default_model(self, stage: str) -> str:
         """Return the model that the application declared, else the template's default, else the catalog's first."""
-        declared, template = self._declared.get(stage), self._host.template
+        declared, template = self._settings.declared.get(stage), self._settings.template
         if declared is not None:
             return declared
         if template is not None and any(known.name == stage for known in template.stages):
             return template.stage(stage).default_model
-        return next(iter(self._host.models.catalog))
+        return next(iter(self._settings.models.catalog))
 
     def allowed_models(self, stage: str) -> list[str]:
         """Return the models of the catalog that the stage may run on: those of the template, or all where it has no say."""
-        allowed, template = None, self._host.template
+        allowed, template = None, self._settings.template
         if template is not None:
             allowed = next((known.models for known in template.stages if known.name == stage), None)
-        return [model for model in self._host.models.catalog if allowed is None or model in allowed]
+        return [model for model in self._settings.models.catalog if allowed is None or model in allowed]
 
     def any_default(self, stage: str) -> str:
         """Return the stage's default model; whatever fails, one of the catalog."""
-        catalog = self._host.models.catalog
+        catalog = self._settings.models.catalog
         try:
             model = self.default_model(stage)
             if model in catalog:
                 return model
         except Exception:
-            model = self._declared.get(stage) or ""
+            model = self._settings.declared.get(stage) or ""
         return model if model in catalog else next(iter(catalog))
 
     def policy_of(self, context: RunContext) -> Policy:
@@ -109,9 +87,9 @@ class DefaultRuns:
                     max_latency_s=None if objective is None else objective.max_latency_s,
                     max_cost_usd=None if objective is None else objective.max_cost_usd,
                     started_at=context.started_at,
-                    on_error=self._host.on_error,
-                    clock=self._host.models.new_clock(),
-                    template=self._host.template,
+                    on_error=self._settings.on_error,
+                    clock=self._settings.models.new_clock(),
+                    template=self._settings.template,
                     request=context.request,
                 )
             return policy
@@ -135,14 +113,16 @@ class DefaultRuns:
         Under a cap per request it makes no call, nor where nobody knows whether there is one; an account that requests share
         is asked for its calls as well. Raises the error where that was asked for.
         """
-        if self._host.on_error == "raise":
+        if self._settings.on_error == "raise":
             raise error
-        ask = self._host.account_of
+        ask = self._settings.account_of
         context = _context(runtime, objective, None if ask is None else config)
         policy = self._stand_in(
             error, f"stage {stage!r}" if stage else "the run", None if context is None else context.objective
         )
-        is_capped = policy.guard is not None or getattr(context and context.policy, "guard", None) is not None
+        is_capped = policy.guard is not None or (
+            context is not None and context.policy is not None and context.policy.guard is not None
+        )
         if is_capped or (context is None and self._enforces):
             policy.guard = BoundGuard(None, None, lambda what, error: None)
         account_of = None if ask is None or context is None else partial(ask, context)
@@ -162,7 +142,7 @@ class DefaultRuns:
 
         Raises the error where that was asked for.
         """
-        if self._host.on_error == "raise":
+        if self._settings.on_error == "raise":
             raise error
         if run is None:
             run = self.default_run(error, stage, config, runtime, objective)
@@ -171,15 +151,15 @@ class DefaultRuns:
         model = self.any_default(stage)
         run.note_failure(f"stage {stage!r}", error, prefix, stage, model)
         run.path, run.stages = (*prefix, model), ()
-        return InvocationScope(self._host.models, ObserverGroup(), run, stage, run.path)
+        return InvocationScope(self._settings.models, ObserverGroup(), run, stage, run.path)
 
     def _stand_in(self, error: Exception, what: str, objective: Objective | None) -> DefaultPolicy:
         """A policy of default models that does nothing else; under a cap per request it counts calls at their upper bounds."""
-        if self._host.on_error == "raise":
+        if self._settings.on_error == "raise":
             raise error
-        policy = DefaultPolicy(self.any_default, on_error="default", clock=VirtualClock(), template=self._host.template)
+        policy = DefaultPolicy(self.any_default, on_error="default", clock=VirtualClock(), template=self._settings.template)
         with suppress(Exception):
-            policy.clock = self._host.models.new_clock()
+            policy.clock = self._settings.models.new_clock()
             policy.started_at = policy.clock.now()
         if objective is not None and objective.cost_budget == "per_request" and self._enforces:
             policy.guard = BoundGuard(None, objective.max_cost_usd, lambda what, error: None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp
@@ -31,10 +31,9 @@ from vinelm.adapters.langgraph.run_context import AMBIENT, RunContext, carried_b
 from vinelm.adapters.langgraph.run_registry import RunRegistry
 from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns, current_runtime, told_configurable
 from vinelm.adapters.langgraph.runs.streaming import streams_tokens
+from vinelm.adapters.langgraph.settings import AdapterSettings
 from vinelm.errors import VineLMError, WorkflowError
 from vinelm.objective import Objective
-from vinelm.protocols import ChatModelSource
-from vinelm.telemetry import ObserverGroup
 
 
 class InvokeOptions(TypedDict, total=False):
@@ -54,37 +53,20 @@ class InvokeOptions(TypedDict, total=False):
     objective: Objective | None
 
 
-class FinderHost(Protocol):
-    """What the finder needs of its adapter."""
-
-    @property
-    def models(self) -> ChatModelSource:
-        """Makes the chat models."""
-
-    @property
-    def observers(self) -> ObserverGroup:
-        """Notified of invocations."""
-
-    @property
-    def returns_earlier(self) -> bool:
-        """Whether the graph has a node that can return an earlier answer wherever a request is ended."""
-
-    @property
-    def tells_config(self) -> bool:
-        """Whether the makers of policies want to know LangGraph's ``configurable`` of the run."""
-
-
 class RunFinder:
     """Finds the run of every invocation and edge; a run that is new gets its policy. Thread-safe.
 
+    Attributes:
+        settings: see Args.
+
     Args:
-        host: the adapter.
+        settings: of the adapter.
         runs: the runs in progress.
         defaults: what stands in where VineLM itself fails.
     """
 
-    def __init__(self, host: FinderHost, runs: RunRegistry, defaults: DefaultRuns) -> None:
-        self._host, self._runs, self._defaults = host, runs, defaults
+    def __init__(self, settings: AdapterSettings, runs: RunRegistry, defaults: DefaultRuns) -> None:
+        self.settings, self._runs, self._defaults = settings, runs, defaults
 
     def invoke(
         self,
@@ -280,9 +262,9 @@ class RunFinder:
         falls_back: bool,
         notes: Sequence[Note] = (),
     ) -> InvocationScope:
-        host, request_id = self._host, run.context.request_id
+        settings, request_id = self.settings, run.context.request_id
         return InvocationScope(
-            host.models, host.observers, run, stage, path,
+            settings.models, settings.observers, run, stage, path,
             limits=limits, request_id=request_id, falls_back=falls_back, notes=notes,
         )  # fmt: skip
 
@@ -350,11 +332,11 @@ class RunFinder:
 
     def _filled(self, context: RunContext, opening: ChannelSession | None, config: RunnableConfig | None) -> RunContext:
         """The context with what only the run itself knows: its arrival, and whether it may return an earlier answer."""
-        if context.started_at is None and opening is not None and not self._host.models.is_virtual_time:
+        if context.started_at is None and opening is not None and not self.settings.models.is_virtual_time:
             context = replace(context, started_at=opening.at_s)
-        if config is not None and self._host.returns_earlier and not streams_tokens(config):
+        if config is not None and self.settings.returns_earlier and not streams_tokens(config):
             context = replace(context, returns_earlier=True)
-        if config is not None and self._host.tells_config:
+        if config is not None and self.settings.tells_config:
             context = replace(context, configurable=told_configurable(config))
         return context
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vinelm.errors import WorkflowError
-from vinelm.template import Flow
+from vinelm.template.flow import Flow
 
 
 class StageChoice:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vinelm.template import END, Branch, Loop, Parallel, Stage, Step, Template, walk
+from vinelm.template import END, Branch, Loop, Parallel, Stage, Step, Template
+from vinelm.template.steps import walk
 
 _WIDTH = 64
 

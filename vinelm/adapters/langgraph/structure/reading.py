@@ -9,7 +9,8 @@ from vinelm.adapters.langgraph.route import ROUTE_MARK
 from vinelm.adapters.langgraph.structure.stage_graph import Graph, NodeGraph
 from vinelm.adapters.langgraph.structure.steps import template_of
 from vinelm.errors import WorkflowError
-from vinelm.template import Template, mapped
+from vinelm.template import Template
+from vinelm.template.steps import mapped
 
 
 def read_template(graph: Graph, stage_of: Mapping[str, str], label: str) -> Template:

@@ -24,38 +24,24 @@ if TYPE_CHECKING:
     "--alpha", type=float, default=0.05, show_default=True, metavar="FRACTION",
     help="Chance of ever naming anything although nothing has moved.",
 )  # fmt: skip
-@click.option(
-    "--points", type=float, default=0.05, show_default=True, metavar="FRACTION",
-    help="Stops and signals have moved if their share is further off than this.",
-)  # fmt: skip
-@click.option(
-    "--relative", type=float, default=0.1, show_default=True, metavar="FRACTION",
-    help="Dollars and seconds have moved if their mean is further off than this fraction of it.",
-)  # fmt: skip
-@click.option(
-    "--loaded-seconds", is_flag=True,
-    help="Also test the seconds of calls that began while others were under way on their engine.",
-)  # fmt: skip
 @json_option
-def command(
-    *, trie: Path, traces: Path, alpha: float, points: float, relative: float, loaded_seconds: bool, as_json: bool
-) -> int | None:
+def command(*, trie: Path, traces: Path, alpha: float, as_json: bool) -> int | None:
     """Compare the served rows in DB with the annotations of the TRIE that served them, and say what moved.
 
     The tests are sequential: run the command as often as you like; if nothing moves, the chance that it ever names anything is
     at most --alpha. What is named comes with the cheapest command that puts the trie right, and its price. Calls no model. Exit
-    code 1 if something moved.
+    code 1 if something moved. How far a share or a mean may move is set in Python: vinelm.api.drift(..., DriftConfig(points=)).
 
     Example: vinelm drift nl2sql.vine --traces served.db
     """
-    from vinelm.api import cheapest_remedy, drift
+    from vinelm.api import drift
+    from vinelm.api.drift import cheapest_remedy
     from vinelm.cli.console import print_json
     from vinelm.estimator import DriftConfig
     from vinelm.vinefile import load_trie
 
-    config = DriftConfig(alpha=alpha, points=points, relative=relative, loaded_seconds=loaded_seconds)
     annotated = load_trie(trie)
-    found = drift(annotated, traces, config)
+    found = drift(annotated, traces, DriftConfig(alpha=alpha))
     remedy = cheapest_remedy(annotated, found.moved, trie, traces)
     if as_json:
         print_json({"trie": str(trie), **found.to_dict(), "remedy": None if remedy is None else remedy.to_dict()})

@@ -1,10 +1,9 @@
-"""``vinelm fleet``: run a policy over all serving processes, try one on recorded views, and watch the fleet."""
+"""``vinelm fleet``: run a policy over all serving processes, and watch them."""
 
 from __future__ import annotations
 
 import click
 
-from vinelm.cli.commands.serving.fleet_check import command as check_command
 from vinelm.cli.commands.serving.fleet_run import command as run_command
 from vinelm.cli.commands.serving.fleet_top import command as top_command
 from vinelm.cli.groups import SuggestingGroup
@@ -21,5 +20,4 @@ def command() -> None:
 
 
 command.add_command(run_command)
-command.add_command(check_command)
 command.add_command(top_command)

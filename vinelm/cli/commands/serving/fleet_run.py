@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vinelm.cli.commands.serving.fleet_options import fleet_options
+from vinelm.cli.commands.serving.fleet_options import name_option, redis_option
+from vinelm.cli.options import json_option
+from vinelm.cli.policy_output import try_policy
+from vinelm.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vinelm.controller import GlobalLoop, LoopRound
+    from vinelm.controller import GlobalLoop
+    from vinelm.controller.fleet.loop.global_loop import LoopRound
 
 
 @click.command("run", short_help="Run a policy over all serving processes.")
-@fleet_options
+@redis_option(required=False)
+@name_option
 @click.option(
     "--policy",
     "text",
@@ -30,7 +35,7 @@ if TYPE_CHECKING:
 @click.option(
     "--every",
     "period_s",
-    type=float,
+    type=click.FloatRange(min=0, min_open=True),
     default=0.25,
     show_default=True,
     metavar="S",
@@ -38,18 +43,36 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--record", type=click.Path(path_type=Path), metavar="FILE",
-    help="Append a view a second to FILE, for `vinelm fleet check --replay`.",
+    help="Append a view a second to FILE, for --dry-run.",
 )  # fmt: skip
-def command(*, url: str, name: str, text: str, period_s: float, record: Path | None) -> None:
+@click.option(
+    "--dry-run", type=click.Path(path_type=Path), metavar="FILE",
+    help="Only try the policy on the views that --record wrote to FILE: print its orders, how long it takes, and what would be "
+    "refused. Needs no Redis.",
+)  # fmt: skip
+@json_option
+def command(
+    *, url: str | None, name: str, text: str, period_s: float, record: Path | None, dry_run: Path | None, as_json: bool
+) -> int | None:
     """Read what all processes have under way, ask the policy, and install its orders, until the command is ended.
 
     Start it on two machines or more: one leads, the others wait and take over within seconds if it dies. Processes obey the
     orders from memory; without a leader they go on without orders after 30 s. A policy that fails, takes too long or says what
     cannot be meant changes nothing: a line says why, and its last good orders stay.
 
+    With --dry-run nothing is installed; exit code 1 if orders for some view would be refused.
+
     Example: vinelm fleet run --redis redis://localhost:6379 --policy slack+balance+shares
     """
-    from vinelm.controller import GlobalLoop, RedisLink, ViewRecorder, fleet_policy
+    if dry_run is not None:
+        return try_policy(text, dry_run, period_s, as_json=as_json)
+    if as_json:
+        raise ConfigError("--json has no effect without --dry-run: leave it out")
+    if url is None:
+        raise ConfigError("name the fleet's Redis with --redis, or in VINELM_FLEET; or try the policy with --dry-run")
+    from vinelm.controller import GlobalLoop, RedisLink
+    from vinelm.controller.fleet.loop.recording import ViewRecorder
+    from vinelm.controller.fleet.policies.finding import fleet_policy
 
     policy, link = fleet_policy(text), RedisLink(url, name)
     with ExitStack() as stack:
@@ -59,6 +82,7 @@ def command(*, url: str, name: str, text: str, period_s: float, record: Path | N
         loop = GlobalLoop(link, policy, period_s=period_s, on_view=recorder)
         stack.enter_context(_ended_by_signals(loop))
         loop.run(_Teller(name, text))
+    return None
 
 
 @contextmanager

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vinelm.cli.commands.serving.fleet_options import fleet_options
+from vinelm.cli.commands.serving.fleet_options import name_option, redis_option
 from vinelm.cli.options import json_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vinelm.controller import FleetStatus
+    from vinelm.controller.fleet.loop.status import FleetStatus
 
 
 @click.command("top", short_help="Show what all serving processes have under way.")
-@fleet_options
-@click.option("--once", is_flag=True, help="Print one table and end; so it is if the output is no terminal, and with --json.")
+@redis_option(required=True)
+@name_option
+@click.option("--once", is_flag=True, help="Print one table and end, as with --json or where the output is not a terminal.")
 @click.option(
     "--every",
     "period_s",
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--record", type=click.Path(path_type=Path), metavar="FILE",
-    help="Append a view a second to FILE, for `vinelm fleet check --replay`.",
+    help="Append a view a second to FILE, for `vinelm fleet run --dry-run`.",
 )  # fmt: skip
 @json_option
 def command(*, url: str, name: str, once: bool, period_s: float, record: Path | None, as_json: bool) -> None:
@@ -43,7 +44,9 @@ def command(*, url: str, name: str, once: bool, period_s: float, record: Path | 
     from contextlib import ExitStack
 
     from vinelm.cli.console import print_json, show_table, stdout, watch_table
-    from vinelm.controller import FleetReader, RedisLink, ViewRecorder, fleet_status
+    from vinelm.controller import FleetReader, RedisLink
+    from vinelm.controller.fleet.loop.recording import ViewRecorder
+    from vinelm.controller.fleet.loop.status import fleet_status
 
     link = RedisLink(url, name)
     with ExitStack() as stack:

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from vinelm.cli.console import echo
-from vinelm.cli.options import json_option, stacked
+from vinelm.cli.options import json_option
+from vinelm.errors import ConfigError
 
 if TYPE_CHECKING:
     from vinelm.template import StopRule
     from vinelm.traces import LogImport
 
-_COLUMNS = {
-    "success": "Column: whether the answer is right: 1/0 or true/false.",
-    "cost": "Column: dollars of the call.",
-    "latency": "Column: seconds of the call.",
-    "tokens-in": "Column: prompt tokens.",
-    "tokens-out": "Column: generated tokens.",
-    "failure": "Column: kind of the failure; empty if the call succeeded.",
-    "round": "Column: number of this model's answer to the request, from 1; with runs, the position in the run.",
-    "run": "Column: run of the application that the invocation belongs to.",
-    "stage": "Column: stage of the invocation (with runs).",
-}
-
-
-def _column_option(name: str, text: str) -> Callable[[Any], Any]:
-    return click.option(f"--{name}-column", metavar="NAME", help=text)
-
-
-columns = stacked(
-    click.option("--request-column", multiple=True, metavar="NAME", help="Column(s) that identify the request; repeatable."),
-    click.option("--model-column", metavar="NAME", help="Column: name of the model."),
-    *(_column_option(name, text) for name, text in _COLUMNS.items()),
+FIELDS = (
+    "request",
+    "model",
+    "success",
+    "cost_usd",
+    "latency_s",
+    "tokens_in",
+    "tokens_out",
+    "failure",
+    "round",
+    "run",
+    "stage",
 )
+"""The fields of :class:`~vinelm.traces.LogColumns` that name a column; those of the request may be several."""
+REQUIRED = ("request", "model", "success")
 
 
 @click.command("import", short_help="Create a store from an export or a table of outcomes.")
@@ -44,7 +37,12 @@ columns = stacked(
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DB", help="Store to create; must not exist."
 )
-@columns
+@click.option(
+    "--column", "columns", multiple=True, metavar="FIELD=COLUMN",
+    help="Column of a field: request (several together may identify it), model, success (1/0 or true/false), cost_usd, "
+    "latency_s, tokens_in, tokens_out, failure (its kind; empty: none), round (number of this model's answer to the request, "
+    "from 1; with runs, the position in the run), run (of your application), stage (with runs). Repeatable.",
+)  # fmt: skip
 @click.option(
     "--stopped-if", multiple=True, metavar="CONDITION",
     help="Condition under which the application's own check passed: COLUMN, COLUMN=VALUE or COLUMN>NUMBER. Repeatable: all "
@@ -72,15 +70,15 @@ columns = stacked(
 def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
     """Create a store from TABLE (.csv, .jsonl or .parquet, also .gz), to use with `vinelm estimate`.
 
-    TABLE is an export of `vinelm store export`, or your own log of recorded outcomes, with its columns named by options. With
+    TABLE is an export of `vinelm export`, or your own log of recorded outcomes, with its columns named by --column. With
     a run column, each row is one invocation in a run of your application. Without, each row is one model's answer to a
     request; paths are then built as retries over these answers up to --depth, which is exact if answers are independent.
 
-    Example: vinelm store import log.csv -o log.db --request-column id --model-column model --success-column correct
-    --cost-column usd --stop oracle --depth 2
+    Example: vinelm store import log.csv -o log.db --column request=id --column model=model --column success=correct
+    --column cost_usd=usd --stop oracle --depth 2
     """
-    from vinelm.errors import ConfigError
-    from vinelm.traces import import_export, is_export, side_file
+    from vinelm.traces import import_export
+    from vinelm.traces.imports.export_import import is_export, side_file
 
     given = [name for name, value in how.items() if value]
     if not given and is_export(table):
@@ -89,12 +87,13 @@ def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
     elif not given and not table.exists():
         raise ConfigError(f"{table}: no such file: check the path")
     else:
-        missing = [name for name in ("request_column", "model_column", "success_column") if not how[name]]
+        columns = _columns(how.pop("columns"))
+        missing = [name for name in REQUIRED if name not in columns]
         if missing:
-            options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
+            options = ", ".join(f"--column {name}=COLUMN" for name in missing)
             hint = "" if given else f" (there is no {side_file(table).name} beside it, so it is not an export)"
             raise ConfigError(f"{table}: name the columns of the outcomes with {options}{hint}")
-        facts = _import_log(table, output, how)
+        facts = _import_log(table, output, columns, how)
     if as_json:
         from vinelm.cli.console import print_json
 
@@ -103,31 +102,36 @@ def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
         _show(facts)
 
 
-def _import_log(table: Path, output: Path, how: dict[str, Any]) -> dict[str, Any]:
+def _columns(texts: tuple[str, ...]) -> dict[str, list[str]]:
+    """The columns of each field that these texts name; :class:`ConfigError` for another field, or for two columns of one."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        field, _, column = text.partition("=")
+        if field not in FIELDS or not column:
+            raise ConfigError(f"--column {text}: write FIELD=COLUMN, where FIELD is {', '.join(FIELDS)}")
+        found.setdefault(field, []).append(column)
+        if len(found[field]) > 1 and field != "request":
+            raise ConfigError(f"--column: {field} is given {' and '.join(found[field])}: name one column")
+    return found
+
+
+def _import_log(table: Path, output: Path, columns: dict[str, list[str]], how: dict[str, Any]) -> dict[str, Any]:
     from dataclasses import asdict
 
     from vinelm.traces import import_log
 
-    return {"store": str(output), **asdict(import_log(table, output, _settings(table, how)))}
+    return {"store": str(output), **asdict(import_log(table, output, _settings(table, columns, how)))}
 
 
-def _settings(table: Path, how: dict[str, Any]) -> LogImport:
-    from vinelm.catalog import Catalog
+def _settings(table: Path, columns: dict[str, list[str]], how: dict[str, Any]) -> LogImport:
+    from vinelm.catalog.catalog import Catalog
     from vinelm.traces import Condition, LogColumns, LogImport
 
+    one = {field: names[0] for field, names in columns.items() if field != "request"}
     return LogImport(
         columns=LogColumns(
-            request=how["request_column"],
-            model=how["model_column"],
-            success=how["success_column"],
-            cost_usd=how["cost_column"],
-            latency_s=how["latency_column"],
-            tokens_in=how["tokens_in_column"],
-            tokens_out=how["tokens_out_column"],
-            failure=how["failure_column"],
-            round=how["round_column"],
-            run=how["run_column"],
-            stage=how["stage_column"],
+            request=tuple(columns["request"]),
+            **one,
             stopped_if=tuple(map(Condition.parse, how["stopped_if"])),
             where=tuple(map(Condition.parse, how["where"])),
         ),

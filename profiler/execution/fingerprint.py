@@ -1,0 +1,302 @@
+"""Digests of what determines an answer besides the request and the models: the graph, its nodes' code, prompts and resources.
+
+Rows and checkpoints of a changed workflow must not be mixed with old ones. Each part has its own digest, so that a mismatch can
+name what changed. Code is digested as its source without comments, docstrings and layout, with the constants and functions of
+the same package that it uses. Anything that it reads in other ways (files, environment, other packages) belongs in
+``Workflow.resources``.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable
+from pydantic import BaseModel
+
+from vinelm.adapters.langchain import VineChatModel
+from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.adapters.langgraph.chat.search import holds_stage
+from vinelm.adapters.langgraph.finish import FINISH_MARK
+from vinelm.adapters.langgraph.user_code import closure_values
+from vinelm.backends.resolver import ModelResolver
+from vinelm.catalog import Catalog
+from vinelm.judging import LLMJudge
+from vinelm.judging.judgement import JUDGED
+from vinelm.protocols import Backend
+from vinelm.traces import StoreIdentity
+from vinelm.workflow import Workflow
+
+SETTING = "setting "
+"""Prefix of the fingerprint parts that come from the ``settings`` of :func:`store_identity`."""
+
+
+def store_identity(
+    workflow: Workflow,
+    catalog: Catalog,
+    backends: Mapping[str, Backend],
+    *,
+    settings: Mapping[str, Any] | None = None,
+) -> StoreIdentity:
+    """Return the identity of a store for this profile. Builds the graph, and runs none of it.
+
+    Args:
+        workflow: the workflow.
+        catalog: the models.
+        backends: one for each provider of the catalog.
+        settings: what else determines answers, such as the seed of simulated models; plain JSON.
+    """
+    parts = fingerprint(workflow, catalog, backends)
+    parts |= {f"{SETTING}{name}": json.dumps(value) for name, value in (settings or {}).items()}
+    return StoreIdentity(
+        workflow=workflow.name,
+        template=workflow.template.bind(tuple(catalog)).to_dict(),
+        catalog=_portable(catalog.to_dict()),
+        dataset_digest=workflow.dataset_digest,
+        fingerprint=parts,
+        is_simulated=any(backend.is_simulated for backend in backends.values()),
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _portable(catalog: dict[str, Any]) -> dict[str, Any]:
+    """The catalog with digests in place of the paths of the files that its backends answer from, since files move."""
+    for settings in catalog["backend"].values():
+        table = settings.get("table")
+        if isinstance(table, str) and Path(table).is_file():
+            with Path(table).open("rb") as file:
+                settings["table"] = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    return catalog
+
+
+def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, str]:
+    """Return the digest of each part by name.
+
+    Parts are ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs``, ``interrupts`` and
+    ``resource LABEL``.
+    """
+    recorder = _Recorder(GraphAdapter(ModelResolver(catalog, backends), template=workflow.template))
+    graph = workflow.build(recorder)
+    builder = getattr(graph, "builder", graph)  # compiled or not
+    is_graph = hasattr(builder, "nodes") and hasattr(builder, "branches")
+    parts = {"graph": _digest(_shape(builder) if is_graph else list(_functions_of(graph)))}
+    parts |= {f"stage {name}": code_digest(fn) for name, fn in recorder.stages.items()}
+    parts |= {f"route {i}": code_digest(fn) for i, fn in enumerate(recorder.routes, start=1)}
+    for name, node in builder.nodes.items() if is_graph else ():
+        function = _function(node)
+        if _is_finish(node):
+            continue
+        if name not in recorder.stages and function is not None:
+            parts[f"node {name}"] = code_digest(function)
+        elif name not in recorder.stages and holds_stage(node.runnable):
+            parts[f"node {name}"] = _digest(list(_chain(node.runnable, type(node.runnable).__module__, {})))
+    # What a judge is asked may change: its rows are judged again, and stay (profiler/scheduling/pending_rows.py).
+    parts["scorer"] = JUDGED if isinstance(workflow.score, LLMJudge) else code_digest(workflow.score)
+    if workflow.inputs is not None:
+        parts["inputs"] = code_digest(workflow.inputs)
+    if workflow.answer_interrupt is not None:
+        parts["interrupts"] = code_digest(workflow.answer_interrupt)
+    return parts | {f"resource {label}": digest for label, digest in workflow.resources.items()}
+
+
+def code_digest(target: Callable[..., Any]) -> str:
+    """Return the digest of a callable and of the constants and functions of its package that it uses."""
+    seen: dict[int, Any] = {}
+    return _digest(list(_code_of(target, _package(target), seen)))
+
+
+def _functions_of(app: Any) -> Iterator[str]:
+    """Digests of the code of an application that is no graph: a function, or an entrypoint of LangGraph's functional API."""
+    for node in getattr(app, "nodes", {}).values():
+        bound = getattr(node, "bound", None)
+        function = getattr(bound, "func", None) or getattr(bound, "afunc", None)
+        if function is not None:
+            yield code_digest(function)
+    if not hasattr(app, "nodes"):
+        yield code_digest(app)
+
+
+class _Recorder:
+    """A ``Vine`` that records the functions before its adapter wraps them."""
+
+    def __init__(self, adapter: GraphAdapter) -> None:
+        self.adapter = adapter
+        self.stages: dict[str, Callable[..., Any]] = {}
+        self.routes: list[Callable[..., Any]] = []
+
+    def stage(self, name: str, fn: Callable[..., Any] | None = None, **settings: Any) -> Any:
+        """See :class:`vinelm.protocols.Vine`; also as a decorator."""
+        if fn is None:
+            return lambda given: self.stage(name, given, **settings)
+        self.stages[name] = fn
+        return self.adapter.stage(name, fn, **settings)
+
+    def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
+        """See :class:`vinelm.protocols.Vine`."""
+        self.routes.append(fn)
+        return self.adapter.route(fn, **settings)
+
+    @property
+    def finish(self) -> Callable[..., Any]:
+        """See :class:`vinelm.protocols.Vine`."""
+        return self.adapter.finish
+
+    def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
+        """See :meth:`vinelm.api.application.VineLM.chat_model`."""
+        return VineChatModel(vine=self, stage=stage, **settings)
+
+
+def _shape(builder: Any) -> Any:
+    """Nodes and edges of a ``StateGraph``, in a fixed order. A finish node counts as the place that it leads to."""
+    leads_to = {source: target for source, target in builder.edges if _is_finish(builder.nodes.get(source))}
+
+    def at(name: Any) -> Any:
+        return leads_to.get(name, name)
+
+    branches = {
+        source: {name: sorted((at(key), at(end)) for key, end in (branch.ends or {}).items()) for name, branch in found.items()}
+        for source, found in builder.branches.items()
+    }
+    edges = sorted((source, at(target)) for source, target in builder.edges if source not in leads_to)
+    return [sorted(set(builder.nodes) - set(leads_to)), edges, sorted(map(str, builder.waiting_edges)), branches]
+
+
+def _is_finish(node: Any) -> bool:
+    """Whether the node is ours that returns an earlier answer. It has no effect in a profile, so rows hold with and without."""
+    return bool(getattr(_function(node), FINISH_MARK, False))
+
+
+def _function(node: Any) -> Any:
+    runnable = getattr(node, "runnable", None)
+    return getattr(runnable, "func", None) or getattr(runnable, "afunc", None)
+
+
+def _code_of(target: Any, package: str, seen: dict[int, Any]) -> Iterator[Any]:
+    """Source or bytecode of the target, then of everything in its package that it refers to; each object once."""
+    if id(target) in seen:
+        return
+    seen[id(target)] = target
+    if isinstance(target, MethodType):
+        yield from _code_of(target.__func__, package, seen)
+    elif isinstance(target, FunctionType):
+        yield _source(target)
+        yield from _values([*(target.__defaults__ or ()), *(target.__kwdefaults__ or {}).values()], package, seen)
+        names = sorted(set(_names(target.__code__)))
+        yield from _values([target.__globals__[name] for name in names if name in target.__globals__], package, seen)
+        yield from _values(list(closure_values(target)), package, seen)
+        owner = target.__globals__
+        for name in names:  # constants and functions behind a module's name: prompts.GENERATE
+            for module in (value for value in (owner.get(n) for n in names) if _is_local_module(value, package)):
+                if hasattr(module, name):
+                    yield from _values([getattr(module, name)], package, seen)
+    elif isinstance(target, type):
+        if _belongs(target, package):
+            members = sorted(vars(target).items())
+            yield from _values([v for k, v in members if not k.startswith("__") or isinstance(v, FunctionType)], package, seen)
+    elif hasattr(target, "__wrapped__"):
+        yield from _code_of(target.__wrapped__, package, seen)
+    elif callable(target):
+        yield from _code_of(type(target), package, seen)
+
+
+def _values(values: list[Any], package: str, seen: dict[int, Any]) -> Iterator[Any]:
+    for value in values:
+        plain = _plain(value)
+        if plain is not None:
+            yield plain
+            if isinstance(value, Runnable) and not isinstance(value, BaseChatModel) and holds_stage(value):
+                yield from _chain(value, package, seen)
+        elif isinstance(value, (classmethod, staticmethod)):
+            yield from _values([value.__func__], package, seen)
+        elif isinstance(value, property):
+            yield from _values([value.fget], package, seen)
+        elif isinstance(value, (FunctionType, MethodType, type)) and _belongs(value, package):
+            yield from _code_of(value, package, seen)
+
+
+def _chain(target: Any, package: str, seen: dict[int, Any]) -> Iterator[Any]:
+    """The prompts, settings and functions of a chain that calls a stage: its own dump names only their types."""
+    if isinstance(target, (str, int, float, bool, type(None))):
+        yield target
+        return
+    if id(target) in seen:
+        return
+    seen[id(target)] = target
+    if isinstance(target, (list, tuple)):
+        for item in target:
+            yield from _chain(item, package, seen)
+    elif isinstance(target, Mapping):
+        yield from _chain([*target, *target.values()], package, seen)
+    elif isinstance(target, (FunctionType, MethodType)):
+        yield from _code_of(target, _package(target), seen)
+    elif isinstance(target, (Runnable, BaseModel)) and not isinstance(target, BaseChatModel):
+        yield type(target).__name__
+        yield from _chain({name: value for name, value in vars(target).items() if name[0] != "_"}, package, seen)
+    elif isinstance(target, BaseModel):
+        yield _plain(target)
+    else:
+        yield type(target).__name__
+
+
+def _plain(value: Any) -> str | None:
+    """JSON text of a constant or of a pydantic object (LangChain's prompt templates are); None for anything else."""
+    try:
+        if isinstance(value, BaseModel):
+            return json.dumps(value.model_dump(), sort_keys=True, default=lambda inner: type(inner).__name__)
+        if isinstance(value, (str, int, float, bool, list, tuple, dict)):
+            return json.dumps(value, sort_keys=True)
+    except Exception:  # not a constant: sets, objects, models that cannot be dumped
+        return None
+    return None
+
+
+def _source(function: FunctionType) -> str:
+    """The function's statements without layout, comments and docstrings; its bytecode where there is no source."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return _bytecode(function.__code__)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def _bytecode(code: CodeType) -> str:
+    inner = [_bytecode(const) if isinstance(const, CodeType) else repr(const) for const in code.co_consts]
+    return _digest([code.co_code.hex(), code.co_names, code.co_varnames, inner])
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _names(const)
+
+
+def _package(target: Any) -> str:
+    """The package whose code is part of the workflow: that of the module, or the module itself if it is in none."""
+    module = getattr(target, "__module__", None) or type(target).__module__
+    return str(module.rpartition(".")[0] or module)
+
+
+def _belongs(target: Any, package: str) -> bool:
+    module = str(getattr(target, "__module__", ""))
+    return module == package or module.startswith(f"{package}.")
+
+
+def _is_local_module(value: Any, package: str) -> bool:
+    return isinstance(value, ModuleType) and (value.__name__ == package or value.__name__.startswith(f"{package}."))
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()[:32]

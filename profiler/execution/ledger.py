@@ -1,0 +1,269 @@
+"""The ledger: an upper bound is reserved before each unit, and its real price settled after it. And where a profile stops.
+
+See docs/architecture.md#invariants.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from vinelm.catalog import Catalog
+from vinelm.errors import BudgetExhausted, ConfigError
+from vinelm.judging import Judgement
+from vinelm.observation import Observation
+from vinelm.traces import ObservationStore
+from vinelm.traces.databases.running_totals import Totals
+from vinelm.traces.store.judgements import Judgements
+from vinelm.traces.store.run_state import RunRecords
+from vinelm.traces.store.shared_run import SharedRun
+
+FIRST_PROMPT_TOKENS = 2048
+"""Length assumed of a prompt before any was observed."""
+_PROMPT_MARGIN = 1.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileLimits:
+    """Where a profile stops; whichever limit comes first. None: no such limit.
+
+    Attributes:
+        coverage: the fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
+        budget_usd: dollars settled and reserved in the store, earlier runs included.
+        budget_calls: model calls recorded in the store, earlier runs included.
+
+    Raises:
+        ConfigError: a value is out of range (codes ``coverage-range``, ``budget-usd-range``, ``budget-calls-range``).
+    """
+
+    coverage: float | None = None
+    budget_usd: float | None = None
+    budget_calls: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.coverage is not None and not 0.0 < self.coverage <= 1.0:
+            raise ConfigError(f"coverage is {self.coverage}: it must be a fraction in (0, 1]", code="coverage-range")
+        if self.budget_usd is not None and not (self.budget_usd >= 0 and math.isfinite(self.budget_usd)):
+            raise ConfigError(
+                f"the budget is {self.budget_usd} dollars: it must be a finite number >= 0", code="budget-usd-range"
+            )
+        if self.budget_calls is not None and self.budget_calls < 0:
+            raise ConfigError(f"the budget is {self.budget_calls} calls: it must be >= 0", code="budget-calls-range")
+
+
+class PriceBound:
+    """Upper bound on the dollars of a unit, learned from the executed cells of its stage and model.
+
+    The completion is bounded by the model's ``max_tokens``. The prompt is not known before the stage writes it: assumed are the
+    longest prompt observed at that stage times a margin (2,048 tokens before the first), as many calls as the stage ever made
+    in one invocation, and at least the price of the model's most expensive invocation. Where the backend can price a call from
+    its real prompt, the reservation is raised before the call (:mod:`vinelm.profiler.execution.unit_budget`); elsewhere an
+    unusually long prompt can exceed the bound, and the excess of that one call is settled at its real price. The same sequence
+    of cells gives the same bounds.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._prompt: dict[str, int] = {}
+        self._calls: dict[str, int] = {}
+        self._tools_usd: dict[str, float] = {}
+        self._highest_usd: dict[str, float] = {}
+
+    def copy(self) -> PriceBound:
+        """Return an independent copy."""
+        twin = copy.copy(self)
+        for name in ("_prompt", "_calls", "_tools_usd", "_highest_usd"):
+            setattr(twin, name, dict(getattr(self, name)))
+        return twin
+
+    def add(self, observation: Observation) -> None:
+        """Learn from one executed cell."""
+        stage, calls = observation.stage, max(observation.calls, 1)
+        if observation.tokens_in is not None:  # the sum over calls, which bounds each call's prompt
+            self._prompt[stage] = max(self._prompt.get(stage, 0), observation.tokens_in)
+        self._calls[stage] = max(self._calls.get(stage, 1), calls)
+        self._highest_usd[observation.model] = max(self._highest_usd.get(observation.model, 0.0), observation.cost_usd)
+        self._tools_usd[stage] = max(self._tools_usd.get(stage, 0.0), observation.tool_cost_usd)
+
+    def usd(self, stage: str, model: str) -> float:
+        """Return the dollars that one invocation of ``stage`` on ``model``, tools included, is expected not to exceed."""
+        entry = self._catalog[model]
+        longest = self._prompt.get(stage)
+        prompt = FIRST_PROMPT_TOKENS if longest is None else math.ceil(longest * _PROMPT_MARGIN)
+        one = entry.price.cost_usd(prompt, entry.max_tokens)
+        calls_usd = max(one * self.calls(stage), self._highest_usd.get(model, 0.0))
+        return calls_usd + self._tools_usd.get(stage, 0.0) * _PROMPT_MARGIN
+
+    def calls(self, stage: str) -> int:
+        """Return the number of model calls that one invocation of ``stage`` is expected not to exceed."""
+        return self._calls.get(stage, 1)
+
+
+@dataclass(slots=True)
+class Reservation:
+    """What is reserved for one unit: the entry in the store's ledger, dollars and model calls."""
+
+    entry: int
+    upper_usd: float
+    upper_calls: int = 1
+
+
+class Ledger:
+    """Reserves and settles money within the budgets, which hold for the store as a whole, earlier runs included.
+
+    Thread-safe: a check and its reservation are one step. Opening a ledger charges the units that an earlier run left open at
+    their bound.
+
+    Args:
+        store: the store whose ledger it is; the caller holds it exclusively.
+        limits: the budgets: dollars settled and reserved, model calls of all rows and of units in flight.
+        records: the store's run records; made here by default.
+        shared: the run, where others may work on the store: budgets then hold for all of them together.
+    """
+
+    def __init__(
+        self,
+        store: ObservationStore,
+        limits: ProfileLimits,
+        *,
+        records: RunRecords | None = None,
+        shared: SharedRun | None = None,
+    ) -> None:
+        self.limits = limits
+        self._shared = shared
+        self._store = store
+        self._records = records or RunRecords(store)
+        self._lock = threading.RLock()
+        self.abandoned = store.abandon_open()
+        """Units that an earlier run left open, charged at their bound."""
+        self.committed_usd = store.committed_usd()
+        self.reserved_usd = 0.0
+        """The part of it that is reserved for units in flight."""
+        self.calls = sum(spend.calls for spend in store.spend("depth").values()) + store.retired_calls()
+        """Model calls of all rows, retired ones included, and the bounds of those of units in flight."""
+
+    def refusal(self, extra_usd: float, extra_calls: int = 0) -> str | None:
+        """Return in one line why this much more cannot be reserved; None if it can."""
+        budget_usd, budget_calls = self.limits.budget_usd, self.limits.budget_calls
+        if budget_usd is not None and round(self.committed_usd + extra_usd - budget_usd, 9) > 0:  # ignore rounding errors
+            left = budget_usd - self.committed_usd
+            return f"the next call may cost up to ${extra_usd:.6f} and ${max(left, 0.0):.6f} of the ${budget_usd:g} is left"
+        if budget_calls is not None and self.calls + extra_calls > budget_calls:
+            return f"{self.calls:,} of the budget's {budget_calls:,} calls are made"
+        return None
+
+    def reserve(
+        self, request_id: str, prefix: tuple[str, ...], upper_usd: float, upper_calls: int = 1, *, is_new: bool = True
+    ) -> Reservation:
+        """Reserve the bound, durably.
+
+        Args:
+            request_id: the unit's request.
+            prefix: the unit's prefix.
+            upper_usd: its dollars at most.
+            upper_calls: its model calls at most.
+            is_new: it is to make a row; False for a row that is there, which only the run that begins may look at.
+
+        Raises:
+            BudgetExhausted: a budget would be exceeded.
+            UnitTaken: another run executes the unit.
+        """
+        with self._lock, self._locked():
+            if self._shared is not None and is_new:
+                self._shared.claim(request_id, prefix)
+            self._refuse(upper_usd, upper_calls)
+            if self._shared is None:
+                entry = self._store.reserve(request_id, prefix, upper_usd)
+            else:
+                entry = self._shared.reserve(request_id, prefix, upper_usd, upper_calls)
+            self._reserve(upper_usd)
+            self.calls += upper_calls
+            return Reservation(entry, upper_usd, upper_calls)
+
+    def top_up(self, reservation: Reservation, upper_usd: float) -> None:
+        """Raise a reservation to ``upper_usd``, durably, before a call that may cost more.
+
+        Raises:
+            BudgetExhausted: the budget would be exceeded.
+        """
+        extra = upper_usd - reservation.upper_usd
+        if extra <= 0:
+            return
+        with self._lock, self._locked():
+            self._refuse(extra, 0)
+            self._records.raise_reservation(reservation.entry, upper_usd)
+            reservation.upper_usd = upper_usd
+            self._reserve(extra)
+
+    def settle(
+        self, reservation: Reservation, observation: Observation, checkpoint: bytes | None, *, paid_usd: float | None = None,
+        judgement: Judgement | None = None,
+    ) -> None:  # fmt: skip
+        """Write the row, its checkpoint and its real price in one transaction.
+
+        Args:
+            reservation: the unit's.
+            observation: the row.
+            checkpoint: the state to resume from; None to keep none.
+            paid_usd: dollars to settle where they are not the row's.
+            judgement: what a judge said of the answer.
+        """
+        with self._lock:
+            paid = observation.cost_usd + observation.tool_cost_usd if paid_usd is None else paid_usd
+            with self._locked():
+                if self._shared is not None and self._store.has(observation.request_id, observation.prefix):
+                    self._store.settle(reservation.entry, paid)  # a run that took this one for dead was faster
+                    self._close(reservation, paid, observation.calls)
+                    return
+                self._store.add(observation, checkpoint)
+                self._store.settle(reservation.entry, paid)
+                if judgement is not None:
+                    Judgements(self._store).add(observation.request_id, observation.prefix, judgement)
+            self._close(reservation, paid, observation.calls)
+
+    def settle_without_row(self, reservation: Reservation, paid_usd: float, calls: int = 0) -> None:
+        """Settle a unit that adds no row: it was refused half-way, or its cell has a row already."""
+        with self._lock:
+            with self._locked():
+                self._store.settle(reservation.entry, paid_usd)
+            self._close(reservation, paid_usd, calls)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One transaction, undone where the block raises. Other runs on the store wait for its end, and sums are read anew."""
+        if self._shared is None:
+            with self._records.together():
+                yield
+            return
+        with self._shared.writing() as found:
+            self._set(found)
+            yield
+
+    def read_totals(self) -> None:
+        """Read what all runs on the store have spent and reserved, as far as a budget bounds it."""
+        if self._shared is not None:
+            self._set(self._shared.totals())
+
+    def _set(self, found: Totals) -> None:
+        if self.limits.budget_usd is not None:
+            self.committed_usd = float(found.usd)
+        if self.limits.budget_calls is not None:
+            self.calls = found.calls
+
+    def _reserve(self, usd: float) -> None:
+        self.committed_usd += usd
+        self.reserved_usd += usd
+
+    def _close(self, reservation: Reservation, paid_usd: float, calls: int) -> None:
+        self.reserved_usd -= reservation.upper_usd
+        self.committed_usd += paid_usd - reservation.upper_usd
+        self.calls += calls - reservation.upper_calls
+
+    def _refuse(self, extra_usd: float, extra_calls: int) -> None:
+        reason = self.refusal(extra_usd, extra_calls)
+        if reason is not None:
+            raise BudgetExhausted(reason)

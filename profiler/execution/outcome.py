@@ -1,0 +1,137 @@
+"""What a unit's row says: the kind and place of its failure, the score of its answer, and what it showed."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import PurePath
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from vinelm.errors import CallError, FailureKind, VineLMError, WorkflowError
+from vinelm.judging import LLMJudge
+from vinelm.observation import Observation
+from vinelm.profiler.execution.checkpoints import StateError
+from vinelm.profiler.execution.judging import UNIT_JUDGE
+from vinelm.profiler.execution.unit_policy import UnitPolicy
+from vinelm.signals import Signals
+from vinelm.signals.declaration import STATUS, digest_of_text
+from vinelm.template import Stage
+from vinelm.workflow import Request, Workflow
+
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def place_of(error: BaseException) -> str | None:
+    """Return ``FILE:LINE`` of the innermost frame of the application, without the folder; None if there is none.
+
+    Frames of installed packages, of the standard library and of VineLM are not the application's.
+    """
+    found = None
+    for traceback in _steps(error.__traceback__):
+        code = traceback.tb_frame.f_code
+        module = str(traceback.tb_frame.f_globals.get("__name__", ""))
+        is_ours = module == "vinelm" or module.startswith("vinelm.")
+        if not is_ours and not code.co_filename.startswith((*_INSTALLED, "<")):
+            found = f"{PurePath(code.co_filename).name}:{traceback.tb_lineno}"
+    return found
+
+
+def with_place(detail: str, error: BaseException) -> str:
+    """Return the detail with the place of the exception, as far as it is known."""
+    place = place_of(error)
+    return detail if place is None else f"{detail} at {place}"
+
+
+def _steps(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
+
+
+def checked_score(verdict: object, *, is_oracle: bool) -> tuple[bool | float, str | None]:
+    """Return the success of a row: a bool, or a number in [0, 1]. The second value says what is wrong with it, if anything.
+
+    Args:
+        verdict: what ``score(request, state)`` returned.
+        is_oracle: the template stops by oracle, which needs a bool: it stops where the answer is right.
+    """
+    if isinstance(verdict, (bool, np.bool_)):
+        return bool(verdict), None
+    if not isinstance(verdict, (int, float, np.integer, np.floating)):
+        return False, f"score returned {type(verdict).__name__}, not a bool or a number in [0, 1]"
+    if is_oracle:
+        return False, f"score returned {type(verdict).__name__}: the oracle stop needs a bool"
+    score = float(verdict)
+    if not 0.0 <= score <= 1.0:  # nor NaN
+        return False, f"score returned {score:g}, which is outside of [0, 1]"
+    return score, None
+
+
+def failed_row(policy: UnitPolicy, error: Exception) -> Observation:
+    """Return the row of a unit that ended with an exception."""
+    last = policy.invocations[-1] if policy.invocations else None
+    if isinstance(error, StateError):
+        return policy.observation("state", str(error))
+    if isinstance(error, MemoryError):
+        return policy.observation("crash", "MemoryError: the unit needs more memory than its limit")
+    if isinstance(error, VineLMError) and not isinstance(error, CallError):
+        return policy.observation("tool", str(error))  # our own text, e.g. a call that reported a cost that is not finite
+    if last is not None and last.failure is not None:
+        is_own = last.detail == type(error).__name__  # of the application, not of a call
+        return policy.observation(last.failure, with_place(last.detail or "", error) if is_own else last.detail)
+    kind: FailureKind = error.kind if isinstance(error, CallError) else "tool"
+    return policy.observation(kind, with_place(type(error).__name__, error))  # its text may hold a prompt
+
+
+def scored(workflow: Workflow, request: Request, values: dict[str, Any]) -> tuple[bool | float | None, str | None]:
+    """Return the success, and what is wrong with the scorer if it raised or did not return a score.
+
+    The success is None where a judge gives it and gave none, or is not asked.
+    """
+    if isinstance(workflow.score, LLMJudge):
+        unit = UNIT_JUDGE.get()
+        return None if unit is None else unit.verdict(workflow, request, values), None
+    try:
+        verdict: object = workflow.score(request, values)
+    except Exception as error:
+        return False, with_place(f"score raised {type(error).__name__}", error)
+    return checked_score(verdict, is_oracle=workflow.template.stop == "oracle")
+
+
+def with_shown(row: Observation, signals: Signals | None, values: Mapping[str, Any] | None, stage: Stage) -> Observation:
+    """Return the row with the label of its state and its answer.
+
+    Args:
+        row: of an invocation that succeeded.
+        signals: what the workflow declares; None leaves the row as it is.
+        values: the state's own keys; None where no state can be seen yet, so that only ``"status"`` says something.
+        stage: of the invocation. The workflow's own check passes or fails only what is answerable, and
+            after any other stage some keys of the answer may still be to come.
+
+    Raises:
+        WorkflowError: the signal function raised or returned what is no label, or the answer's keys are wrong. Names the
+            request and the invocation.
+    """
+    if signals is None:
+        return row
+    passed = row.stopped if stage.answerable else None
+    try:
+        if values is None and not isinstance(signals.signal, str):
+            return row
+        label = signals.label(values or {}, passed=passed)
+        text = None if values is None else signals.answer_text(values, is_partial=not stage.answerable)
+    except WorkflowError as error:
+        where = f"request {row.request_id!r}, invocation {row.depth} ({row.stage!r})"
+        raise WorkflowError(f"{where}: {error}", code=error.code) from error
+    return replace(row, signal=label, answer=text, answer_digest=None if text is None else digest_of_text(text))
+
+
+def with_error(row: Observation, signals: Signals | None) -> Observation:
+    """Return a failed row with what ``signal="status"`` says of it; any other row as it is."""
+    if row.failure is None or signals is None or signals.signal != "status":
+        return row
+    return replace(row, signal=STATUS[0])

@@ -1,1 +1,0 @@
-"""Asks the judge of a workflow, under the budget of the unit whose answer it is."""

@@ -1,1 +1,0 @@
-"""Contents of checkpoints that are kept outside the store."""

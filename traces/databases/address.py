@@ -1,0 +1,79 @@
+"""Addresses of stores in PostgreSQL: ``postgresql://user@host/database``."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from vinelm.errors import StoreError
+
+_START = re.compile(r"postgres(?:ql)?:/+")
+
+
+@dataclass(frozen=True)
+class PostgresUrl:
+    """Where a store in PostgreSQL is. As text it has no password and no options, so that messages may show it.
+
+    Args:
+        url: for SQLAlchemy, with the driver and the password.
+    """
+
+    url: URL
+
+    def __str__(self) -> str:
+        shown = URL.create(
+            "postgresql", username=self.url.username, host=self.url.host, port=self.url.port, database=self.url.database
+        )
+        return shown.render_as_string()
+
+    @property
+    def name(self) -> str:
+        """The name of the database."""
+        return self.url.database or str(self.url.username)
+
+
+StoreAddress = Path | PostgresUrl
+"""Where a store is: a file, or a database."""
+
+
+def address_of(where: str | Path | PostgresUrl) -> StoreAddress:
+    """Return the address of a store: what begins with ``postgresql://`` is a database, all else is a file.
+
+    A :class:`~pathlib.Path` made of such a text, which has lost a slash, is understood too; the text then has to name a host.
+
+    Raises:
+        StoreError: the address cannot be parsed. Its text is not shown: it may hold a password.
+    """
+    if isinstance(where, PostgresUrl):
+        return where
+    start = _START.match(str(where))
+    if start is None:
+        path = Path(where)  # of a link, the file that it leads to: its log and its lock stand beside that
+        return Path(os.path.realpath(path)) if path.is_symlink() else path
+    try:
+        url = make_url(f"postgresql+psycopg://{str(where)[start.end() :]}")
+    except (ArgumentError, ValueError) as error:
+        raise StoreError("not an address of PostgreSQL: write postgresql://user@host:port/database") from error
+    return PostgresUrl(url)
+
+
+def is_database(where: str | Path) -> bool:
+    """Return whether a store at this address is a database."""
+    return isinstance(address_of(where), PostgresUrl)
+
+
+def file_of(where: StoreAddress, what: str) -> Path:
+    """Return the path of a store that is a file.
+
+    Raises:
+        StoreError: it is a database, which ``what`` cannot read.
+    """
+    address = address_of(where)
+    if isinstance(address, PostgresUrl):
+        raise StoreError(f"{address}: {what} takes files only: vinelm export it, and store import that into a file")
+    return address

@@ -1,0 +1,261 @@
+"""Durable access to one SQLite file, and translation of SQLite errors to :class:`StoreError`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import URL, Connection, MetaData, create_engine, event
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+from vinelm.errors import StoreError
+from vinelm.io.atomic import require_regular
+
+if TYPE_CHECKING:
+    from vinelm.traces.databases.address import PostgresUrl
+
+_MAGIC = b"SQLite format 3\0"
+_BUSY_TIMEOUT_S = 10.0
+
+
+class Database:
+    """One connection to one SQLite file, shared by the threads of a process through a lock; not to be shared across ``fork``.
+
+    WAL mode with ``synchronous=FULL``: a committed transaction survives a power failure. SQLite errors become
+    :class:`StoreError`.
+
+    Args:
+        path: the file; created if it does not exist.
+        shown_as: the path that errors name, if the file will be renamed to it later, or is a copy of it.
+        is_read_only: create no file beside it. The file must have no write-ahead log.
+
+    Attributes:
+        path: what errors name.
+        file: the file that is open.
+    """
+
+    path: Path | PostgresUrl
+
+    def __init__(self, path: Path, *, shown_as: Path | None = None, is_read_only: bool = False) -> None:
+        self.path = shown_as or path
+        self.file = path
+        require_store_file(path)
+        self._lock = threading.RLock()
+        self._closing = ExitStack()
+        engine = create_engine(
+            _url_to_read(path) if is_read_only else URL.create("sqlite", database=str(path)),
+            poolclass=StaticPool,
+            connect_args={"check_same_thread": False, "timeout": _BUSY_TIMEOUT_S},
+            hide_parameters=True,  # rows never show in an error
+        )
+        if not is_read_only:
+            event.listen(engine, "connect", _set_up)
+        event.listen(engine, "begin", _begin)
+        self._engine = engine
+        with self.translated():
+            self._connection = engine.connect()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Yield a connection inside one transaction: committed when the block ends, rolled back if it raises.
+
+        A nested block of the same thread joins the outer transaction.
+        """
+        with self._lock, self.translated():
+            if self._connection.in_transaction():
+                yield self._connection
+                return
+            with self._connection.begin():
+                yield self._connection
+
+    def translated(self) -> AbstractContextManager[None]:
+        """Turn errors of the database into a one-line :class:`StoreError` that names the store and shows no row."""
+        return translated(self.path)
+
+    def size_bytes(self) -> int:
+        """Return the bytes of the file and of its write-ahead log."""
+        files = (self.file, self.file.with_name(f"{self.file.name}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def create_tables(self, metadata: MetaData, connection: Connection) -> None:
+        """Create all tables of ``metadata`` in the caller's transaction."""
+        metadata.create_all(connection)
+
+    def truncate_wal(self) -> None:
+        """Copy the write-ahead log into the file and empty it. Not inside a transaction.
+
+        Raises:
+            StoreError: the disk is full, so that nothing is emptied.
+        """
+        with self._lock, self.translated():
+            raw = self._connection.connection.driver_connection
+            if raw is not None:
+                raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+
+    def copy_to(self, path: Path) -> None:
+        """Write a copy of the file as it is now to ``path``, which must not exist. Not inside a transaction."""
+        with self._lock, self.translated(), closing(sqlite3.connect(path)) as target:
+            raw = self._connection.connection.driver_connection
+            if raw is not None:
+                raw.backup(target)
+
+    def close(self) -> None:
+        """Close the connection; SQLite copies the write-ahead log into the file. Idempotent."""
+        with self._lock:
+            self._connection.close()
+            self._engine.dispose()
+            self._closing.close()
+
+    def and_then(self, closing: ExitStack) -> None:
+        """Close ``closing`` with the database."""
+        self._closing.push(closing)
+
+
+def require_store_file(path: Path) -> None:
+    """Raise :class:`StoreError` if ``path`` is a folder, a device or a pipe: SQLite would wait for it or write beside it."""
+    try:
+        require_regular(path)
+    except OSError as error:
+        text = f"{path}: cannot read the store: {error.strerror}: use the path of an observation store, or of a new file"
+        raise StoreError(text) from error
+
+
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """Open a read-only connection that creates no files. Reconnect to see later writes of other processes."""
+    require_store_file(path)
+    return sqlite3.connect(_address(path), uri=True, timeout=_BUSY_TIMEOUT_S)
+
+
+def _address(path: Path) -> str:
+    # Without a WAL file nobody is writing. `immutable` then keeps even a read-only connection from creating one.
+    mode = "mode=ro" if path.with_name(path.name + "-wal").exists() else "mode=ro&immutable=1"
+    return f"{path.absolute().as_uri()}?{mode}"
+
+
+def _url_to_read(path: Path) -> URL:
+    address, _, query = _address(path).partition("?")
+    settings = dict(item.split("=") for item in query.split("&"))
+    return URL.create("sqlite", database=address, query={**settings, "uri": "true"})
+
+
+def is_writable(path: Path) -> bool:
+    """Return whether the file and its folder may be written."""
+    return os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK | os.X_OK)
+
+
+@contextmanager
+def readable(path: Path, *, is_old: bool = False) -> Iterator[Path]:
+    """Yield a path from which the store can be read: ``path``, or a temporary copy of a store in a read-only folder.
+
+    SQLite cannot read a write-ahead log where it may not write beside it.
+
+    Args:
+        path: the store.
+        is_old: the store must be migrated to be read.
+
+    Raises:
+        StoreError: the copy cannot be made.
+    """
+    wal = path.with_name(f"{path.name}-wal")
+    if is_writable(path) or not (is_old or (wal.exists() and wal.stat().st_size)):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="vinelm-store-") as folder:
+        copy = Path(folder) / path.name
+        try:
+            for ending in ("", "-wal", ".lock"):
+                if path.with_name(f"{path.name}{ending}").exists():
+                    shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
+        except OSError as error:
+            raise StoreError(f"{path}: cannot copy the store to read it: {error.strerror or error}") from error
+        yield copy
+
+
+def read_meta(path: Path) -> dict[str, str] | None:
+    """Read the ``meta`` table of the store at ``path`` (key to value) without writing to the file.
+
+    Returns:
+        An empty mapping if the database is not a store. None for an empty file and for a database without tables: a store
+        whose creation was interrupted.
+
+    Raises:
+        StoreError: the file cannot be read or is not SQLite.
+    """
+    require_store_file(path)
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_MAGIC))
+    except OSError as error:
+        raise StoreError(f"{path}: cannot read the store: {error.strerror}") from error
+    if not head:
+        return None
+    if head != _MAGIC:
+        raise StoreError(f"{path}: not a SQLite file: use the path of an observation store, or of a new file")
+    try:
+        with readable(path) as source, closing(connect_read_only(source)) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if not tables:
+                return None
+            return dict(connection.execute("SELECT key, value FROM meta")) if "meta" in tables else {}
+    except SQLITE_ERRORS as error:
+        raise _store_error(error, f"{path}: cannot read the store") from error
+
+
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What sqlite3 raises for a file that it cannot read: the latter where a damaged text stands in its own messages."""
+_ADVICE = {
+    "SQLITE_BUSY": ("another process is writing to it: wait for it to end", "store-locked"),
+    "SQLITE_FULL": ("free some space and resume: every row stored so far is kept", "store-disk"),
+    "SQLITE_IOERR": (
+        "check whether the disk is full or disconnected, then resume: every row stored so far is kept",
+        "store-disk",
+    ),
+    "SQLITE_READONLY": ("make the file and its folder writable, or work on a copy", "store-not-writable"),
+    "SQLITE_CANTOPEN": ("make the folder writable, or work on a copy", "store-not-writable"),
+    "SQLITE_CORRUPT": ("the file is damaged: restore it from a copy", "store-damaged"),
+    "SQLITE_NOTADB": ("the file is damaged: restore it from a copy", "store-damaged"),
+}
+"""SQLite result code to (what to do, code of the :class:`StoreError`)."""
+
+
+@contextmanager
+def translated(path: Path | PostgresUrl) -> Iterator[None]:
+    """Turn errors of SQLite and SQLAlchemy into a one-line :class:`StoreError` that names the file and shows no row."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise _store_error(error.orig, str(path)) from error
+    except SQLITE_ERRORS as error:
+        raise _store_error(error, str(path)) from error
+    except SQLAlchemyError as error:
+        raise StoreError(f"{path}: {type(error).__name__}") from error
+
+
+def _store_error(error: BaseException | None, where: str) -> StoreError:
+    """The :class:`StoreError` for a SQLite error: its text and, where there is one, what to do about it."""
+    if isinstance(error, UnicodeDecodeError):
+        return StoreError(f"{where}: text that is not UTF-8: {_ADVICE['SQLITE_CORRUPT'][0]}", code="store-damaged")
+    name = getattr(error, "sqlite_errorname", "")
+    said = str(error).partition(" with text ")[0]  # what follows is a value of the store
+    for prefix, (advice, code) in _ADVICE.items():
+        if name == prefix or name.startswith(f"{prefix}_"):  # extended codes: SQLITE_IOERR_WRITE
+            return StoreError(f"{where}: {said}: {advice}", code=code)
+    return StoreError(f"{where}: {said}")
+
+
+def _set_up(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # no implicit BEGIN: _begin sends it, so that CREATE TABLE is in the transaction too
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")

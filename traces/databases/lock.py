@@ -1,0 +1,150 @@
+"""An exclusive lock per store: two concurrent runs would settle each other's reservations and pay for cells twice.
+
+The lock is on a file of its own, ``STORE.lock``, which its holder removes. It cannot be on the store itself: when a process
+closes any descriptor of a file, POSIX drops the locks that SQLite holds on that file.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from vinelm.errors import StoreError
+from vinelm.io.operating_system import lock
+from vinelm.traces.databases.database import require_store_file
+
+_FOLDED = "folded"
+_LINE = 80  # bytes
+
+
+class RunLock:
+    """The lock file of a store while a run holds it: a line with the process, and room for a note."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path, self._descriptor = path, descriptor
+        self._pid = os.getpid()
+
+    def note_owner(self) -> None:
+        """Note which process holds the lock, and keep room for :meth:`note_folded`."""
+        owner = f"pid {self._pid} on {socket.gethostname()}"
+        with suppress(OSError):  # a full disk: the lock holds without it
+            if os.fstat(self._descriptor).st_size < 2 * _LINE:
+                self._write("", _LINE)
+            self._write(owner, 0)
+
+    def note_folded(self, run: str) -> None:
+        """Note that the file of the store holds everything, without its write-ahead log, although it says that ``run`` is open.
+
+        Does nothing if the log is not empty. Overwrites in place, since the disk may be full. The lock file then stays.
+        """
+        wal = self._path.with_name(f"{self._path.name}-wal")
+        with suppress(OSError):
+            if not wal.exists() or wal.stat().st_size == 0:
+                self._write(f"{_FOLDED} {run}", _LINE)
+
+    def clear_note(self) -> None:
+        """Clear what :meth:`note_folded` noted: the store no longer says that a run is open."""
+        with suppress(OSError):
+            self._write("", _LINE)
+
+    def release(self) -> None:
+        """Remove the lock file, unless it has a note that is still needed, and unlock it.
+
+        It is removed while it is locked. A process that opened it before finds afterwards that the file has lost its name, and
+        tries again. A forked child that ends leaves the lock to its parent.
+        """
+        try:
+            if os.getpid() == self._pid and not any(line.startswith(_FOLDED) for line in _lines(self._path)):
+                with suppress(OSError):  # a folder that may no longer be written, or a system that removes no open file
+                    _lock_file(self._path).unlink()
+        finally:
+            os.close(self._descriptor)
+
+    def _write(self, text: str, at: int) -> None:
+        os.lseek(self._descriptor, at, os.SEEK_SET)
+        os.write(self._descriptor, text.encode()[: _LINE - 1].ljust(_LINE - 1) + b"\n")
+
+
+def was_folded(path: Path, run: str) -> bool:
+    """Return whether :meth:`RunLock.note_folded` was called for ``run``."""
+    return f"{_FOLDED} {run}" in _lines(path)
+
+
+@contextmanager
+def run_lock(path: Path) -> Iterator[RunLock]:
+    """Lock the store at ``path`` for one run, by the file ``PATH.lock``, which is removed at the end.
+
+    The kernel releases the lock when the process dies. A killed process leaves the file; the next run takes it over.
+
+    Raises:
+        StoreError: another process holds the lock; the message names it. Or ``path`` is not a regular file.
+    """
+    require_store_file(path)
+    lock = RunLock(path, _acquired(path))
+    try:
+        lock.note_owner()
+        yield lock
+    finally:
+        lock.release()
+
+
+def holder(path: Path) -> str | None:
+    """Return the process that holds the lock, as ``pid N on HOST``; None if there is none. Writes nothing."""
+    try:
+        with _lock_file(path).open(encoding="utf-8") as file:
+            is_free = lock(file.fileno(), is_shared=True)
+    except OSError:
+        return None
+    return None if is_free else _owner(path)
+
+
+def _acquired(path: Path) -> int:
+    """Lock the lock file of ``path`` and return its descriptor."""
+    while True:
+        descriptor = -1
+        try:
+            descriptor = os.open(_lock_file(path), os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+            is_free = lock(descriptor)  # on Windows only SQLite's own lock protects the file
+            if _is_current(path, descriptor):
+                if is_free:
+                    return descriptor
+                raise StoreError(f"{path}: another run is writing to it ({_owner(path)}): wait for it to end, or stop it")
+        except OSError as error:
+            _close(descriptor)
+            raise StoreError(f"{path}: cannot lock the store: {error.strerror}") from error
+        except BaseException:
+            _close(descriptor)
+            raise
+        os.close(descriptor)  # its holder removed it after it was opened here: a lock on it would exclude nobody
+
+
+def _is_current(path: Path, descriptor: int) -> bool:
+    """Whether the open file is still the lock file of ``path``."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), _lock_file(path).stat())
+    except FileNotFoundError:
+        return False
+
+
+def _close(descriptor: int) -> None:
+    if descriptor >= 0:
+        os.close(descriptor)
+
+
+def _lock_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
+def _owner(path: Path) -> str:
+    return next(iter(_lines(path)), "") or "unknown"
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = _lock_file(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return [line.strip() for line in text.split("\n")]

@@ -1,0 +1,90 @@
+"""Migrate stores of older schema versions in place: forward only, each store in one transaction.
+
+A step is SQL text that is never edited after its release and does not depend on the current ``schema``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from vinelm.errors import StoreError
+from vinelm.traces.databases.database import Database
+from vinelm.traces.databases.lock import run_lock
+from vinelm.traces.databases.schema import SCHEMA_VERSION
+
+STEPS: dict[int, tuple[str, ...]] = {
+    1: (
+        "CREATE TABLE sources (source_id INTEGER NOT NULL, kind VARCHAR NOT NULL, name VARCHAR NOT NULL, "
+        "digest VARCHAR NOT NULL, row_count INTEGER NOT NULL, added_at VARCHAR NOT NULL, PRIMARY KEY (source_id))",
+    ),
+    2: (
+        "ALTER TABLE requests ADD COLUMN input_digest VARCHAR",
+        "ALTER TABLE observations ADD COLUMN identity_id INTEGER DEFAULT 1 NOT NULL",
+        "ALTER TABLE observations ADD COLUMN recorded_usd FLOAT",
+        "CREATE TABLE identities (identity_id INTEGER NOT NULL, value VARCHAR NOT NULL, since VARCHAR NOT NULL, "
+        "PRIMARY KEY (identity_id))",
+        "INSERT INTO identities (identity_id, value, since) "
+        "SELECT 1, value, coalesce(json_extract(value, '$.created_at'), '') FROM meta WHERE key = 'identity'",
+        "CREATE TABLE retired (retired_id INTEGER NOT NULL, row_id INTEGER NOT NULL, request_id VARCHAR NOT NULL, "
+        "prefix VARCHAR NOT NULL, model VARCHAR NOT NULL, depth INTEGER NOT NULL, stage VARCHAR NOT NULL, success BOOLEAN, "
+        "stopped BOOLEAN, cost_usd FLOAT NOT NULL, latency_s FLOAT NOT NULL, tool_cost_usd FLOAT NOT NULL, "
+        "tool_latency_s FLOAT NOT NULL, tokens_in INTEGER, tokens_out INTEGER, tokens_cached INTEGER, "
+        "tokens_estimated BOOLEAN NOT NULL, ttft_s FLOAT, calls INTEGER NOT NULL, retries INTEGER NOT NULL, "
+        "in_flight INTEGER NOT NULL, failure VARCHAR, detail VARCHAR, identity_id INTEGER NOT NULL, recorded_usd FLOAT, "
+        "request_digest VARCHAR, input_digest VARCHAR, scored_id INTEGER NOT NULL, unscored_id INTEGER, state VARCHAR, "
+        "reason VARCHAR NOT NULL, retired_at VARCHAR NOT NULL, PRIMARY KEY (retired_id))",
+        "CREATE INDEX retired_by_state ON retired (state)",
+    ),
+    3: (
+        "ALTER TABLE observations ADD COLUMN arm VARCHAR",
+        "ALTER TABLE retired ADD COLUMN arm VARCHAR",
+    ),
+    4: (
+        "ALTER TABLE observations ADD COLUMN signal VARCHAR",
+        "ALTER TABLE observations ADD COLUMN answer VARCHAR",
+        "ALTER TABLE observations ADD COLUMN answer_digest VARCHAR",
+        "ALTER TABLE observations ADD COLUMN answer_class INTEGER",
+        "ALTER TABLE observations ADD COLUMN is_continued BOOLEAN DEFAULT 0 NOT NULL",
+        "ALTER TABLE observations ADD COLUMN sampler VARCHAR",
+        "ALTER TABLE observations ADD COLUMN round INTEGER",
+        "ALTER TABLE observations ADD COLUMN probability FLOAT",
+        "ALTER TABLE retired ADD COLUMN signal VARCHAR",
+        "ALTER TABLE retired ADD COLUMN answer VARCHAR",
+        "ALTER TABLE retired ADD COLUMN answer_digest VARCHAR",
+        "ALTER TABLE retired ADD COLUMN answer_class INTEGER",
+        "ALTER TABLE retired ADD COLUMN is_continued BOOLEAN DEFAULT 0 NOT NULL",
+        "ALTER TABLE retired ADD COLUMN sampler VARCHAR",
+        "ALTER TABLE retired ADD COLUMN round INTEGER",
+        "ALTER TABLE retired ADD COLUMN probability FLOAT",
+    ),
+}
+"""Schema version to the statements that upgrade it to the next version."""
+
+
+def migrate(path: Path) -> None:
+    """Upgrade the store at ``path`` to :data:`SCHEMA_VERSION`, all or nothing; does nothing if it is up to date.
+
+    Raises:
+        StoreError: a run holds the store (it may be of the old version), or the version is no longer supported.
+    """
+    with run_lock(path):
+        database = Database(path)
+        try:
+            with database.transaction() as connection:
+                _step_up(connection, path)
+        finally:
+            database.close()
+
+
+def _step_up(connection: Connection, path: Path) -> None:
+    run = connection.exec_driver_sql
+    run("UPDATE meta SET value = value WHERE key = 'schema_version'")  # takes the write lock before the version is read
+    version = int(run("SELECT value FROM meta WHERE key = 'schema_version'").scalar_one())
+    for old in range(version, SCHEMA_VERSION):
+        if old not in STEPS:
+            raise StoreError(f"{path}: store version {old} is no longer supported: export it with the VineLM that wrote it")
+        for statement in STEPS[old]:
+            run(statement)
+    run("UPDATE meta SET value = ? WHERE key = 'schema_version'", (str(SCHEMA_VERSION),))

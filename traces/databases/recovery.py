@@ -1,0 +1,99 @@
+"""Recover a store whose run was killed, and detect incomplete copies.
+
+SQLite commits rows to the write-ahead log (WAL, ``STORE-wal``) before it copies them into the file. A store whose run was
+killed still has its WAL and loses nothing. A *copy* made during a run may lack the WAL or have one of another time, and SQLite
+would open it silently with rows missing. Each run therefore sets a marker in the file's ``meta`` table for as long as it lasts.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from vinelm.errors import StoreError
+from vinelm.traces.databases.database import SQLITE_ERRORS, Database, connect_read_only
+from vinelm.traces.databases.lock import holder, run_lock, was_folded
+
+_LOG_HEADER = struct.Struct(">8I")  # magic, version, page size, checkpoint number, two salts, two checksums
+_FRAME_HEADER = struct.Struct(">6I")  # page number, pages after commit (0: no commit), two salts, two checksums
+OPEN_RUN = "open_run"
+"""Key of ``meta``: a run holds the store, or died while holding it."""
+
+
+def recover(
+    path: Path, *, run: str = "", accept: bool = False, shown_as: Path | None = None, is_read_only: bool = False
+) -> None:
+    """Clear the marker of a dead run from the store at ``path``; does nothing while the run is alive.
+
+    A run that ended on a full disk may have been unable to clear its marker. It has then noted in the lock file that the file
+    of the store holds everything, so that a missing WAL is no sign of a copy.
+
+    Args:
+        path: the store.
+        run: the value of the marker.
+        accept: accept a file without its WAL: rows that were only in the WAL are lost.
+        shown_as: the path that errors name, if ``path`` is a copy of it.
+        is_read_only: only check, and write nothing.
+
+    Raises:
+        StoreError: the WAL is missing (without ``accept``) or does not match the file; nothing is written then.
+    """
+    if holder(path) is not None:
+        return
+    if not accept and not path.with_name(f"{path.name}-wal").exists() and not was_folded(path, run):
+        raise StoreError(
+            f"{shown_as or path}: copied during a run without its write-ahead log, so rows are missing: copy {path.name}-wal "
+            "beside it, or accept the rows that are there",
+            code="store-without-log",
+        )
+    if is_read_only:
+        return
+    with run_lock(path) as lock:
+        _require_matching_wal(path)
+        database = Database(path)
+        try:
+            with database.transaction() as connection:
+                connection.exec_driver_sql("DELETE FROM meta WHERE key = ?", (OPEN_RUN,))
+            lock.clear_note()
+        finally:
+            database.close()
+
+
+def _require_matching_wal(path: Path) -> None:
+    """:class:`StoreError` unless file and WAL belong together. Reads the whole file, writes nothing.
+
+    SQLite does not detect a later WAL whose pages the older file does not refer to, but the two disagree on the file's size.
+    """
+    pages = _pages_by_wal(path.with_name(f"{path.name}-wal"))
+    try:
+        connection = connect_read_only(path)
+        try:
+            (size,) = connection.execute("PRAGMA page_count").fetchone()
+            (result,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        finally:
+            connection.close()
+    except SQLITE_ERRORS as error:
+        size, result = 0, str(error)
+    if result != "ok" or (pages or size) != size:
+        raise StoreError(f"{path}: the file and its write-ahead log do not match: copy both while no run is writing")
+
+
+def _pages_by_wal(wal: Path) -> int | None:
+    """Number of pages of the file after the WAL's last complete transaction; None if the WAL has none.
+
+    Layout: https://www.sqlite.org/fileformat2.html#walformat
+    """
+    try:
+        content = wal.read_bytes()
+    except OSError:
+        return None
+    if len(content) < _LOG_HEADER.size:
+        return None
+    _, _, page_size, _, *salts, _, _ = _LOG_HEADER.unpack_from(content)
+    pages = None
+    for at in range(_LOG_HEADER.size, len(content) - page_size, _FRAME_HEADER.size + page_size):
+        _, size_after, *found = _FRAME_HEADER.unpack_from(content, at)
+        if found[:2] != salts:
+            break  # frames from before the last checkpoint of the WAL
+        pages = size_after or pages
+    return pages

@@ -1,1 +1,0 @@
-"""What a judge said of the rows of a store."""

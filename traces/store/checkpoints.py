@@ -1,0 +1,178 @@
+"""Where the contents of checkpoints are kept if not in the store: a folder, or any address that fsspec knows.
+
+Each content is one file, named by its digest and never changed, so that stores may share a place. It is written before the row
+that refers to it; what a killed run left without a row is harmless.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from vinelm.errors import ConfigError, MissingExtra, StoreError
+from vinelm.extras import required_extra
+from vinelm.io.atomic import write_atomic
+
+ELSEWHERE = b""
+"""What the store holds in place of a content that is kept outside it; a compressed content is never empty."""
+_HELD_BYTES = 2**25  # of the contents used last, which are soon read again
+_MARK = "vinelm-checkpoints"
+
+
+class CheckpointPlace:
+    """A folder or an address under which contents are kept. Thread-safe; files are written at once, and durably where local.
+
+    Args:
+        url: as fsspec takes it, ``s3://bucket/folder`` for example, or the path of a folder. It is recorded in the store, so it
+            may not hold a password: credentials come from the environment or from fsspec's own configuration.
+
+    Attributes:
+        url: the address; that of a folder is absolute.
+
+    Raises:
+        ConfigError: the address cannot be used, or the library for it is missing.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = _address(url)
+        with required_extra("fsspec", f"checkpoints under {self.url}"):
+            from fsspec.core import url_to_fs
+        try:
+            self._files, self._root = url_to_fs(self.url)
+        except ImportError as error:  # fsspec names the library
+            raise MissingExtra(f"checkpoints under {self.url}: {_first_line(error)}") from error
+        except ValueError as error:
+            raise ConfigError(f"checkpoints under {self.url}: {_first_line(error)}: give a folder or another URL") from error
+        self._is_local = type(self._files).__name__ == "LocalFileSystem"
+        self._lock = threading.Lock()
+        self._held: OrderedDict[str, bytes] = OrderedDict()
+        self._held_bytes = 0
+
+    def require_writable(self) -> None:
+        """Write a small file there, before anything is paid for.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        self._write(_MARK, b"Contents of the checkpoints of VineLM stores, each named by the sha256 of what it holds.\n")
+
+    def write(self, content: bytes) -> str:
+        """Keep a content and return its digest.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        digest = hashlib.sha256(content).hexdigest()
+        if not self._is_held(digest):
+            packed = zlib.compress(content)
+            self._write(_name(digest), packed)
+            self._hold(digest, packed)
+        return digest
+
+    def read(self, digest: str) -> bytes:
+        """Return the content of this digest, compressed; it is not compared with the digest.
+
+        Raises:
+            StoreError: it is not there, or cannot be read.
+        """
+        with self._lock:
+            packed = self._held.get(digest)
+            if packed is not None:
+                self._held.move_to_end(digest)
+        if packed is None:
+            with self._translated("read"):
+                packed = bytes(self._files.cat_file(self._path(_name(digest))))
+            self._hold(digest, packed)
+        return packed
+
+    def _write(self, name: str, packed: bytes) -> None:
+        path = self._path(name)
+        with self._translated("write"):
+            if not self._is_local:
+                self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+                self._files.pipe_file(path, packed)
+                return
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(Path(path), packed)
+
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}"
+
+    def _is_held(self, digest: str) -> bool:
+        with self._lock:
+            return digest in self._held
+
+    def _hold(self, digest: str, packed: bytes) -> None:
+        with self._lock:
+            if digest not in self._held:
+                self._held[digest] = packed
+                self._held_bytes += len(packed)
+            while self._held_bytes > _HELD_BYTES:
+                _, dropped = self._held.popitem(last=False)
+                self._held_bytes -= len(dropped)
+
+    @contextmanager
+    def _translated(self, verb: str) -> Iterator[None]:
+        """What a file system raises is its library's own: all of it becomes one line."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise StoreError(
+                f"{self.url}: a checkpoint of the store is not there: copy it back", code="store-damaged"
+            ) from error
+        except Exception as error:
+            said = getattr(error, "strerror", None) or _first_line(error)
+            raise StoreError(
+                f"{self.url}: cannot {verb} checkpoints: {said}: repair it and run the same line again", code="store-disk"
+            ) from error
+
+
+def unpacked(digest: str, packed: bytes, place: CheckpointPlace | None) -> bytes | None:
+    """Return the content of a row of ``blobs``; None if it is damaged.
+
+    Args:
+        digest: of the content.
+        packed: what the row holds.
+        place: where contents are that the row does not hold.
+
+    Raises:
+        StoreError: the content cannot be read from its place.
+    """
+    if packed == ELSEWHERE:
+        if place is None:
+            return None
+        packed = place.read(digest)
+    try:
+        content = zlib.decompress(packed)
+    except zlib.error:
+        return None
+    return content if hashlib.sha256(content).hexdigest() == digest else None
+
+
+def _name(digest: str) -> str:
+    return f"{digest[:2]}/{digest}"
+
+
+def _address(url: str) -> str:
+    if not url:
+        raise ConfigError("the place of the checkpoints is empty: give a folder or a URL")
+    if "://" not in url:
+        return Path(url).absolute().as_uri()
+    parts: Any = urlsplit(url)
+    if parts.password:
+        raise ConfigError(
+            "the address of the checkpoints holds a password, and the store would keep it: leave it out, and give it in the "
+            "environment or in fsspec's configuration"
+        )
+    return url.rstrip("/")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,1 +1,0 @@
-"""Stores in PostgreSQL, and what several runs on one store agree on."""

@@ -1,0 +1,187 @@
+"""What rows showed: what their signals and answer classes were made with, and how they are made anew."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, delete, select, update
+
+from vinelm.observation import Cell
+from vinelm.signals import Signals
+from vinelm.signals.classes import answer_classes
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.schema import SIGNALS, decode_prefix, encode_prefix
+from vinelm.traces.store.rows import read_rows
+from vinelm.traces.store.store import ObservationStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignalRecord:
+    """What a store's signals, answers and answer classes were made with, and what came of it.
+
+    Attributes:
+        signal: digest of the signal's code, or ``status``; None without one.
+        edges: of its bins.
+        agree: digest of the code that compares answers; None if their JSON is compared.
+        answer: the keys of the state that make an answer.
+        rows: how many rows the classes are of; with another number of rows they are to be computed anew.
+        compared: pairs of different answers that were compared each with each.
+        intransitive: of these, how many contradict the classes: ``agree`` is not transitive.
+        unknown: requests whose classes cannot be computed, since an answer is kept as a digest only.
+        without_state: rows whose signal or answer cannot be made anew, since the state after them is not kept.
+        is_behind: retired rows have signals and answers of an earlier declaration.
+    """
+
+    signal: str | None = None
+    edges: tuple[float, ...] = ()
+    agree: str | None = None
+    answer: tuple[str, ...] = ()
+    rows: int = 0
+    compared: int = 0
+    intransitive: int = 0
+    unknown: int = 0
+    without_state: int = 0
+    is_behind: bool = False
+
+    def shows_as(self, other: SignalRecord) -> bool:
+        """Return whether rows have the same signals and answers under both."""
+        return (self.signal, self.edges, self.answer) == (other.signal, other.edges, other.answer)
+
+    def to_json(self) -> str:
+        """Return JSON text, read by :meth:`from_json`."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> SignalRecord:
+        """Return what :meth:`to_json` wrote."""
+        return cls.of_plain(json.loads(text))
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> SignalRecord:
+        """Return the record with these fields, as JSON has them."""
+        return cls(**{**plain, "edges": tuple(plain["edges"]), "answer": tuple(plain["answer"])})
+
+
+class Shown(NamedTuple):
+    """What one row showed: its label, and its answer as JSON text with the hash of it; None where there is none."""
+
+    signal: str | None = None
+    answer: str | None = None
+    answer_digest: str | None = None
+
+
+class ShownRows:
+    """Reads and changes what the rows of a store showed. Pays for nothing; every write is durable.
+
+    Args:
+        store: held by the caller where something is changed.
+    """
+
+    def __init__(self, store: ObservationStore) -> None:
+        self._store, self._database = store, store.database
+
+    @property
+    def record(self) -> SignalRecord | None:
+        """What the rows' signals and classes were made with; None if nothing was declared."""
+        with self._database.transaction() as connection:
+            return record_of(connection)
+
+    def states(self) -> set[Cell]:
+        """Return the cells whose state is kept."""
+        with self._database.transaction() as connection:
+            found = connection.execute(select(schema.checkpoints.c.request_id, schema.checkpoints.c.prefix))
+            return {(row.request_id, decode_prefix(row.prefix)) for row in found}
+
+    def set_shown(self, shown: Mapping[Cell, Shown], record: SignalRecord) -> None:
+        """Change what rows showed, and forget their classes, which follow with :meth:`set_classes`.
+
+        Args:
+            shown: by cell; every row that is left out keeps what it has.
+            record: what it was made with.
+        """
+        values = [
+            {"request": request_id, "cell": encode_prefix(prefix), **one._asdict()}
+            for (request_id, prefix), one in shown.items()
+        ]
+        with self._database.transaction() as connection:
+            if values:
+                connection.execute(_SET_SHOWN, values)
+            self._set_record(connection, record)
+
+    def set_classes(self, classes: Mapping[Cell, int | None], record: SignalRecord) -> int:
+        """Set the answer classes of rows; returns how many changed. Rows that are left out keep theirs."""
+        with self._database.transaction() as connection:
+            values = [
+                {"request": row.request_id, "cell": encode_prefix(row.prefix), "number": classes[row.request_id, row.prefix]}
+                for row in read_rows(connection)
+                if classes.get((row.request_id, row.prefix), row.answer_class) != row.answer_class
+            ]
+            if values:
+                connection.execute(_SET_CLASS, values)
+            self._set_record(connection, record)
+            return len(values)
+
+    def forget(self) -> None:
+        """Forget what rows showed: the workflow declares nothing any more."""
+        nothing = dict.fromkeys((*Shown._fields, "answer_class"))
+        with self._database.transaction() as connection:
+            for table in (schema.observations, schema.retired):
+                connection.execute(update(table).values(nothing))
+            connection.execute(delete(schema.meta).where(schema.meta.c.key == SIGNALS))
+
+    def _set_record(self, connection: Connection, record: SignalRecord) -> None:
+        schema.set_meta(connection, SIGNALS, record.to_json())
+
+    def has_retired(self) -> bool:
+        """Return whether the store has rows that no longer hold."""
+        with self._database.transaction() as connection:
+            return connection.execute(select(schema.retired.c.retired_id).limit(1)).first() is not None
+
+
+def record_of(connection: Connection) -> SignalRecord | None:
+    """Return what the store's signals and classes were made with; None if nothing was declared."""
+    text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == SIGNALS)).scalar()
+    return None if text is None else SignalRecord.from_json(text)
+
+
+_ROWS = schema.observations
+_CELL = (_ROWS.c.request_id == bindparam("request"), _ROWS.c.prefix == bindparam("cell"))
+_SET_SHOWN = update(_ROWS).where(*_CELL).values(**{name: bindparam(name) for name in Shown._fields}, answer_class=None)
+_SET_CLASS = update(_ROWS).where(*_CELL).values(answer_class=bindparam("number"))
+
+
+def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
+    """Return the declaration that all stores share; None if none has one, or they differ."""
+    records = [ShownRows(store).record for store in stores]
+    first = records[0]
+    if first is None or any(one is None or not one.shows_as(first) or one.agree != first.agree for one in records):
+        return None
+    known = [one for one in records if one is not None]
+    return replace(
+        first, rows=-1, unknown=sum(one.unknown for one in known), without_state=sum(one.without_state for one in known),
+        is_behind=any(one.is_behind for one in known),
+    )  # fmt: skip
+
+
+def unite_shown(stores: Sequence[ObservationStore], merged: ObservationStore) -> None:
+    """Set what the rows of the new store showed, as far as that is known without the workflow.
+
+    Where the stores differ in what they declare nothing is kept: the next profile makes it anew from the states. Classes of
+    requests that several stores have rows of are computed here if answers are compared by their JSON, else by the next profile.
+    """
+    shown, record = ShownRows(merged), common_record(stores)
+    if record is None:
+        shown.forget()
+        return
+    rows = merged.observations()
+    if record.agree is None and record.answer:
+        found = answer_classes(rows, Signals(answer=record.answer))
+        done = replace(record, rows=len(rows), compared=found.compared, intransitive=found.intransitive)
+        shown.set_classes(found.of, done)
+        return
+    times = Counter(request for store in stores for request in {row.request_id for row in store.observations()})
+    shown.set_classes({(row.request_id, row.prefix): None for row in rows if times[row.request_id] > 1}, record)

@@ -1,0 +1,64 @@
+"""The settings of an adapter, and what the application has wrapped so far: what nodes, edges and runs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from langgraph.graph import END
+
+from vinelm.adapters.langgraph.run_context import RunContext
+from vinelm.catalog import Catalog
+from vinelm.policies import OnError
+from vinelm.protocols import CallGuard, ChatModelSource
+from vinelm.signals import Signals
+from vinelm.telemetry import ObserverGroup
+from vinelm.template import Template
+
+
+class AdapterSettings:
+    """What every part of an adapter reads.
+
+    Attributes:
+        models: makes the chat models.
+        template: the workflow's shape, bound to the catalog; None if it is not known.
+        on_error: what follows a failure of VineLM itself while a graph runs.
+        signals: what an invocation shows; None if nothing is declared.
+        observers: notified of decisions and invocations.
+        tells_config: whether contexts are given LangGraph's ``configurable`` of their run. To be set before the first run.
+        account_of: returns what authorizes the calls of a new run beside its policy's guard: an account that requests share.
+            None, or a result of None: nothing does. To be set before the first run.
+        declared: the stages wrapped so far, each with the default model that the application declared, or None.
+        agains, ends: where the edges wrapped so far lead when the request goes on, and when the policy ends it.
+        has_finish: whether the application asked for the node that returns an earlier answer.
+    """
+
+    def __init__(self, models: ChatModelSource, template: Template | None, on_error: OnError, signals: Signals | None) -> None:
+        self.models = models
+        self.template = None if template is None else template.bind(tuple(models.catalog))
+        self.on_error: OnError = on_error
+        self.signals = signals
+        self.observers = ObserverGroup()
+        self.tells_config = False
+        self.account_of: Callable[[RunContext], CallGuard | None] | None = None
+        self.declared: dict[str, str | None] = {}
+        self.agains: list[str] = []
+        self.ends: set[str] = set()
+        self.has_finish = False
+
+    @property
+    def catalog(self) -> Catalog:
+        """The models that stages may run on."""
+        return self.models.catalog
+
+    @property
+    def returns_earlier(self) -> bool:
+        """Whether a request that the policy ends can return an earlier answer than the last one.
+
+        That is so if answers are declared, the finish node was asked for, and some edge asks the policy, none of which ends at
+        once.
+        """
+        has_answers = self.signals is not None and bool(self.signals.answer)
+        return has_answers and self.has_finish and bool(self.ends) and END not in self.ends
+
+
+__all__ = ["AdapterSettings"]

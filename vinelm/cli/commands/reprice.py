@@ -1,0 +1,124 @@
+"""``vinelm reprice``: a copy of a store or of a trie at other prices, without a call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vinelm.cli.console import echo
+from vinelm.cli.options import json_option
+from vinelm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from vinelm.traces.growth.reprice_store import Repriced
+
+
+@click.command("reprice", short_help="Write a copy of a store or a trie at other prices.")
+@click.argument("source", metavar="STORE|TRIE", type=click.Path(path_type=Path))
+@click.option(
+    "--models",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="TOML",
+    help="Catalog with the new prices; it needs an entry for each model of the store.",
+)
+@click.option(
+    "--store", type=click.Path(path_type=Path), metavar="DB",
+    help="For a trie: the store that it was estimated from, which has the tokens.",
+)  # fmt: skip
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE", help="File to write.")
+@json_option
+def command(*, source: Path, models: Path, store: Path | None, output: Path, as_json: bool) -> None:
+    r"""Write a copy in which the dollars of every row follow from its tokens and the prices of --models.
+
+    A store keeps what each row was charged, and the ledger of what was paid; the copy must not exist yet. A trie (.vine) is
+    estimated again in the same way, from the rows of --store at the new prices: accuracies and seconds stay, and the output
+    shows which plans change. No model is called, and no input is changed. Of the catalog, only prices are used.
+
+    \b
+    Examples:
+      vinelm reprice runs/nl2sql.db --models new-prices.toml -o repriced.db
+      vinelm reprice nl2sql.vine --store runs/nl2sql.db --models new-prices.toml -o new.vine
+    """
+    from vinelm.cli.inputs import is_trie_file
+
+    if is_trie_file(source):
+        if store is None:
+            raise ConfigError(f"{source}: a trie holds no tokens: name the store that it was estimated from with --store")
+        _reprice_trie(source, store, models, output, as_json=as_json)
+        return
+    if store is not None:
+        raise ConfigError(f"{source}: not a trie file: --store belongs to a trie; leave it out to reprice a store")
+    _reprice_store(source, models, output, as_json=as_json)
+
+
+def _reprice_store(store: Path, models: Path, output: Path, *, as_json: bool) -> None:
+    from vinelm.catalog.catalog import Catalog
+    from vinelm.traces.growth.reprice_store import reprice_store
+
+    found = reprice_store(store, output, Catalog.from_file(models))
+    if as_json:
+        from dataclasses import asdict
+
+        from vinelm.cli.console import print_json
+
+        print_json({"store": str(store), "output": str(output), **asdict(found)})
+    else:
+        _show_store(found, output)
+
+
+def _reprice_trie(file: Path, store: Path, models: Path, output: Path, *, as_json: bool) -> None:
+    from vinelm.catalog.catalog import Catalog
+    from vinelm.cli.commands.subcommands.trie_diff import show_difference
+    from vinelm.cli.inputs import refuse_other_file, refuse_replacing
+    from vinelm.evaluation.tries import compare_tries, repriced_trie
+    from vinelm.vinefile import load_trie, save_trie
+
+    refuse_replacing(output, file)
+    refuse_replacing(output, store)
+    refuse_other_file(output)
+    before = load_trie(file)
+    after = repriced_trie(before, store, Catalog.from_file(models), where=str(file))
+    save_trie(output, after)
+    if before.is_contingent:
+        _tell({"trie": str(output), "repriced": after.meta["repriced"]}, as_json=as_json)
+        return
+    show_difference(compare_tries(before, after), as_json=as_json, top=0, more={"trie": str(output)})
+    if not as_json:
+        echo(f"wrote {output}")
+
+
+def _tell(facts: dict[str, object], *, as_json: bool) -> None:
+    if as_json:
+        from vinelm.cli.console import print_json
+
+        print_json(facts)
+    else:
+        echo(f"wrote {facts['trie']}: see `vinelm trie show` and `vinelm plan`")
+
+
+def _show_store(found: Repriced, output: Path) -> None:
+    from vinelm.cli.console import say, show_table
+    from vinelm.reports import usd
+
+    rows = []
+    for model in found.models:
+        change = f"{100 * (model.after_usd / model.before_usd - 1):+.1f} %" if model.before_usd > 0 else "-"
+        rows.append(
+            (
+                model.name,
+                "yes" if model.has_new_price else "no",
+                f"{model.rows:,}",
+                usd(model.before_usd),
+                usd(model.after_usd),
+                change,
+            )
+        )
+    show_table(
+        "Dollars of the rows, by model", ("model", "<new price", "rows", "in the store", "at the new prices", "change"), rows
+    )
+    say(f"{found.repriced:,} of {found.rows:,} rows changed. The ledger did not: {usd(found.paid_usd)} was paid.")
+    echo(f"wrote {output}")
+    echo(f"Next: vinelm estimate {output}")

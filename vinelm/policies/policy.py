@@ -1,0 +1,203 @@
+"""The base class of all policies: recording of invocations, and the template's stop rule."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from threading import Lock
+from typing import Any, Literal, SupportsFloat
+
+from vinelm.clock import Clock, WallClock
+from vinelm.errors import ConfigError
+from vinelm.protocols import CallGuard, Invocation
+from vinelm.signals import Outcome
+from vinelm.template import Template
+from vinelm.workflow import Request
+
+Judge = Callable[[Any], bool]
+"""Returns whether the answer in a workflow's state is right by the ground truth."""
+OnError = Literal["default", "raise"]
+"""What follows a failure of VineLM itself: the stage's default model and the workflow's own verdict, or the exception."""
+
+
+class Policy(ABC):
+    """Chooses the model of every stage invocation of one request, and records what was invoked.
+
+    The prefix always comes from the adapter, which reads it from the workflow's own state: LangGraph may retry, replay or
+    resume a stage, so a policy must not count calls. All methods may be called from several threads. What every policy must
+    do is tested by :class:`vinelm.policies.testing.PolicyContract`.
+
+    Attributes:
+        invocations: what was recorded, in order, retries and failures included; all of them were paid for.
+        spent_usd: dollars of the recorded invocations.
+        started_at: the request's arrival in seconds of ``clock``.
+        guard: authorizes each call; None where no limit applies.
+        on_error: what follows a failure of the policy itself while a graph runs.
+        falls_back: whether :meth:`fallback_model` may name a model.
+        keeps_account: whether the calls under ``guard`` are written to the request's account beside the graph's checkpoints,
+            so that the cap holds for all runs of the request; :meth:`paid` is told its sum.
+        on_gate: called as ``on_gate(path, waits)`` when the invocation at the end of ``path`` begins to wait for rate limits,
+            and when it is sent; None: nobody asks.
+        has_judge: whether a judge decides on the end, which is the caller's own code: what it raises is the caller's.
+        standing: called with a stage and the request's priority, returns the priority of its call; None: the request's own.
+        locate: returns the path of the invocation at a place, where the policy knows it already, as a replay does; else None.
+
+    Args:
+        template: the workflow's shape; None if it is not known.
+        clock: time as the request sees it; by default the machine's.
+        request: the labelled request; None in an ordinary served call.
+        started_at: the request's arrival in seconds of ``clock``; by default now.
+    """
+
+    guard: CallGuard | None = None
+    on_error: OnError = "raise"
+    falls_back: bool = False
+    keeps_account: bool = False
+    on_gate: Callable[..., None] | None = None
+    has_judge: bool = False
+    locate: Callable[[Any], tuple[str, ...]] | None = None
+    standing: Callable[[str, float], SupportsFloat] | None = None
+
+    def __init__(
+        self,
+        template: Template | None = None,
+        *,
+        clock: Clock | None = None,
+        request: Request | None = None,
+        started_at: float | None = None,
+    ) -> None:
+        self.template = template
+        self.clock: Clock = WallClock() if clock is None else clock
+        self.request = request
+        self.started_at = self.clock.now() if started_at is None else started_at
+        self.invocations: list[Invocation] = []
+        self.spent_usd = 0.0
+        self._lock = Lock()
+
+    @abstractmethod
+    def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
+        """Return the model for the invocation of ``stage`` that follows ``prefix``."""
+
+    @abstractmethod
+    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
+        """Return whether the request goes on after ``prefix``.
+
+        Args:
+            prefix: models of the invocations so far.
+            finished: the verdict of the workflow's own check.
+            state: the application's state.
+            arms: the stages that may come next; None if they are not known.
+        """
+
+    def record(self, invocation: Invocation) -> None:
+        """Record an invocation that has ended, whether it succeeded or failed."""
+        with self._lock:
+            self._add(invocation)
+
+    def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:  # noqa: B027 - a default
+        """Note what the invocation at the end of ``prefix`` has shown; by default it is ignored.
+
+        Told once for each invocation, in order, before :meth:`should_continue` is asked about that prefix and before the model
+        of the next invocation is; not at all where the workflow declares no signals. Invocations that another run executed are
+        told again, after :meth:`resumed`. A failed attempt is told as it fails; if the invocation is tried again with the same
+        model, what that attempt shows replaces it.
+        """
+
+    def returned(self, prefix: tuple[str, ...]) -> int | None:
+        """Return the class of the answer that a request ending after ``prefix`` should return; None for the last answer.
+
+        Asked by the node ``vine.finish`` only.
+        """
+        return None
+
+    def note_returned(self, prefix: tuple[str, ...], note: str) -> None:  # noqa: B027 - a default
+        """Ignore which answer the request that ends after ``prefix`` returns; ``note`` is one line for a trace."""
+
+    def resumed(  # noqa: B027 - a default
+        self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()
+    ) -> None:
+        """Note that the request goes on after ``prefix``, which another run has executed, perhaps in another process.
+
+        ``costs_usd`` holds the dollars recorded for each invocation of ``prefix``; None where they are not known. ``stages``
+        are its stages where the template does not say them by its length; else it is empty.
+        """
+
+    def paid(self, total_usd: float) -> None:  # noqa: B027 - a default
+        """Note what earlier runs of the request have paid, unfinished invocations included, before this one makes a call."""
+
+    def interrupted(self, prefix: tuple[str, ...]) -> None:  # noqa: B027 - a default
+        """Note that the invocation at the end of ``prefix`` was interrupted without a result; it will be run again."""
+
+    def note_unexpected(  # noqa: B027 - a default
+        self, stage: str, prefix: tuple[str, ...], model: str, stages: tuple[str, ...]
+    ) -> None:
+        """Note that the template does not have ``stage`` behind these stages; ``model`` runs all the same."""
+
+    def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:
+        """Return another model for an invocation whose call has failed, or None: the failure is raised.
+
+        Args:
+            failed: the attempt as it will be recorded if a model is returned; not recorded yet.
+            tried: the models that have failed in this invocation, that of ``failed`` included.
+        """
+        return None
+
+    def note_failure(  # noqa: B027 - a default
+        self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
+    ) -> None:
+        """Ignore that ``what`` of VineLM itself has failed, and that ``model`` ran instead (None: nothing ran)."""
+
+    def trace(self) -> list[dict[str, Any]]:
+        """Return no answers: this policy explains none."""
+        return []
+
+    def last_step(self) -> Mapping[str, Any]:
+        """Return the last item of :meth:`trace`, or an empty mapping."""
+        trace = self.trace()
+        return trace[-1] if trace else {}
+
+    def _add(self, invocation: Invocation) -> None:
+        """Add the invocation and its dollars; called with the lock held."""
+        self.invocations.append(invocation)
+        self.spent_usd += invocation.cost_usd
+
+
+class StopRulePolicy(Policy):
+    """Base class of policies that serve requests: it applies the template's stop rule.
+
+    Args:
+        template: the workflow's shape.
+        judge: decides under the oracle stop whether the request has ended; unused under the workflow's own stop.
+        clock, request, started_at: see :class:`Policy`.
+
+    Raises:
+        ConfigError: the template stops by oracle and no judge is given.
+    """
+
+    template: Template
+
+    def __init__(
+        self,
+        template: Template,
+        *,
+        clock: Clock | None = None,
+        request: Request | None = None,
+        judge: Judge | None = None,
+        started_at: float | None = None,
+    ) -> None:
+        is_oracle = template.stop == "oracle"
+        if is_oracle and judge is None:
+            raise ConfigError(
+                "the template stops by oracle, which knows the right answers: pass judge=, or serve with stop='workflow'"
+            )
+        super().__init__(template, clock=clock, request=request, started_at=started_at)
+        self._judge = judge if is_oracle else None
+        self.has_judge = self._judge is not None
+
+    def has_ended(self, finished: bool, state: Any) -> bool:
+        """Return the stop rule's verdict: that of the workflow's own check, or the judge's."""
+        return finished if self._judge is None else bool(self._judge(state))
+
+    def default_model(self, stage: str) -> str:
+        """Return the stage's declared default model."""
+        return self.template.stage(stage).default_model

@@ -1,2 +1,0 @@
-from .build import problems as problems
-from .problem import MathProblem as MathProblem
