@@ -70,7 +70,8 @@ def run_demo(
     found = evaluate(store, trie, seed=seed, on_done=judged)
     written: Advance = start("report")
     written(0, 1, "")
-    return DemoResult(profiled=profiled, evaluation=found, store=store, trie=trie, page=report(store, trie, folder, seed=seed))
+    page = report(store, trie, folder, evaluation=found, seed=seed)
+    return DemoResult(profiled=profiled, evaluation=found, store=store, trie=trie, page=page)
 
 
 def _prepare(folder: Path) -> None:

@@ -66,8 +66,8 @@ def gain_rows(found: Evaluation) -> list[tuple[str, ...]]:
     return [(one.title, *(_versus(found, one, name) for name in ("static", "single"))) for one in shown]
 
 
-BUDGET_COLUMNS = ("$ / 1,000", "VineLM", "over static", "over single", "VineLM is")
-_WORTH = {"gain": "worth it", "no gain": "not worth it", "open": "open", "not identified": "unknown"}
+BUDGET_COLUMNS = ("$/1,000", "VineLM", "over static", "over single", "worth it")
+_WORTH = {"gain": "yes", "no gain": "no", "open": "open", "not identified": "unknown"}
 
 
 def budget_title(found: Evaluation) -> str:

@@ -58,8 +58,8 @@ def test_each_budget_says_where_vinelm_is_worth_it_and_where_it_is_not():
     parts = [((0.05, 0.03), (0.06, 0.03)), ((0.0, 0.015), (0.06, 0.03)), ((0.05, 0.06), (0.06, 0.03)), (unknown, unknown)]
     found = evaluation((0.05, 0.03), (0.06, 0.03), by_budget=tuple(evaluation(*one, level=0.99) for one in parts))
     rows = budget_rows(found)
-    assert [cells[-1] for cells in rows] == ["worth it", "not worth it", "open", "unknown"]
-    assert rows[0] == ("$20.00", "80.0 %", "+5.0 (+2.0 to +8.0)", "+6.0 (+3.0 to +9.0)", "worth it")
+    assert [cells[-1] for cells in rows] == ["yes", "no", "open", "unknown"]
+    assert rows[0] == ("$20.00", "80.0 %", "+5.0 (+2.0 to +8.0)", "+6.0 (+3.0 to +9.0)", "yes")
     assert "99 % intervals" in budget_title(found)
 
 

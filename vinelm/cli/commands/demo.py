@@ -13,14 +13,9 @@ from vinelm.cli.options import dataset_option, limit_option, output_options, see
 if TYPE_CHECKING:
     from vinelm.demo import DemoResult
 
-PRESETS = {"nl2sql": "paper-4", "support": "paper-2"}
-"""Simulated models of each demo: so few that a sample of seconds says what every policy does."""
-COVERAGE = {"nl2sql": 0.1, "support": 0.5}
-"""Default coverage of each demo."""
-
 
 @click.command("demo", short_help="Tour on simulated models: no API keys, no network.")
-@click.argument("workflow", type=click.Choice(["nl2sql", "support"]), default="nl2sql")
+@click.argument("workflow", type=click.Choice(["nl2sql-2", "support"]), default="nl2sql-2")
 @click.option(
     "--output-dir",
     type=click.Path(path_type=Path),
@@ -29,13 +24,17 @@ COVERAGE = {"nl2sql": 0.1, "support": 0.5}
 @click.option(
     "--preset",
     metavar="NAME",
-    help="Simulated models: paper, paper-2, paper-4, one-wins [default: paper-4; of the support desk paper-2].",
+    default="paper-2",
+    show_default=True,
+    help="Simulated models: paper-2, paper-4, paper (8) or one-wins.",
 )
 @click.option(
     "--coverage",
     type=float,
     metavar="FRACTION",
-    help="Fraction of the cost of everything to profile [default: 0.1; of the support desk 0.5].",
+    default=0.5,
+    show_default=True,
+    help="Fraction of the cost of everything to profile.",
 )
 @dataset_option
 @seed_option
@@ -56,14 +55,14 @@ def command(
     quiet: bool,
     details: bool,
     opens: bool | None,
-    preset: str | None,
-    coverage: float | None,
+    preset: str,
+    coverage: float,
     seed: int,
     **data: Any,
 ) -> None:
     """Profile, estimate, evaluate and report on a bundled WORKFLOW: no API keys, no network, less than a minute.
 
-    nl2sql (the default): simulated models write SQL, which is really executed, and repair it while a check fails.
+    nl2sql-2 (the default): two simulated models write SQL, which is really executed, and repair it while a check fails.
 
     support: a support desk, whose graph branches. A router sends each ticket to one of three desks; two of them look something
     up, and a reply follows. Plans are contingent: each desk has its own next model.
@@ -80,14 +79,13 @@ def command(
     from vinelm.errors import ConfigError
     from vinelm.io.browser import has_desktop, open_page
 
-    coverage = COVERAGE[workflow] if coverage is None else coverage
     if not 0.0 < coverage <= 1.0:
         raise ConfigError(f"--coverage is {coverage}: it must be a fraction in (0, 1]")
-    folder = output_dir or Path("runs/demo" if workflow == "nl2sql" else f"runs/demo-{workflow}")
+    folder = output_dir or Path("runs/demo-support" if workflow == "support" else "runs/demo")
     if sys.stderr.isatty() and not quiet:
         echo(f"Profile, estimate, evaluate and report on simulated models.\nAll files go to {folder}.", err=True)
     with progress(quiet=quiet) as start:
-        inputs = load_inputs(workflow, seed=seed, preset=preset or PRESETS[workflow], **data)
+        inputs = load_inputs(workflow, seed=seed, preset=preset, **data)
         found = run_demo(inputs.workflow, inputs.catalog, folder, coverage=coverage, seed=seed, start=start)
     is_opened = (has_desktop() and not as_json if opens is None else opens) and open_page(found.page)
     _print(found, as_json=as_json, details=details, is_opened=is_opened)

@@ -102,13 +102,13 @@ def evaluation_facts(found: Evaluation) -> dict[str, Any]:
 
 
 def show_evaluation(found: Evaluation, *, is_short: bool = False) -> None:
-    """Print the verdict, the policies and each budget alone; unless ``is_short``, also what the figures rest on."""
+    """Print the verdict, the policies, each budget alone and what the figures rest on; if ``is_short``, one screen of it."""
     from vinelm import reports
     from vinelm.cli.console import say, show_table
 
     say(reports.evaluation_sentence(found), bold=True)
-    show_table(reports.evaluation_title(found), reports.EVALUATION_COLUMNS, reports.evaluation_rows(found))
     if not (is_short and found.by_budget):
+        show_table(reports.evaluation_title(found), reports.EVALUATION_COLUMNS, reports.evaluation_rows(found))
         show_table(reports.gain_title(found), reports.GAIN_COLUMNS, reports.gain_rows(found))
     if found.by_budget:
         show_table(reports.budget_title(found), reports.BUDGET_COLUMNS, reports.budget_rows(found))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vinelm.catalog import Catalog
+from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.judging.planning_half import TITLES, ChosenPolicy, PlanningHalf, PolicyName, in_first_half
-from vinelm.evaluation.judging.result import JudgedPolicy
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean
 from vinelm.evaluation.off_policy.path_steps import PathSteps
@@ -62,6 +62,12 @@ class CrossFit:
         seed: Decides the split.
         on_done: Called as ``on_done(done, total, what)``.
 
+    Attributes:
+        bought: The rows of each half, to judge with.
+        planning: Each half, to plan with.
+        seed: Of the split.
+        template: Bound; with the stop rule.
+
     Raises:
         EvidenceError: A half says too little for an estimate.
     """
@@ -77,6 +83,7 @@ class CrossFit:
         seed: int = 0,
         on_done: Done = lambda done, total, what: None,
     ) -> None:
+        self.seed, self.template = seed, template
         sides = [[r for r in requests if in_first_half(r, seed) is first] for first in (True, False)]
         self.bought, self.planning = [], []
         for i, side in enumerate(sides):
@@ -86,6 +93,7 @@ class CrossFit:
             on_done(i, 2, "estimating")
             self.planning.append(PlanningHalf(own, template, catalog, estimator))
         self._known: dict[tuple[int, tuple[str, ...], float | None], Scores] = {}
+        self._ways: dict[tuple[int, Objective, bool, bool], dict[PolicyName, DirectedJudgement]] = {}
 
     def runs(
         self,
@@ -99,14 +107,18 @@ class CrossFit:
         """Plan and judge both ways under every objective, with the best fixed plan in hindsight, a vote and asking until two
         agree if asked for.
 
-        Objectives under which one of the required policies has no plan are left out.
+        Objectives under which one of the required policies has no plan are left out. What was judged once is kept: an
+        evaluation and the report of the same store share it.
         """
         found: list[BothWays] = []
         for i, objective in enumerate(objectives):
             both = []
             for half in (0, 1):
                 on_done(2 * i + half, 2 * len(objectives), "judging")
-                both.append(self._one_way(half, objective, hindsight, votes))
+                key = half, objective, hindsight, votes
+                if key not in self._ways:
+                    self._ways[key] = self._one_way(half, objective, hindsight, votes)
+                both.append(self._ways[key])
             if all(set(required) <= set(one) for one in both):
                 found.append(BothWays(objective, tuple(both)))
         return found

@@ -161,6 +161,7 @@ class _Subject:
             everything_usd=_everything(fit.planning, len(self.requests)),
             is_simulated=self.identity.is_simulated,
             notes=(*((_JUDGED,) if self.is_judged else ()), *_notes(self.rows, fit, objective)),
+            fit=fit,
         )
         return found if len(runs) < 2 else replace(found, by_budget=_by_budget(found, runs))
 
@@ -211,7 +212,7 @@ def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], temp
         )
 
 
-def swept(planning: Sequence[PlanningHalf], budgets: int = BUDGETS) -> tuple[Objective, ...]:
+def swept(planning: Sequence[PlanningHalf]) -> tuple[Objective, ...]:
     """Return the objectives of a sweep: accuracy within budgets from the cheapest plan to the most accurate one.
 
     Budgets are spaced geometrically. Where plans cost nothing, or all the same, there is one objective without a budget.
@@ -221,7 +222,7 @@ def swept(planning: Sequence[PlanningHalf], budgets: int = BUDGETS) -> tuple[Obj
     if not low > 0.0 or high <= 1.01 * low:
         return (Objective(maximize="accuracy"),)
     return tuple(
-        Objective(maximize="accuracy", max_cost_usd=float(f"{cap:.3g}")) for cap in np.geomspace(1.01 * low, high, budgets)
+        Objective(maximize="accuracy", max_cost_usd=float(f"{cap:.3g}")) for cap in np.geomspace(1.01 * low, high, BUDGETS)
     )
 
 
