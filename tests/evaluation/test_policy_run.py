@@ -33,14 +33,6 @@ def test_worth_of_cost_and_latency_is_negative_spend():
     assert run.utility(Objective(minimize="latency")).tolist() == [-2.0, -4.0]
 
 
-def test_shortfall_is_relative_and_takes_the_worst_bound():
-    run = make_run([1, 0, 0, 0], cost=0.03)
-    assert run.shortfall(Objective(maximize="accuracy")) == 0
-    assert run.shortfall(Objective(minimize="cost", min_accuracy=0.5)) == pytest.approx(0.5)
-    assert run.shortfall(Objective(minimize="latency", min_accuracy=0.5, max_cost_usd=0.01)) == pytest.approx(2.0)
-    assert run.shortfall(Objective(minimize="latency", min_accuracy=0.25, max_cost_usd=0.03)) == pytest.approx(0.0)
-
-
 def test_the_interval_agrees_with_the_normal_one_on_many_requests():
     rng = np.random.default_rng(3)
     values = rng.random(2000) < 0.3

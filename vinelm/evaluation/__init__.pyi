@@ -1,5 +1,5 @@
+from .judging.judged_policy import JudgedPolicy as JudgedPolicy
 from .judging.result import Evaluation as Evaluation
-from .judging.result import JudgedPolicy as JudgedPolicy
 from .judging.result import ServingOffer as ServingOffer
 from .judging.result import SettlingPrice as SettlingPrice
 from .judging.store_evaluation import evaluate as evaluate

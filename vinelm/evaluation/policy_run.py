@@ -80,29 +80,6 @@ class PolicyRun:
             return self.success.astype(float)
         return (self.success & (self.latency_s <= objective.max_latency_s)).astype(float)
 
-    def misses_bounds(self, objective: Objective, weights: FloatArray, level: float) -> bool:
-        """Return whether the run significantly misses the accuracy floor or the cost budget.
-
-        Significantly: the whole bootstrap interval of the average lies on the wrong side of the bound.
-
-        Args:
-            objective: The objective with the bounds.
-            weights: Bootstrap weights from :func:`resample_weights`, shape (resamples, requests).
-            level: Confidence level of the interval, such as 0.95.
-        """
-        floor, budget = objective.min_accuracy, objective.max_cost_usd
-        misses_floor = floor is not None and mean_interval(self.success, weights, level).high < floor
-        return misses_floor or (budget is not None and mean_interval(self.cost_usd, weights, level).low > budget)
-
-    def shortfall(self, objective: Objective) -> float:
-        """Return the larger relative violation of the accuracy floor and the cost budget; 0 if both are met on average."""
-        missed = [0.0]
-        if objective.min_accuracy:
-            missed.append(1.0 - self.accuracy / objective.min_accuracy)
-        if objective.max_cost_usd:
-            missed.append(self.mean_cost_usd / objective.max_cost_usd - 1.0)
-        return max(missed)
-
 
 @lru_cache(4)
 def resample_weights(n_requests: int, seed: int, resamples: int = RESAMPLES) -> FloatArray:

@@ -66,6 +66,29 @@ def gain_rows(found: Evaluation) -> list[tuple[str, ...]]:
     return [(one.title, *(_versus(found, one, name) for name in ("static", "single"))) for one in shown]
 
 
+BUDGET_COLUMNS = ("$/1,000", "VineLM", "over static", "over single", "worth it")
+_WORTH = {"gain": "yes", "no gain": "no", "open": "open", "not identified": "unknown"}
+
+
+def budget_title(found: Evaluation) -> str:
+    """Return the title of the table of single budgets."""
+    level = 100 * found.by_budget[0].level
+    return f"Each budget alone, points of accuracy ({level:.0f} % intervals: all hold together)"
+
+
+def budget_rows(found: Evaluation) -> list[tuple[str, ...]]:
+    """Return the rows with :data:`BUDGET_COLUMNS`: where VineLM is worth it, and where it is not."""
+    return [
+        (
+            _thousand(one.objectives[0].max_cost_usd or 0.0),
+            f"{'' if one.headline.accuracy.is_identified else '~'}{percent(one.headline.accuracy.value)}",
+            *(_versus(one, one.headline, name) for name in ("static", "single")),
+            _WORTH[one.verdict],
+        )
+        for one in found.by_budget
+    ]
+
+
 def gain_title(found: Evaluation) -> str:
     """Return the title of that table, with the unit."""
     unit = {"accuracy": "points of accuracy", "cost": "dollars saved per 1,000 requests", "latency": "seconds saved"}

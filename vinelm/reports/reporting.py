@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.evaluation import Evaluation
 from vinelm.reports.page.html import write_page
 from vinelm.reports.store.page import store_page
 
@@ -14,6 +15,7 @@ def report(
     trie: AnnotatedTrie | str | Path,
     output_dir: str | Path = "report",
     *,
+    evaluation: Evaluation | None = None,
     in_use: str | Path | None = None,
     seed: int = 0,
 ) -> Path:
@@ -27,6 +29,8 @@ def report(
         store: The path of the observation store.
         trie: The annotated trie, or the path of its file.
         output_dir: The folder that gets ``report.html``; made if it does not exist.
+        evaluation: What :func:`~vinelm.evaluate` said of this store and trie by its rows, with the same seed: its judgement
+            is shown. None evaluates them: the result is the same, and takes longer.
         in_use: What the application runs today: a model, or the path of a JSON file as ``vinelm plan --json`` writes it, whose
             first plan is meant. The decision compares with it. None: with the most accurate single model.
         seed: Decides which half of the requests plans, and the resamples of the bootstrap.
@@ -46,4 +50,6 @@ def report(
         >>> vinelm.report("my-app.db", "my-app.vine", "report").name
         'report.html'
     """
-    return write_page(store_page(store, trie, in_use=in_use, seed=seed), Path(output_dir) / "report.html")
+    return write_page(
+        store_page(store, trie, evaluation=evaluation, in_use=in_use, seed=seed), Path(output_dir) / "report.html"
+    )

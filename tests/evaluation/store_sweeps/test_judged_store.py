@@ -11,15 +11,13 @@ from vinelm.evaluation.off_policy.intervals import served_scores
 from vinelm.evaluation.off_policy.scores import Scores
 from vinelm.evaluation.store_sweeps.plan_in_use import PlanInUse
 from vinelm.evaluation.store_sweeps.swept_policies import bootstrap_band
-from vinelm.traces import ObservationStore
 
 PRICES = {"small": 0.001, "large": 0.01}
 
 
 def judged(path):
     trie = vinelm.estimate(path, check=False)
-    with ObservationStore.open(path) as store:
-        return judge_store(store.request_ids(), store.observations(), trie)
+    return judge_store(path, trie)
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +120,7 @@ def test_the_decision_compares_with_the_model_in_use(cascade):
     path, trie = cascade
     plan = PlanInUse.of("large", trie)
     assert (plan.name, plan.path) == ("large", ("large", "large"))
-    with ObservationStore.open(path) as store:
-        found = judge_store(store.request_ids(), store.observations(), trie, in_use=plan).decision
+    found = judge_store(path, trie, in_use=plan).decision
     assert found.verdict == "switch"
     assert (found.shown.rival_names, found.shown.is_in_use) == (("large",), True)
     assert found.shown.rivals == ("large, up to 2 invocations",)
@@ -139,8 +136,7 @@ def test_a_plan_in_use_that_vinelm_would_choose_is_kept(cascade, tmp_path):
         file.write_text(json.dumps(content))
         plan = PlanInUse.of(file, trie)
         assert (plan.name, plan.path) == ("today's plan", ("small", "large"))
-    with ObservationStore.open(path) as store:
-        found = judge_store(store.request_ids(), store.observations(), trie, in_use=plan).decision
+    found = judge_store(path, trie, in_use=plan).decision
     assert found.verdict == "keep"
     assert all(one.verdict == "keep" for one in found.comparisons)
 

@@ -1,10 +1,11 @@
 import re
+from dataclasses import replace
 
 import pytest
 from made_store import made_store
 
 import vinelm
-from vinelm.errors import EvidenceError
+from vinelm.errors import ConfigError, EvidenceError
 from vinelm.reports import render, store_page
 from vinelm.traces import ObservationStore
 
@@ -13,6 +14,25 @@ PRICES = {"small": 0.001, "large": 0.01}
 
 def page_of(path):
     return store_page(path, vinelm.estimate(path, check=False))
+
+
+def test_an_evaluation_that_is_handed_over_changes_nothing_but_the_time(tmp_path):
+    path = made_store(tmp_path / "s.db", {"small": 0.6, "large": 0.8}, PRICES, requests=60, depth=1)
+    trie = vinelm.estimate(path, check=False)
+    found = vinelm.evaluate(path, trie)
+    assert render(store_page(path, trie, evaluation=found)) == render(store_page(path, trie))
+
+
+def test_an_evaluation_of_something_else_is_refused(tmp_path):
+    path = made_store(tmp_path / "s.db", {"small": 0.6, "large": 0.8}, PRICES, requests=60, depth=1)
+    trie, found = vinelm.estimate(path, check=False), vinelm.evaluate(path, seed=1)
+    with pytest.raises(ConfigError, match="another seed"):
+        store_page(path, trie, evaluation=found)
+    other = vinelm.evaluate(made_store(tmp_path / "o.db", {"small": 0.6, "large": 0.8}, PRICES, requests=70, depth=1))
+    with pytest.raises(ConfigError, match="of other rows"):
+        store_page(path, trie, evaluation=other)
+    with pytest.raises(ConfigError, match="served its requests"):
+        store_page(path, trie, evaluation=replace(found, fit=None))
 
 
 def titles(page):

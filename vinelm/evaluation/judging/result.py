@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from vinelm.evaluation.judging.planning_half import TITLES, PolicyName
+from vinelm.evaluation.judging.cross_fit import CrossFit
+from vinelm.evaluation.judging.judged_policy import JudgedPolicy
+from vinelm.evaluation.judging.planning_half import PolicyName
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 from vinelm.objective import Objective
 
@@ -23,52 +24,6 @@ FIRST_SERVED = 200
 """Held-out requests of which it is said what serving them would cost and tell."""
 SERVED: tuple[PolicyName, ...] = ("signals", "paths", "static", "single")
 """The policies that are served."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class JudgedPolicy:
-    """One policy, chosen on one half of the requests and judged on the other, both ways.
-
-    Attributes:
-        name: Which policy.
-        plans: What each half chose, in words; of a sweep those of its middle.
-        accuracy: Share of right answers (in time, under a latency cap).
-        cost_usd, latency_s: Dollars and seconds per request.
-        promised_accuracy: What the halves that chose it estimated, mean over both (and over a sweep).
-        against: Paired gain over the ``static`` plan and the ``single`` model, in what the objective counts: share of right
-            answers, or dollars or seconds saved.
-    """
-
-    name: PolicyName
-    plans: tuple[str, ...]
-    accuracy: OffPolicyEstimate
-    cost_usd: OffPolicyEstimate
-    latency_s: OffPolicyEstimate
-    promised_accuracy: float
-    against: Mapping[str, OffPolicyEstimate] = field(default_factory=dict)
-
-    @property
-    def title(self) -> str:
-        """Its name in tables."""
-        return TITLES[self.name]
-
-    @property
-    def optimism(self) -> float | None:
-        """What choosing the best of many promised too much: promised less judged accuracy; None where not identified."""
-        return self.promised_accuracy - self.accuracy.value if self.accuracy.is_identified else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the policy as plain JSON types."""
-        return {
-            "policy": self.name,
-            "plans": list(self.plans),
-            "accuracy": self.accuracy.to_dict(),
-            "cost_usd": self.cost_usd.to_dict(),
-            "latency_s": self.latency_s.to_dict(),
-            "promised_accuracy": self.promised_accuracy,
-            "optimism": self.optimism,
-            "gain_over": {name: one.to_dict() for name, one in self.against.items()},
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +93,9 @@ class Evaluation:
         is_complete: Serving did not reach its budget early.
         is_simulated: Some models are simulated.
         notes: What a reader has to know to trust the figures, one sentence each.
+        level: Confidence level of every interval.
+        by_budget: Of a sweep, the same for each budget alone; their intervals hold together with 95 % confidence.
+        fit: The two halves that planned and judged, for a report of the same store; None where requests were served.
     """
 
     objectives: tuple[Objective, ...]
@@ -150,6 +108,9 @@ class Evaluation:
     is_complete: bool = True
     is_simulated: bool = False
     notes: tuple[str, ...] = ()
+    level: float = 0.95
+    by_budget: tuple[Evaluation, ...] = ()
+    fit: CrossFit | None = field(default=None, repr=False, compare=False)
 
     def policy(self, name: str) -> JudgedPolicy | None:
         """Return the policy of that name; None if there is none."""
@@ -294,6 +255,8 @@ class Evaluation:
             "policies": [one.to_dict() for one in self.policies],
             "not_identified": [one.to_dict() for one in self.offers()],
             "notes": list(self.notes),
+            "level": self.level,
+            "by_budget": [one.to_dict() for one in self.by_budget],
         }
 
 

@@ -15,7 +15,7 @@ from vinelm.api.estimation import require_same_workflow
 from vinelm.api.judged_rows import JudgedRows
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.evaluation.judging.cross_fit import CrossFit, Done, judged_policies
+from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, Done, judged_policies
 from vinelm.evaluation.judging.planning_half import PlanningHalf
 from vinelm.evaluation.judging.result import Evaluation
 from vinelm.evaluation.off_policy.buying import samplers_of
@@ -152,7 +152,7 @@ class _Subject:
             )
         kept = tuple(one for one in objectives if any(one is both.objective for both in runs))
         spent = sum(row.cost_usd + row.tool_cost_usd for row in self.rows)
-        return Evaluation(
+        found = Evaluation(
             objectives=kept,
             policies=tuple(judged_policies(runs, kept[0].target)),
             requests=len(self.requests),
@@ -161,7 +161,21 @@ class _Subject:
             everything_usd=_everything(fit.planning, len(self.requests)),
             is_simulated=self.identity.is_simulated,
             notes=(*((_JUDGED,) if self.is_judged else ()), *_notes(self.rows, fit, objective)),
+            fit=fit,
         )
+        return found if len(runs) < 2 else replace(found, by_budget=_by_budget(found, runs))
+
+
+def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation, ...]:
+    """Each budget of a sweep judged alone."""
+    # Bonferroni: a reader picks the budget that pleases, so that all intervals have to hold together.
+    level = 1.0 - (1.0 - found.level) / len(runs)
+
+    def alone(both: BothWays) -> Evaluation:
+        policies = tuple(judged_policies([both], found.target, level=level))
+        return replace(found, objectives=(both.objective,), policies=policies, level=level)
+
+    return tuple(alone(both) for both in runs)
 
 
 def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], template: Template) -> None:
@@ -198,7 +212,7 @@ def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], temp
         )
 
 
-def swept(planning: Sequence[PlanningHalf], budgets: int = BUDGETS) -> tuple[Objective, ...]:
+def swept(planning: Sequence[PlanningHalf]) -> tuple[Objective, ...]:
     """Return the objectives of a sweep: accuracy within budgets from the cheapest plan to the most accurate one.
 
     Budgets are spaced geometrically. Where plans cost nothing, or all the same, there is one objective without a budget.
@@ -208,7 +222,7 @@ def swept(planning: Sequence[PlanningHalf], budgets: int = BUDGETS) -> tuple[Obj
     if not low > 0.0 or high <= 1.01 * low:
         return (Objective(maximize="accuracy"),)
     return tuple(
-        Objective(maximize="accuracy", max_cost_usd=float(f"{cap:.3g}")) for cap in np.geomspace(1.01 * low, high, budgets)
+        Objective(maximize="accuracy", max_cost_usd=float(f"{cap:.3g}")) for cap in np.geomspace(1.01 * low, high, BUDGETS)
     )
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.estimation import require_same_workflow
 from vinelm.api.judged_rows import JudgedRows
-from vinelm.errors import EvidenceError, InfeasibleError
-from vinelm.evaluation import JudgedStore, judge_store
+from vinelm.errors import ConfigError, EvidenceError, InfeasibleError
+from vinelm.evaluation import Evaluation, JudgedStore, judge_store
 from vinelm.evaluation.contingent.plans import ContingentPlans, plan_words, plans_over
 from vinelm.evaluation.contingent.stage_plans import StagePlan
 from vinelm.evaluation.policy_plans import PathPlan, Plans
@@ -49,6 +49,7 @@ def store_page(
     store: str | Path,
     trie: AnnotatedTrie | str | Path,
     *,
+    evaluation: Evaluation | None = None,
     in_use: str | Path | None = None,
     seed: int = 0,
     on_done: Done = lambda done, total, what: None,
@@ -58,6 +59,7 @@ def store_page(
     Args:
         store: Path of the observation store.
         trie: The annotated trie, or the path of its ``.vine`` file.
+        evaluation: The verdict on both, see :func:`~vinelm.report`.
         in_use: What the application runs today: a model, or a file with a plan; see :func:`~vinelm.report`.
         seed: Decides which half of the requests plans, and the resamples of the bootstrap.
         on_done: Called as ``on_done(done, total, what)``.
@@ -65,7 +67,8 @@ def store_page(
     Raises:
         StoreError: The store cannot be read.
         TrieFileError: The trie file cannot be read.
-        ConfigError: The trie was estimated for another workflow or dataset, or ``in_use`` is no fixed plan of it.
+        ConfigError: The trie was estimated for another workflow or dataset, or ``in_use`` is no fixed plan of it,
+            or ``evaluation`` is of other rows.
         EvidenceError: The store holds no observation.
     """
     from vinelm.traces import ObservationStore
@@ -74,15 +77,29 @@ def store_page(
     annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
     where = "the trie" if isinstance(trie, AnnotatedTrie) else str(trie)
     with ObservationStore.open(store) as opened:
-        identity, requests, verdicts = opened.identity, opened.request_ids(), JudgedRows.of_store(opened)
+        identity, verdicts = opened.identity, JudgedRows.of_store(opened)
         rows = opened.observations() if verdicts is None else verdicts.rows
     require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
     if not rows:
         raise EvidenceError("the store has no observation: profile some requests first")
     today = None if in_use is None else PlanInUse.of(in_use, annotated)
-    judged = judge_store(requests, rows, annotated, in_use=today, seed=seed, on_done=on_done)
+    _require_evaluation_of(rows, annotated, seed, evaluation)
+    judged = judge_store(store, annotated, evaluation=evaluation, in_use=today, seed=seed, on_done=on_done)
     facts = _provenance(annotated, Path(store), Path(where), seed)
     return _StorePage(identity, annotated, rows, judged, verdicts is not None, today).report(facts)
+
+
+def _require_evaluation_of(
+    rows: Sequence[Observation], annotated: AnnotatedTrie, seed: int, evaluation: Evaluation | None
+) -> None:
+    """Refuse an evaluation that the page would not have made itself."""
+    if evaluation is None:
+        return
+    fit = evaluation.fit
+    if fit is None:
+        raise ConfigError("the evaluation served its requests: a page needs one that is judged by the rows of a store")
+    if fit.template != annotated.template or evaluation.rows != len(rows) or fit.seed != seed:
+        raise ConfigError("the evaluation is of other rows, another trie or another seed: evaluate this store and trie")
 
 
 @dataclass(frozen=True)
