@@ -18,8 +18,6 @@ from .replay import oracle as oracle
 from .replay import replay as replay
 from .store_sweeps.judged_store import JudgedStore as JudgedStore
 from .store_sweeps.judged_store import judge_store as judge_store
-from .store_sweeps.switch_decision import PlanComparison as PlanComparison
-from .store_sweeps.switch_decision import SwitchDecision as SwitchDecision
 from .sweep import PolicyFrontier as PolicyFrontier
 from .sweep import SweepPoint as SweepPoint
 from .sweep import SweepPolicy as SweepPolicy

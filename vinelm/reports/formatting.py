@@ -20,6 +20,11 @@ def usd(value: float | None) -> str:
     return f"${value:,.{min(digits, 9)}f}"
 
 
+def thousand(value: float) -> str:
+    """Format dollars per request as dollars per 1,000 requests, at least 0."""
+    return usd(1000.0 * max(value, 0.0))
+
+
 def seconds(value: float | None) -> str:
     """Format seconds with one decimal and the unit."""
     return "-" if value is None or not isfinite(value) else f"{value:,.1f} s"
