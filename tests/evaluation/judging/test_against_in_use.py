@@ -68,6 +68,15 @@ def test_the_same_plan_gains_nothing_and_what_is_unknown_is_said():
     assert evaluation_sentence(found).startswith("The rows cannot say")
 
 
+@pytest.mark.parametrize("target", ["cost", "accuracy"])
+def test_no_serving_is_offered_against_a_plan_that_is_not_served(target):
+    unknown = between(-0.1, 0.2, is_identified=False)
+    for found in (compared(target, unknown, unknown), compared(target, between(-0.1, 0.1), between(-0.1, 0.1))):
+        assert found.verdict in ("not identified", "open")
+        assert found.offers() == ()
+        assert not any("--serve" in line for line in evaluation_lines(found))
+
+
 def test_what_is_lost_is_said():
     found = compared("cost", between(-0.09, -0.03), between(0.3, 0.5))
     assert found.loses

@@ -224,14 +224,14 @@ class Evaluation:
         """By the spread of the served differences; else as if the two policies' answers were independent: the most it takes."""
         if self.is_served:
             return math.ceil(times * self.requests)
-        if self.target != "accuracy":
+        if self.target != "accuracy" or self.keeps is not None:
             return None
         variance = _variance(self.headline) + _variance(self.rival)
         return math.ceil(((Z_LEVEL + Z_POWER) / wanted) ** 2 * variance)
 
     def offers(self) -> tuple[ServingOffer, ...]:
-        """Return what serving would say of each VineLM policy that the rows do not identify."""
-        names = () if self.is_served else ("signals", "paths")
+        """Return what serving would say of each VineLM policy that the rows do not identify; a plan in use is not served."""
+        names = () if self.is_served or self.keeps is not None else ("signals", "paths")
         found = [one for name in names if (one := self.policy(name)) is not None and not self._is_judged(one)]
         return tuple(map(self._offer, found))
 
