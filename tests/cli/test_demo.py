@@ -64,7 +64,7 @@ def test_it_takes_no_dataset(tmp_path, capsys):
 def test_text_to_sql_fits_a_screen(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
-    assert main(["demo", "--limit", "80", "--quiet", "--no-open"]) == 0
+    assert main(["demo", "--limit", "40", "--quiet", "--no-open"]) == 0
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[0].startswith("Simulated models")
     assert len(lines) <= 24

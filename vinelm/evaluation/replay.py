@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError
-from vinelm.evaluation.policy_run import PolicyRun
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
 from vinelm.trie import Trie
@@ -152,15 +151,3 @@ def oracle(table: RecordedTable, objective: Objective) -> ReplayResult:
 
 def _limit(bound: float | None) -> float:
     return np.inf if bound is None else bound
-
-
-def run_of(replayed: ReplayResult, policy: str, plan: str, expected_accuracy: float | None = None) -> PolicyRun:
-    """Convert a replay to the run of a policy."""
-    return PolicyRun(
-        policy=policy,
-        plan=plan,
-        success=replayed.success,
-        cost_usd=replayed.cost_usd,
-        latency_s=replayed.latency_s,
-        expected_accuracy=expected_accuracy,
-    )

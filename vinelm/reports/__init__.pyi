@@ -1,12 +1,12 @@
 from .evaluation_text import BUDGET_COLUMNS as BUDGET_COLUMNS
-from .evaluation_text import EVALUATION_COLUMNS as EVALUATION_COLUMNS
-from .evaluation_text import GAIN_COLUMNS as GAIN_COLUMNS
 from .evaluation_text import budget_rows as budget_rows
 from .evaluation_text import budget_title as budget_title
+from .evaluation_text import evaluation_columns as evaluation_columns
 from .evaluation_text import evaluation_lines as evaluation_lines
 from .evaluation_text import evaluation_rows as evaluation_rows
 from .evaluation_text import evaluation_sentence as evaluation_sentence
 from .evaluation_text import evaluation_title as evaluation_title
+from .evaluation_text import gain_columns as gain_columns
 from .evaluation_text import gain_rows as gain_rows
 from .evaluation_text import gain_title as gain_title
 from .formatting import objective_words as objective_words

@@ -108,8 +108,8 @@ def show_evaluation(found: Evaluation, *, is_short: bool = False) -> None:
 
     say(reports.evaluation_sentence(found), bold=True)
     if not (is_short and found.by_budget):
-        show_table(reports.evaluation_title(found), reports.EVALUATION_COLUMNS, reports.evaluation_rows(found))
-        show_table(reports.gain_title(found), reports.GAIN_COLUMNS, reports.gain_rows(found))
+        show_table(reports.evaluation_title(found), reports.evaluation_columns(found), reports.evaluation_rows(found))
+        show_table(reports.gain_title(found), reports.gain_columns(found), reports.gain_rows(found))
     if found.by_budget:
         show_table(reports.budget_title(found), reports.BUDGET_COLUMNS, reports.budget_rows(found))
     for line in () if is_short else reports.evaluation_lines(found):

@@ -185,6 +185,7 @@ def judged_policy(
     target: str,
     *,
     level: float = 0.95,
+    baselines: Sequence[PolicyName] | None = None,
 ) -> JudgedPolicy:
     """Return a policy with its estimates.
 
@@ -195,11 +196,12 @@ def judged_policy(
         scores: The scores of every policy, by half.
         target: What the objective counts.
         level: Confidence level of the intervals.
+        baselines: The policies that it is compared with; None: the usual ones.
     """
     own = scores[name]
-    against: dict[str, OffPolicyEstimate] = {}
-    if name in COMPARED:
-        against = {other: gain_over(own, scores[other], target, level=level) for other in BASELINES if other in scores}
+    if baselines is None:
+        baselines = BASELINES if name in COMPARED else ()
+    against = {str(other): gain_over(own, scores[other], target, level=level) for other in baselines if other in scores}
     return JudgedPolicy(
         name=name,
         plans=plans,

@@ -1,4 +1,4 @@
-"""Everything that the rows of a store say about the choice of models: sweeps, the decision, and what signals are worth."""
+"""Everything that the rows of a store say about the choice of models: the verdict, sweeps, and what signals are worth."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from vinelm.evaluation.judging.result import Evaluation
 from vinelm.evaluation.judging.store_evaluation import evaluate
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 from vinelm.evaluation.off_policy.scores import Scores
-from vinelm.evaluation.store_sweeps.plan_in_use import PlanInUse
 from vinelm.evaluation.store_sweeps.swept_policies import JudgedSweep, SweptBound, judged_sweep
-from vinelm.evaluation.store_sweeps.switch_decision import SwitchDecision, decide
 
 BOUNDS: tuple[SweptBound, ...] = ("max_cost_usd", "min_accuracy", "max_latency_s")
 
@@ -26,7 +24,6 @@ class JudgedStore:
     Attributes:
         evaluation: The verdict; None where nothing was judged.
         sweeps: By bound; those without any bound that all policies meet are left out.
-        decision: Keep or switch; None where nothing was judged.
         signals_gain: Paired gain in accuracy of planning over what requests show, over planning paths, mean over the cost
             budgets; None where the trie has no outcomes.
         unjudged: Why nothing was judged, in one line; None if it was.
@@ -34,7 +31,6 @@ class JudgedStore:
 
     evaluation: Evaluation | None = None
     sweeps: tuple[JudgedSweep, ...] = ()
-    decision: SwitchDecision | None = None
     signals_gain: OffPolicyEstimate | None = None
     unjudged: str | None = None
 
@@ -48,7 +44,7 @@ def judge_store(
     trie: AnnotatedTrie,
     *,
     evaluation: Evaluation | None = None,
-    in_use: PlanInUse | None = None,
+    in_use: str | Path | None = None,
     seed: int = 0,
     on_done: Done = lambda done, total, what: None,
 ) -> JudgedStore:
@@ -60,12 +56,12 @@ def judge_store(
         store: Path of the store.
         trie: A trie of this store: its estimator and stop rule are used.
         evaluation: What :func:`~vinelm.evaluate` says of both; None evaluates them.
-        in_use: What the decision compares with; None: the most accurate single model of each half.
+        in_use: What the application runs today, see :func:`~vinelm.evaluate`; None: the best fixed plans are compared with.
         seed: Decides the split and the bootstrap.
         on_done: Called as ``on_done(done, total, what)``.
     """
     try:
-        found = evaluation or evaluate(store, trie, seed=seed, on_done=on_done)
+        found = evaluation or evaluate(store, trie, in_use=in_use, seed=seed, on_done=on_done)
     except ConfigError as error:
         return JudgedStore(unjudged=str(error))
     fit = found.fit
@@ -75,7 +71,6 @@ def judge_store(
     return JudgedStore(
         evaluation=found,
         sweeps=sweeps,
-        decision=decide(fit, in_use),
         signals_gain=_signals_gain(sweeps[0]) if sweeps and sweeps[0].bound == "max_cost_usd" else None,
     )
 
