@@ -33,7 +33,7 @@ from fleet_parts.workload import fleet_workload
 from redis_for_bench import own_redis
 from result_files import add_results_option, provenance, write_results
 
-from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
+from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.controller import FleetConfig, GlobalLoop, RedisLink
 from vinelm.controller.fleet.fleet import Fleet
 from vinelm.controller.fleet.policies.finding import fleet_policy

@@ -3,7 +3,7 @@
 from collections import deque
 from itertools import count
 
-from vinelm.backends.remote.rate_share import RateAmounts, RateShare
+from vinelm.backends.limits.rate_share import RateAmounts, RateShare
 from vinelm.clock import VirtualClock
 from vinelm.controller.fleet.leases.rate_lease import RateLease
 from vinelm.controller.fleet.redis_link import RedisLink

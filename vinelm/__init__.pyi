@@ -32,7 +32,7 @@ from .judging.judge import llm_judge as llm_judge
 from .objective import Objective as Objective
 from .profiler.scheduling.config import ExecutionConfig as ExecutionConfig
 from .profiler.scheduling.results import ProfileResult as ProfileResult
-from .reports.reporting import report as report
+from .reports.store.reporting import report as report
 from .signals.declaration import Signals as Signals
 from .template.steps import Branch as Branch
 from .template.steps import Loop as Loop

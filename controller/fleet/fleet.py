@@ -11,8 +11,8 @@ import weakref
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from vinelm.backends.remote.rate_limits import EngineRateLimiter
-from vinelm.backends.replicas.gate import ReplicaGate
+from vinelm.backends.limits.rate_limits import EngineRateLimiter
+from vinelm.backends.limits.replica_gate import ReplicaGate
 from vinelm.controller.fleet.catalog_comparison import CatalogComparison, Facts
 from vinelm.controller.fleet.config import FleetConfig
 from vinelm.controller.fleet.fleet_reader import FleetReader

@@ -14,10 +14,11 @@ from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.metric import Metric
 from vinelm.controller.planning.planner import Planner
+from vinelm.controller.session.call_follower import RequestWatcher
 from vinelm.protocols import Invocation
 
 
-class SessionRows:
+class SessionRows(RequestWatcher):
     """The live invocations of one request. Thread-safe; never raises.
 
     Args:
@@ -30,7 +31,7 @@ class SessionRows:
         orders: what the policy of the fleet says; None if nobody asks.
     """
 
-    __slots__ = ("_deadline_s", "_engine_of", "_live", "_node", "_orders", "_session", "_slots", "_tenant", "note")
+    __slots__ = ("_deadline_s", "_engine_of", "_live", "_node", "_note", "_orders", "_session", "_slots", "_tenant")
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class SessionRows:
         orders: StandingOrders | None = None,
     ) -> None:
         self._orders = orders
-        self._live, self._session, self._tenant, self.note = live, session, tenant, note
+        self._live, self._session, self._tenant, self._note = live, session, tenant, note
         self._engine_of, self._node = planner.engine_of, planner.metrics.child
         self._deadline_s = math.nan if deadline_s is None else deadline_s
         self._slots: list[tuple[tuple[str, ...], int, str]] = []  # path, place, engine; append and remove are atomic
@@ -82,6 +83,10 @@ class SessionRows:
         if self._orders is None:
             return priority
         return CallStanding(self._orders, self._session, self._tenant, stage, priority)
+
+    def note(self) -> str:
+        """Return what the trace has to say of the fleet; empty if nothing."""
+        return self._note()
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
         """Take the invocation out; one that was not entered is ignored."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, SupportsFloat
 
 from vinelm.controller.planning.decision import Decision
 from vinelm.protocols import Invocation
@@ -22,3 +22,32 @@ class CallFollower(Protocol):
 
     def interrupted(self, path: tuple[str, ...]) -> None:
         """It has no result and will be run again."""
+
+
+class RequestWatcher:
+    """One request as those see it who watch all requests: told of each invocation, and asked what they say of it.
+
+    A :class:`CallFollower` that does nothing; the fleet derives from it. Methods must not raise.
+    """
+
+    __slots__ = ()
+
+    def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
+        """See :class:`CallFollower`."""
+
+    def ended(self, invocation: Invocation, excess_s: float | None) -> None:
+        """See :class:`CallFollower`."""
+
+    def interrupted(self, path: tuple[str, ...]) -> None:
+        """See :class:`CallFollower`."""
+
+    def gate(self, path: tuple[str, ...], waits: bool, sent_to: str | None = None) -> None:
+        """Note that the invocation begins to wait for its engine's rate limits, or was sent: to this replica, if to one."""
+
+    def standing(self, stage: str, priority: float) -> SupportsFloat:
+        """Return the priority of a call whose request has ``priority``."""
+        return priority
+
+    def note(self) -> str:
+        """Return what the request's trace has to say of the watchers; empty if nothing."""
+        return ""

@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from vinelm.clock import Clock
-from vinelm.controller.fleet.session_rows import SessionRows
 from vinelm.controller.load.load_view import LoadSource, SessionLoad
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.planner import Planner
-from vinelm.controller.session.call_follower import CallFollower
+from vinelm.controller.session.call_follower import CallFollower, RequestWatcher
 from vinelm.controller.session.replanner import Replanner
 from vinelm.controller.session.request_rows import RequestRows
 from vinelm.controller.session.trace import TraceStep
@@ -95,7 +94,7 @@ class Session(StopRulePolicy):
         default: Callable[[str], str] | None = None,
         template: Template | None = None,
         on_spent: Callable[[float], None] | None = None,
-        rows: SessionRows | None = None,
+        rows: RequestWatcher | None = None,
         evidence: RequestRows | None = None,
     ) -> None:
         if mode not in _MODES:

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from vinelm.backends.limits.rate_limits import WINDOW_S, RateLimits
 from vinelm.backends.registry import rate_limiters_of
-from vinelm.backends.remote.rate_limits import WINDOW_S, RateLimits
 from vinelm.catalog import Catalog
 from vinelm.protocols import Backend
 

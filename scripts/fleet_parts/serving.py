@@ -10,9 +10,9 @@ from typing import cast
 from fleet_parts.memory_link import MemoryLink
 from fleet_parts.workload import FleetWorkload
 
-from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
-from vinelm.backends.remote.rate_share import turn_key
-from vinelm.backends.replicas.gate import ReplicaGate
+from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
+from vinelm.backends.limits.rate_share import turn_key
+from vinelm.backends.limits.replica_gate import ReplicaGate
 from vinelm.clock import Clock
 from vinelm.controller import FleetReader, InFlightLoadMonitor, LiveInvocations, RedisLink, Session
 from vinelm.controller.fleet.loop.order_bytes import order_fields

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from vinelm.backends import PROVIDERS, create_backends
-from vinelm.backends.remote.rate_limits import RateLimits
+from vinelm.backends.limits.rate_limits import RateLimits
 from vinelm.backends.remote.retry import RETRIES, SETTINGS
 from vinelm.catalog import Catalog, Model
 from vinelm.catalog.litellm_keys import LIMITS, NOT_TAKEN, PRICES

@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from vinelm.adapters.langgraph import RunContext
+from vinelm.backends.limits.rate_limits import EngineRateLimiter
 from vinelm.backends.registry import engine_limiters_of, replica_gates_of
-from vinelm.backends.remote.rate_limits import EngineRateLimiter
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog, ReplicaGroup
 from vinelm.controller import Planner

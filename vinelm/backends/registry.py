@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
 
-from vinelm.backends.remote.rate_limits import EngineRateLimiter, LimitsCalls
-from vinelm.backends.replicas.gate import LimitsGroups, ReplicaGate
+from vinelm.backends.limits.rate_limits import EngineRateLimiter, LimitsCalls
+from vinelm.backends.limits.replica_gate import LimitsGroups, ReplicaGate
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Catalog, ReplicaGroup
 from vinelm.errors import ConfigError

@@ -1,3 +1,5 @@
+from .drawing.html import render as render
+from .drawing.html import write_page as write_page
 from .evaluation_text import BUDGET_COLUMNS as BUDGET_COLUMNS
 from .evaluation_text import budget_rows as budget_rows
 from .evaluation_text import budget_title as budget_title
@@ -26,8 +28,6 @@ from .page.document import Row as Row
 from .page.document import Section as Section
 from .page.document import Series as Series
 from .page.document import Table as Table
-from .page.html import render as render
-from .page.html import write_page as write_page
-from .reporting import report as report
 from .shown_lines import shown_lines as shown_lines
 from .store.page import store_page as store_page
+from .store.reporting import report as report

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
-from vinelm.backends.remote.rate_share import RateAmounts, RateDemand, RateShare
+from vinelm.backends.limits.rate_share import RateAmounts, RateDemand, RateShare
 from vinelm.controller.fleet.leases.rate_script import EXCHANGE
 from vinelm.controller.fleet.redis_link import RedisLink
 

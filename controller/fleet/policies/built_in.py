@@ -14,7 +14,7 @@ from vinelm.controller.fleet.view import FleetView
 from vinelm.trie.arrays import FloatArray
 
 STEP_S = 10.0
-"""Seconds of waiting that one step of priority is worth; see :func:`vinelm.backends.remote.rate_share.turn_key`."""
+"""Seconds of waiting that one step of priority is worth; see :func:`vinelm.backends.limits.rate_share.turn_key`."""
 MOST_SLACK_S = 60.0
 """More slack than this is no reason to wait longer; that of a request without a deadline counts as this."""
 REST_WEIGHT = 3.0

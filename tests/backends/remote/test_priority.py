@@ -10,9 +10,9 @@ from backends.wire_server import WireServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
-from vinelm.backends.remote.rate_share import STEP_S, RateAmounts
-from vinelm.backends.replicas.gate import ReplicaGate
+from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
+from vinelm.backends.limits.rate_share import STEP_S, RateAmounts
+from vinelm.backends.limits.replica_gate import ReplicaGate
 from vinelm.clock import VirtualClock
 from vinelm.errors import ConfigError
 from vinelm.protocols import CallContext

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vinelm.backends.remote.rate_limits import WINDOW_S, EngineRateLimiter, RateLimits
+from vinelm.backends.limits.rate_limits import WINDOW_S, EngineRateLimiter, RateLimits
 from vinelm.clock import VirtualClock
 
 CALLS = st.lists(st.tuples(st.floats(0, 40), st.integers(1, 60)), min_size=1, max_size=40)

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
-from vinelm.backends.remote.rate_share import RateAmounts
+from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
+from vinelm.backends.limits.rate_share import RateAmounts
 from vinelm.clock import VirtualClock, WallClock
 
 

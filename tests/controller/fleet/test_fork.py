@@ -7,7 +7,7 @@ import pytest
 
 SCRIPT = """
 import os, sys, time
-from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
+from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.controller import FleetConfig
 from vinelm.controller.fleet.fleet import Fleet
 

@@ -10,7 +10,7 @@ from fake_cluster import FakeCluster
 from profiling_toy import ToyBackend, catalog_for, new_store, toy
 
 from vinelm import extras
-from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
+from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.errors import ConfigError, MissingExtra, WorkerDied, WorkflowError
 from vinelm.profiler import ExecutionConfig, RayCluster, WorkflowSource, profile, runner
 from vinelm.profiler.cluster import worker as worker_module

@@ -17,7 +17,7 @@ import pytest
 import wired_toy
 from wired_toy import wired
 
-from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
+from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.errors import ConfigError, DatasetError, WorkflowError
 from vinelm.profiler import ExecutionConfig, RayCluster, WorkflowSource, profile
 from vinelm.profiler.execution.fingerprint import store_identity

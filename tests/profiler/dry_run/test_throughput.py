@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from profiling_toy import ToyBackend, catalog_for, toy
 from wired_toy import wired
 
+from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.registry import rate_limiters_of
-from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.clock import VirtualClock
 from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler
 from vinelm.profiler.dry_run.throughput import EngineRate, Workload, rates_of

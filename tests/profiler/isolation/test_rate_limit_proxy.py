@@ -13,7 +13,7 @@ import wired_toy
 from langchain_core.language_models import FakeListChatModel
 from wired_toy import wired
 
-from vinelm.backends.remote.rate_limits import WINDOW_S, EngineRateLimiter, RateLimits
+from vinelm.backends.limits.rate_limits import WINDOW_S, EngineRateLimiter, RateLimits
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import WallClock
 from vinelm.profiler import ExecutionConfig, WorkflowSource, profile

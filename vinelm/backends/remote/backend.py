@@ -8,13 +8,14 @@ from typing import Any, Generic, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
+from pydantic import ValidationError
 
+from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
+from vinelm.backends.limits.replica_gate import ReplicaGate
 from vinelm.backends.remote.chat_model import RemoteChatModel
-from vinelm.backends.remote.rate_limits import EngineRateLimiter, rate_limiters
 from vinelm.backends.remote.rehearsal import Rehearses, rehearse
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, SETTINGS, RetryPolicy
 from vinelm.backends.remote.transport import CallBinding, Transport
-from vinelm.backends.replicas.gate import ReplicaGate
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model, ReplicaGroup
 from vinelm.errors import ConfigError
@@ -116,3 +117,31 @@ def check_base(model: Model, hint: str = "it must start with http:// or https://
     """Raise :class:`ConfigError` if ``api_base`` is not a URL."""
     if model.api_base is not None and not model.api_base.startswith(("http://", "https://")):
         raise ConfigError(f"model {model.name!r}: api_base is {model.api_base!r}: {hint}")
+
+
+def rate_limiters(settings: ProviderSettings) -> Mapping[str, EngineRateLimiter]:
+    """Create a rate limiter per engine of the provider's models, from ``limits = { ENGINE = { ... } }`` in its table.
+
+    Raises:
+        ConfigError: An engine has no model, a key is unknown, or a value is out of range.
+    """
+    engines = tuple(dict.fromkeys(model.engine for model in settings.models))
+    given: Mapping[str, Any] = settings.setting("limits", dict, {})
+    for engine in given:
+        if engine not in engines:
+            raise ConfigError(
+                f"[backend.{settings.provider}]: limits of engine {engine!r}, which no model has: "
+                f"engines are {', '.join(engines)}"
+            )
+    return {engine: EngineRateLimiter(_limits(settings.provider, engine, given.get(engine, {}))) for engine in engines}
+
+
+def _limits(provider: str, engine: str, fields: Any) -> RateLimits:
+    try:
+        return RateLimits.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        wrong = f"unknown key {key!r}" if first["type"] == "extra_forbidden" else f"{key}: {first['msg']}"
+        known = ", ".join(RateLimits.model_fields)
+        raise ConfigError(f"[backend.{provider}]: limits of engine {engine!r}: {wrong}: known keys are {known}") from error

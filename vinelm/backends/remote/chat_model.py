@@ -18,13 +18,13 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
 from vinelm.backends.base import bound_instance, estimate_tokens, langsmith_names
+from vinelm.backends.limits.replica_gate import ReplicaPermit
 from vinelm.backends.remote.call_meter import MeteredCall
 from vinelm.backends.remote.failures import own_failure, unforeseen
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed
 from vinelm.backends.remote.time_limit import within
 from vinelm.backends.remote.transport import CallBinding, TransportRequest
-from vinelm.backends.replicas.gate import ReplicaPermit
 from vinelm.catalog import Model, ReplicaGroup
 from vinelm.catalog.model import entries_of
 from vinelm.clock import WallClock

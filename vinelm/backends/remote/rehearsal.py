@@ -7,8 +7,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Protocol, runtime_checkable
 
+from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.remote.chat_model import RemoteChatModel
-from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.remote.retry import RetryPolicy
 from vinelm.backends.remote.transport import CallBinding, Transport
 from vinelm.catalog import Model

@@ -176,6 +176,6 @@ def test_a_name_that_is_none(text, message):
 
 
 def test_the_step_is_that_of_the_lines():
-    from vinelm.backends.remote.rate_share import STEP_S
+    from vinelm.backends.limits.rate_share import STEP_S
 
     assert built_in.STEP_S == STEP_S

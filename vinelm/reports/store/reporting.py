@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.evaluation import Evaluation
-from vinelm.reports.page.html import write_page
+from vinelm.reports.drawing.html import write_page
 from vinelm.reports.store.page import store_page
 
 

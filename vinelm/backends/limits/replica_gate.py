@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol, SupportsFloat, runtime_checkable
 
-from vinelm.backends.remote.rate_limits import EngineRateLimiter, EngineTurn, RateLimits
-from vinelm.backends.remote.rate_share import WindowPermit, turn_key
-from vinelm.backends.replicas.supposed_calls import SupposedCalls
+from vinelm.backends.limits.rate_limits import EngineRateLimiter, EngineTurn, RateLimits
+from vinelm.backends.limits.rate_share import WindowPermit, turn_key
+from vinelm.backends.limits.supposed_calls import SupposedCalls
 from vinelm.clock import Clock, WallClock
 from vinelm.errors import CallError
 

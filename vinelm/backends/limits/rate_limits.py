@@ -14,14 +14,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, NamedTuple, Protocol, SupportsFloat, runtime_checkable
+from typing import NamedTuple, Protocol, SupportsFloat, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from vinelm.backends.remote.rate_share import RateAmounts, RateShare, RateTurn, WindowPermit, turn_key
-from vinelm.backends.settings import ProviderSettings
+from vinelm.backends.limits.rate_share import RateAmounts, RateShare, RateTurn, WindowPermit, turn_key
 from vinelm.clock import Clock, WallClock
-from vinelm.errors import ConfigError
 from vinelm.protocols import Backend
 
 WINDOW_S = 60.0
@@ -51,7 +49,7 @@ class EngineRateLimiter:
     """Enforces the limits of one engine in every half-open window of one minute.
 
     Calls start in the order of their requests, those of a higher priority first: see
-    :func:`~vinelm.backends.remote.rate_share.turn_key`. A call with more tokens than a minute allows starts in an
+    :func:`~vinelm.backends.limits.rate_share.turn_key`. A call with more tokens than a minute allows starts in an
     empty window. Tokens are estimates of the caller until it settles them. Thread-safe, and safe across event loops.
     """
 
@@ -290,34 +288,6 @@ class _Appointment:
 
     def __exit__(self, *raised: object) -> None:
         """A call that is cancelled while it waits keeps its reservation."""
-
-
-def rate_limiters(settings: ProviderSettings) -> Mapping[str, EngineRateLimiter]:
-    """Create a rate limiter per engine of the provider's models, from ``limits = { ENGINE = { ... } }`` in its table.
-
-    Raises:
-        ConfigError: An engine has no model, a key is unknown, or a value is out of range.
-    """
-    engines = tuple(dict.fromkeys(model.engine for model in settings.models))
-    given: Mapping[str, Any] = settings.setting("limits", dict, {})
-    for engine in given:
-        if engine not in engines:
-            raise ConfigError(
-                f"[backend.{settings.provider}]: limits of engine {engine!r}, which no model has: "
-                f"engines are {', '.join(engines)}"
-            )
-    return {engine: EngineRateLimiter(_limits(settings.provider, engine, given.get(engine, {}))) for engine in engines}
-
-
-def _limits(provider: str, engine: str, fields: Any) -> RateLimits:
-    try:
-        return RateLimits.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        wrong = f"unknown key {key!r}" if first["type"] == "extra_forbidden" else f"{key}: {first['msg']}"
-        known = ", ".join(RateLimits.model_fields)
-        raise ConfigError(f"[backend.{provider}]: limits of engine {engine!r}: {wrong}: known keys are {known}") from error
 
 
 @runtime_checkable
