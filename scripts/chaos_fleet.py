@@ -35,7 +35,7 @@ from result_files import add_results_option, provenance, write_results
 
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.controller import FleetConfig, GlobalLoop, RedisLink
-from vinelm.controller.fleet.fleet import Fleet
+from vinelm.controller.fleet.joined.fleet import Fleet
 from vinelm.controller.fleet.policies.finding import fleet_policy
 from vinelm.errors import CallRefused, FleetUnreachable
 from vinelm.observation import Usage

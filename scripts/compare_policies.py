@@ -4,7 +4,7 @@ Reads --data (or VINELM_DATA): text-to-SQL systems on Spider, exam questions wit
 (ClassEval); `signals_parts` says what is real in each. For each of --splits random halves, a sampler buys rows worth 2 % of the
 dollars of an exhaustive profile of the training half. Each method chooses a plan for every budget from these rows, and the
 plans are replayed on the held-out half. At each cap the two plans of a method that bracket it in held-out spend are mixed, so
-that all methods spend the same (`vinelm/evaluation/pareto.py`). Hindsight is the best mixture of all paths on the held-out
+that all methods spend the same (`science/mixtures.py`). Hindsight is the best mixture of all paths on the held-out
 requests themselves: an upper bound for paths, which plans over signals may pass.
 
 Seconds were recorded for the exams only. A cap there is on the mean seconds of a request, one call after another; rows are

@@ -4,7 +4,7 @@ Reads the real data's `nl2sql/` and `outcomes/spider_sql.csv.gz` from --data (or
 again against its database here; nothing but the SQL text is taken from the record.
 
 Methods are compared at equal dollars on the held-out requests. Each chooses a plan for every budget; at each spend the two of
-its plans that bracket it are mixed (`vinelm/evaluation/pareto.py`), so that none is ahead because it overspent. The oracle
+its plans that bracket it are mixed (`science/mixtures.py`), so that none is ahead because it overspent. The oracle
 knows the held-out answers and has the best mixture of all paths: no mixture of paths does better.
 """
 

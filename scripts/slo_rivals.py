@@ -15,7 +15,7 @@ from vinelm.controller import Planner
 from vinelm.controller.planning.deadline_program import LATE_WEIGHT
 from vinelm.estimator import RateEstimator, make_estimator
 from vinelm.evaluation import ReplayResult
-from vinelm.evaluation.baselines import workflow_level_nodes
+from vinelm.evaluation.plans.baselines import workflow_level_nodes
 from vinelm.recorded_table import RecordedTable
 
 TRIALS = 3

@@ -15,12 +15,12 @@ from vinelm.backends.limits.rate_share import turn_key
 from vinelm.backends.limits.replica_gate import ReplicaGate
 from vinelm.clock import Clock
 from vinelm.controller import FleetReader, InFlightLoadMonitor, LiveInvocations, RedisLink, Session
+from vinelm.controller.fleet.joined.session_rows import SessionRows
 from vinelm.controller.fleet.loop.order_bytes import order_fields
 from vinelm.controller.fleet.loop.standing_orders import StandingOrders
 from vinelm.controller.fleet.member import FleetMember
 from vinelm.controller.fleet.policies.checking import check_orders
 from vinelm.controller.fleet.policies.finding import fleet_policy
-from vinelm.controller.fleet.session_rows import SessionRows
 from vinelm.objective import Objective
 
 

@@ -23,7 +23,7 @@ from science.mixtures import mixture_at
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
-from vinelm.evaluation.baselines import workflow_level_nodes
+from vinelm.evaluation.plans.baselines import workflow_level_nodes
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
 from vinelm.trie.arrays import BoolArray, FloatArray

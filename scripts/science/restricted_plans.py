@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vinelm.controller import Planner
-from vinelm.evaluation.baselines import any_single_model_nodes, workflow_level_nodes
+from vinelm.evaluation.plans.baselines import any_single_model_nodes, workflow_level_nodes
 from vinelm.objective import Objective
 
 

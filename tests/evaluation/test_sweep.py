@@ -3,8 +3,8 @@ from conftest import random_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.evaluation.pareto import frontier_nodes
-from vinelm.evaluation.sweep import spaced_caps
+from vinelm.evaluation.plans.pareto import frontier_nodes
+from vinelm.evaluation.plans.sweep import spaced_caps
 
 
 @given(st.integers(0, 100))

@@ -18,7 +18,7 @@ from vinelm.catalog import Catalog
 from vinelm.catalog.model import entries_of
 from vinelm.clock import Clock
 from vinelm.controller import FleetConfig, LoadSource, Mode, Planner, Session, SpendControl
-from vinelm.controller.fleet.fleet import Fleet
+from vinelm.controller.fleet.joined.fleet import Fleet
 from vinelm.controller.load.source import load_source, never_blocks, without_blocking
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective

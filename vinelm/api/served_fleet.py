@@ -13,8 +13,8 @@ from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog, ReplicaGroup
 from vinelm.controller import Planner
 from vinelm.controller.fleet.config import RunLabel
-from vinelm.controller.fleet.fleet import Fleet
-from vinelm.controller.fleet.session_rows import SessionRows
+from vinelm.controller.fleet.joined.fleet import Fleet
+from vinelm.controller.fleet.joined.session_rows import SessionRows
 from vinelm.errors import VineLMError
 from vinelm.objective import Objective
 from vinelm.protocols import CallGuard

@@ -8,7 +8,7 @@ from .outcome_table import NO_ANSWER as NO_ANSWER
 from .outcome_table import NO_SIGNAL as NO_SIGNAL
 from .outcome_table import OutcomeCell as OutcomeCell
 from .outcome_table import OutcomeTable as OutcomeTable
-from .pareto import pareto_frontier as pareto_frontier
+from .plans.pareto import pareto_frontier as pareto_frontier
 from .replay import ReplayResult as ReplayResult
 from .replay import follow as follow
 from .replay import oracle as oracle

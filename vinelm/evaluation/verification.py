@@ -20,7 +20,7 @@ from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
 from vinelm.controller import Decision
 from vinelm.errors import ConfigError
-from vinelm.evaluation.policy_plans import FixedPlan
+from vinelm.evaluation.plans.policy_plans import FixedPlan
 from vinelm.evaluation.serving import judge_of, serve
 from vinelm.evaluation.verification_budget import RequestGuard, VerificationBudget
 from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import floor, isfinite, log10
 
-from vinelm.evaluation.roles import Interval
+from vinelm.evaluation.plans.roles import Interval
 from vinelm.objective import Objective
 from vinelm.template import END, Branch, Loop, Parallel, Stage, Step, Template
 

@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 
-from vinelm.controller.fleet.catalog_comparison import CatalogComparison, difference
 from vinelm.controller.fleet.fleet_reader import FleetReader
+from vinelm.controller.fleet.joined.catalog_comparison import CatalogComparison, difference
 from vinelm.controller.fleet.live_invocations import LiveInvocations
 from vinelm.controller.fleet.member import FleetMember
 from vinelm.controller.fleet.redis_link import RedisLink

@@ -9,7 +9,7 @@ SCRIPT = """
 import os, sys, time
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.controller import FleetConfig
-from vinelm.controller.fleet.fleet import Fleet
+from vinelm.controller.fleet.joined.fleet import Fleet
 
 fleet = Fleet(FleetConfig(url=sys.argv[1], name=sys.argv[2], daily_usd={"a": 8.0}, journal=sys.argv[3]))
 limiter = EngineRateLimiter(RateLimits(requests_per_min=8))

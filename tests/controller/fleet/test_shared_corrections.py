@@ -3,8 +3,8 @@
 import pytest
 
 from vinelm.controller import SpendControl
+from vinelm.controller.fleet.joined.shared_corrections import SharedCorrections
 from vinelm.controller.fleet.redis_link import RedisLink
-from vinelm.controller.fleet.shared_corrections import SharedCorrections
 from vinelm.controller.session.spend_control import EVERY, MEMORY, MOST
 from vinelm.objective import Objective
 

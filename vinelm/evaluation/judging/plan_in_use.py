@@ -10,9 +10,9 @@ from typing import Any
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import ConfigError
-from vinelm.evaluation.contingent.plans import ContingentPlans
-from vinelm.evaluation.contingent.stage_plans import StagePlan
-from vinelm.evaluation.policy_plans import PathPlan, Plans
+from vinelm.evaluation.plans.contingent_plans import ContingentPlans
+from vinelm.evaluation.plans.policy_plans import PathPlan, Plans
+from vinelm.evaluation.plans.stage_plans import StagePlan
 from vinelm.io.reading import read_text
 
 
@@ -87,7 +87,7 @@ class PlanInUse:
 
 
 def _plans(annotated: AnnotatedTrie) -> Plans | ContingentPlans:
-    from vinelm.evaluation.contingent.plans import plans_over
+    from vinelm.evaluation.plans.contingent_plans import plans_over
 
     return plans_over(annotated)
 

@@ -16,8 +16,6 @@ from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.errors import InfeasibleError
 from vinelm.estimator import estimate_signals, make_estimator
-from vinelm.evaluation.contingent.plans import ContingentPlans, plan_words, plans_over
-from vinelm.evaluation.contingent.stage_plans import StagePlan
 from vinelm.evaluation.off_policy.answer_steps import AgreeSteps, TriedSteps, VoteSteps
 from vinelm.evaluation.off_policy.path_steps import PathSteps
 from vinelm.evaluation.off_policy.planned_steps import (
@@ -27,7 +25,9 @@ from vinelm.evaluation.off_policy.planned_steps import (
     along_stages,
 )
 from vinelm.evaluation.off_policy.steps import StepPolicy
-from vinelm.evaluation.policy_plans import PathPlan, Plans, path_text
+from vinelm.evaluation.plans.contingent_plans import ContingentPlans, plan_words, plans_over
+from vinelm.evaluation.plans.policy_plans import PathPlan, Plans, path_text
+from vinelm.evaluation.plans.stage_plans import StagePlan
 from vinelm.evaluation.rivals.base import Chooser, Evidence
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy, UntilTwoAgree, VoteOfK, VotePolicy
 from vinelm.objective import Objective
@@ -119,7 +119,7 @@ class PlanningHalf:
         if isinstance(self.plans, ContingentPlans):
             yield from (self.following(plan) for _, plan in self.plans.single_models())
             return
-        from vinelm.evaluation.baselines import workflow_level_nodes
+        from vinelm.evaluation.plans.baselines import workflow_level_nodes
 
         nodes = np.flatnonzero(workflow_level_nodes(self.annotated))
         best = nodes[np.argsort(-self.annotated.accuracy[nodes], kind="stable")][:MOST_FIXED]

@@ -13,11 +13,11 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.profiling import require_budget
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError
-from vinelm.evaluation.contingent.plans import plans_over
 from vinelm.evaluation.judging.cross_fit import Done, judged_policy
 from vinelm.evaluation.judging.planning_half import PolicyName
 from vinelm.evaluation.judging.result import Evaluation
 from vinelm.evaluation.off_policy.intervals import served_scores
+from vinelm.evaluation.plans.contingent_plans import plans_over
 from vinelm.evaluation.verification import ServingRun, prepared_run
 from vinelm.evaluation.verification_budget import VerificationBudget
 from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest

@@ -22,7 +22,7 @@ from vinelm.evaluation.judging.plan_in_use import PlanInUse
 from vinelm.evaluation.judging.planning_half import PlanningHalf
 from vinelm.evaluation.judging.result import Evaluation, EvaluationVerdict
 from vinelm.evaluation.off_policy.buying import samplers_of
-from vinelm.evaluation.sweep import frontier_range
+from vinelm.evaluation.plans.sweep import frontier_range
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.template import Template

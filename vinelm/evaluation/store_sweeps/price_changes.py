@@ -11,8 +11,8 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Decision, Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
-from vinelm.evaluation.contingent.plans import plan_words
-from vinelm.evaluation.policy_plans import path_text
+from vinelm.evaluation.plans.contingent_plans import plan_words
+from vinelm.evaluation.plans.policy_plans import path_text
 from vinelm.objective import Objective
 from vinelm.trie.arrays import BoolArray
 

@@ -14,7 +14,7 @@ from vinelm.evaluation.judging.planning_half import PlanningHalf, PolicyName
 from vinelm.evaluation.judging.store_evaluation import swept
 from vinelm.evaluation.off_policy.followed import Followed, followed
 from vinelm.evaluation.off_policy.scores import Scores
-from vinelm.evaluation.sweep import frontier_range
+from vinelm.evaluation.plans.sweep import frontier_range
 from vinelm.objective import Objective
 from vinelm.trie.arrays import FloatArray
 

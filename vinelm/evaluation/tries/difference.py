@@ -12,8 +12,8 @@ import numpy.typing as npt
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Price
 from vinelm.errors import ConfigError
-from vinelm.evaluation.pareto import frontier_nodes
-from vinelm.evaluation.sweep import spaced_caps
+from vinelm.evaluation.plans.pareto import frontier_nodes
+from vinelm.evaluation.plans.sweep import spaced_caps
 from vinelm.extras import required_extra
 from vinelm.trie.arrays import BoolArray, FloatArray
 

@@ -15,11 +15,11 @@ from vinelm.api.estimation import require_same_workflow
 from vinelm.api.judged_rows import JudgedRows
 from vinelm.errors import ConfigError, EvidenceError, InfeasibleError
 from vinelm.evaluation import Evaluation, JudgedPolicy, JudgedStore, judge_store
-from vinelm.evaluation.contingent.plans import ContingentPlans, plan_words, plans_over
-from vinelm.evaluation.contingent.stage_plans import StagePlan
 from vinelm.evaluation.judging.plan_in_use import PlanInUse
-from vinelm.evaluation.policy_plans import PathPlan, Plans
-from vinelm.evaluation.sweep import showcase
+from vinelm.evaluation.plans.contingent_plans import ContingentPlans, plan_words, plans_over
+from vinelm.evaluation.plans.policy_plans import PathPlan, Plans
+from vinelm.evaluation.plans.stage_plans import StagePlan
+from vinelm.evaluation.plans.sweep import showcase
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.reports.charts import cost_chart

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vinelm.evaluation import Evaluation, JudgedPolicy
-from vinelm.evaluation.roles import Role
+from vinelm.evaluation.plans.roles import Role
 from vinelm.reports.evaluation_text import (
     BUDGET_COLUMNS,
     budget_rows,

@@ -11,9 +11,9 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Decision, Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.errors import InfeasibleError
-from vinelm.evaluation.contingent.stage_plans import StagePlan, StagePlans
-from vinelm.evaluation.policy_plans import NAMES, PlannedPolicy, Plans
-from vinelm.evaluation.roles import Role
+from vinelm.evaluation.plans.policy_plans import NAMES, PlannedPolicy, Plans
+from vinelm.evaluation.plans.roles import Role
+from vinelm.evaluation.plans.stage_plans import StagePlan, StagePlans
 from vinelm.objective import Objective
 
 

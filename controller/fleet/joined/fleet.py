@@ -13,9 +13,11 @@ from functools import partial
 
 from vinelm.backends.limits.rate_limits import EngineRateLimiter
 from vinelm.backends.limits.replica_gate import ReplicaGate
-from vinelm.controller.fleet.catalog_comparison import CatalogComparison, Facts
 from vinelm.controller.fleet.config import FleetConfig
 from vinelm.controller.fleet.fleet_reader import FleetReader
+from vinelm.controller.fleet.joined.catalog_comparison import CatalogComparison, Facts
+from vinelm.controller.fleet.joined.session_rows import SessionRows
+from vinelm.controller.fleet.joined.shared_corrections import SharedCorrections
 from vinelm.controller.fleet.leases.dollar_lease import DollarLease
 from vinelm.controller.fleet.leases.postgres_journal import journal_at
 from vinelm.controller.fleet.leases.rate_lease import RateLease
@@ -23,8 +25,6 @@ from vinelm.controller.fleet.live_invocations import LiveInvocations, session_nu
 from vinelm.controller.fleet.loop.standing_orders import StandingOrders
 from vinelm.controller.fleet.member import FleetMember
 from vinelm.controller.fleet.redis_link import RedisLink
-from vinelm.controller.fleet.session_rows import SessionRows
-from vinelm.controller.fleet.shared_corrections import SharedCorrections
 from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.spend_control import SpendControl
 from vinelm.errors import ConfigError, FleetUnreachable

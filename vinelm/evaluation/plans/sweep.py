@@ -8,10 +8,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from vinelm.evaluation.contingent.plans import ContingentPlans
-from vinelm.evaluation.pareto import frontier_nodes
-from vinelm.evaluation.policy_plans import Plans
-from vinelm.evaluation.roles import Interval, Role
+from vinelm.evaluation.plans.contingent_plans import ContingentPlans
+from vinelm.evaluation.plans.pareto import frontier_nodes
+from vinelm.evaluation.plans.policy_plans import Plans
+from vinelm.evaluation.plans.roles import Interval, Role
 from vinelm.objective import Objective
 
 Bound = Literal["max_cost_usd", "max_latency_s"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vinelm.controller.planning.contingent.decision import ContingentDecision
-from vinelm.evaluation.contingent.plans import ContingentPlans
+from vinelm.evaluation.plans.contingent_plans import ContingentPlans
 from vinelm.objective import Objective
 
 N_BUDGETS = 24

@@ -73,7 +73,7 @@ class StagePlan:
         return self.plan.latency_s
 
     def policy(self, **settings: Any) -> StaticPolicy:
-        """See :meth:`~vinelm.evaluation.policy_plans.FixedPlan.policy`."""
+        """See :meth:`~vinelm.evaluation.plans.policy_plans.FixedPlan.policy`."""
         template = self.plan.graph.annotated.template
         return StaticPolicy(template, models=self.models, length=self.most_invocations, **settings)
 

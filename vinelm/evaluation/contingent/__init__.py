@@ -1,1 +1,0 @@
-"""Plans over tries that branch: their arms, static plans, frontiers and promises."""
