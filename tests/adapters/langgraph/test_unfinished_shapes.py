@@ -1,9 +1,11 @@
 """A cap per request holds in graphs of every shape whose stages pay and do not finish."""
 
 import operator
+import time
 from typing import Annotated, TypedDict
 
 import pytest
+from adapters.file_saver import FileSaver
 from adapters.paying_app import CAP, OBJECTIVE, THREAD, PayingApp
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
@@ -195,3 +197,20 @@ def test_every_request_without_a_checkpointer_is_one_of_its_own(tmp_path):
     for _ in range(3):
         assert app.run({"request": "q"}, ["call"] * 8, config={}, context=app.vine.context(OBJECTIVE)) == "refused"
     assert THREAD
+
+
+class SlowSaver(FileSaver):
+    """Takes its time for each checkpoint, as a busy database does."""
+
+    def put(self, *arguments):
+        time.sleep(0.4)
+        return super().put(*arguments)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_next_turn_has_a_cap_of_its_own_where_checkpoints_are_saved_late(tmp_path, shape):
+    for turn in range(2):
+        app = shape(tmp_path)
+        app.end, app.calls = "go on", 2 if shape is FanOut else 4
+        app.graph.checkpointer = SlowSaver(app.graph.checkpointer.path)
+        assert app.run({"request": f"q{turn}"}) == "done"
