@@ -62,11 +62,10 @@ def bundled_dataset(
 
 
 def source_digest(sources: Sequence[Path] = ()) -> str:
-    """Return 12 hexadecimal digits that change with any module or data file that the dataset is generated from."""
+    """Return 12 hexadecimal digits that change with the source of any module that generates the dataset."""
     digest = hashlib.sha256()
-    own = (path for path in Path(__file__).parent.rglob("*.*") if path.suffix in (".py", ".sql", ".toml"))
-    for source in (*sorted(own), *sources):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    for module in (*sorted(Path(__file__).parent.rglob("*.py")), *sources):
+        digest.update(module.name.encode() + b"\0" + module.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
 
 
