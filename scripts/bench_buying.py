@@ -24,13 +24,14 @@ import numpy as np
 from bench_estimator import buy, encode
 from recorded_spider import Study
 from result_files import add_results_option, provenance, write_results
+from science.restricted_plans import best_workflow_level
 
 from vinelm import AnnotatedTrie, Objective
 from vinelm.controller import Planner
 from vinelm.dataset import split_requests
 from vinelm.errors import InputError
 from vinelm.estimator import make_estimator, validate_estimate
-from vinelm.evaluation import best_workflow_level, follow
+from vinelm.evaluation import follow
 from vinelm.profiler import CascadeSampler, PricedSampler
 from vinelm.promise import Promise
 from vinelm.protocols import Sampler

@@ -31,6 +31,7 @@ from estimator_figures import page_figures
 from long_loop_bench import long_loop_line, run_long_loop
 from priced_by_difficulty import priced_line, run_priced
 from result_files import add_results_option, provenance, write_results
+from science.recorded_answers import answers_table
 from simulated_truths import SHAPES, TRUTHS, make_truth
 
 from vinelm.annotated_trie import AnnotatedTrie
@@ -40,7 +41,6 @@ from vinelm.profiler import make_sampler
 from vinelm.protocols import Sampler
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces.imports.recorded_answers import answers_table
 from vinelm.trie import Trie
 
 COVERAGES = (0.002, 0.005, 0.01, 0.02, 0.05)

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,11 @@ from simulated_agent import AgentTruth
 from simulated_agent_graph import profiled_agent
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller import Planner
-from vinelm.controller.planning.merged.evaluation import evaluate
-from vinelm.controller.planning.merged.graph import MergedGraph
-from vinelm.controller.planning.merged.policies import FixedMergedPlan, fixed_choice, policy_at
+from vinelm.controller import ContingentPlan, Planner
+from vinelm.controller.testing import plan_at
 from vinelm.estimator import make_estimator
-from vinelm.merged_paths import stage_runs
 from vinelm.objective import Objective
+from vinelm.plans import DecisionGraph, StaticPlans
 from vinelm.template import Template
 from vinelm.trie import MergedTrie, Trie
 from vinelm.trie.difficulty import DifficultyRates
@@ -178,8 +177,8 @@ class Tree:
 
 
 def judge_merged(tree: Tree, annotated: AnnotatedTrie) -> dict[str, float]:
-    graph = MergedGraph.of(annotated)
-    trie, known = graph.trie, annotated.difficulty
+    trie, known = annotated.trie, annotated.difficulty
+    assert isinstance(trie, MergedTrie)
     assert known is not None
     node = tree.nodes_in(trie)
     mass, ended = np.zeros((len(tree.trie), len(known.weight))), np.zeros(len(tree.trie))
@@ -191,8 +190,7 @@ def judge_merged(tree: Tree, annotated: AnnotatedTrie) -> dict[str, float]:
     accuracy = ended + (mass * known.success[node]).sum(axis=1)
     regrets = []
     for price in PRICES:
-        policy = policy_at(graph, price)
-        regrets.append(tree.value(price) - tree.value_of(path_of(graph, policy.choice), price))
+        regrets.append(tree.value(price) - tree.value_of(path_of(plan_at(annotated, price)), price))
     return {
         "nodes": trie.n_nodes,
         "success_mae_points": 100 * float(np.abs(annotated.success[node] - tree.success)[1:].mean()),
@@ -216,12 +214,12 @@ def judge_tree(tree: Tree, annotated: AnnotatedTrie) -> dict[str, float]:
     }
 
 
-def path_of(graph: MergedGraph, choice: npt.NDArray[Any]) -> tuple[str, ...]:
+def path_of(plan: ContingentPlan) -> tuple[str, ...]:
     """The models that a plan over one loop runs, until it ends the request."""
-    node, path = 0, []
-    while graph.arms_of(node) and choice[graph.arms_of(node)[0]] >= 0:
-        node = int(graph.trie.target[choice[graph.arms_of(node)[0]]])
-        path.append(graph.trie.models[graph.trie.model[node]])
+    steps, path = plan.to_dict()["steps"], []
+    while steps and steps[0]["model"] is not None:
+        path.append(steps[0]["model"])
+        steps = steps[0]["steps"]
     return tuple(path)
 
 
@@ -240,28 +238,25 @@ def long_agent(n_requests: int = 300, budget_usd: float = 25.0) -> dict[str, Any
     start = time.perf_counter()
     annotated = make_estimator().fit(rows, template, truth.catalog).annotated_
     fit_s = time.perf_counter() - start
-    graph = MergedGraph.of(annotated)
-    assert annotated.difficulty is not None
     errors, differences = [], []
-    for model in graph.trie.models:
-        runs = list(stage_runs(annotated, (model,)))
+    fixed, by_profile = (StaticPlans(DecisionGraph.of(each), None) for each in (annotated, replace(annotated, difficulty=None)))
+    for row, (model,) in enumerate(fixed.models.tolist()):
         for turns in (1, 2, 3, 5, 8, 12, 18, 25):
-            choice = fixed_choice(graph, FixedMergedPlan((model,), runs[turns - 1]))
-            seen = evaluate(graph, choice, mix=annotated.difficulty.weight)
-            exact, _ = truth.path_accuracy((graph.trie.models.index(model),) * turns)
-            errors.append(abs(seen.accuracy - exact))
-            differences.append(abs(evaluate(graph, choice).accuracy - exact))
+            at, (exact, _) = row * fixed.depth + turns - 1, truth.path_accuracy((model,) * turns)
+            errors.append(abs(fixed.accuracy[at] - exact))
+            differences.append(abs(by_profile.accuracy[at] - exact))
     start = time.perf_counter()
-    one = policy_at(graph, 1.0)
+    one = plan_at(annotated, 1.0)
     price_s = time.perf_counter() - start
     start = time.perf_counter()
     found = Planner(annotated).plan(Objective(maximize="accuracy", max_cost_usd=0.02))
     budget_s = time.perf_counter() - start
     best: Any = getattr(found, "plan")  # noqa: B009 - a contingent decision has one
-    own = truth.path_accuracy(tuple(graph.trie.models.index(name) for name in path_of(graph, best.choice)))
-    fixed = [truth.path_accuracy((m,) * k) for m in range(8) for k in range(1, 26)]
+    trie = annotated.trie
+    own = truth.path_accuracy(tuple(trie.models.index(name) for name in path_of(best)))
+    single = [truth.path_accuracy((m,) * k) for m in range(8) for k in range(1, 26)]
     return {
-        "histories_unmerged": sum(8**k for k in range(1, 26)), "nodes": graph.trie.n_nodes, "edges": graph.trie.n_edges,
+        "histories_unmerged": sum(8**k for k in range(1, 26)), "nodes": trie.n_nodes, "edges": trie.n_edges,
         "rows": len(rows), "requests": n_requests, "profile_usd": round(sum(r.cost_usd for r in rows), 2),
         "profile_s": round(profile_s, 1), "estimate_s": round(fit_s, 1), "plan_at_a_price_ms": round(1e3 * price_s, 1),
         "plan_for_a_budget_ms": round(1e3 * budget_s, 1),
@@ -271,8 +266,8 @@ def long_agent(n_requests: int = 300, budget_usd: float = 25.0) -> dict[str, Any
         "planned_accuracy_with_the_mix_of_the_profile": round(best.promised_accuracy, 4),
         "planned_cost_usd": round(best.cost_usd, 4), "true_accuracy": round(own[0], 4),
         "true_cost_usd": round(own[1], 4),
-        "best_single_model_true_accuracy": round(max(a for a, c in fixed if c <= 0.02), 4),
-        "price_1_accuracy": round(one.outlook.accuracy, 4),
+        "best_single_model_true_accuracy": round(max(a for a, c in single if c <= 0.02), 4),
+        "price_1_accuracy": round(one.accuracy, 4),
     }  # fmt: skip
 
 

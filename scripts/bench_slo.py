@@ -1,6 +1,6 @@
 """Latency SLOs under load: SLO violations and right answers in time of static plans, the paper's and risk-aware policies.
 
-Engines and their load are simulated (`vinelm/evaluation/simulator.py`); requests are simulated or recorded
+Engines and their load are simulated (`scripts/science/simulator.py`); requests are simulated or recorded
 (`slo_workloads.py`). Bursty arrivals come from a real trace if --data (or VINELM_DATA) has one. The trie is annotated on other
 requests than those served. Objective: highest accuracy within the SLO. "crowd" arrivals come four times as fast, with load
 reports that are fresh, old, or old and corrected by our own dispatches since.
@@ -28,6 +28,16 @@ from pathlib import Path
 
 import numpy as np
 from result_files import add_results_option, provenance, write_results
+from science.restricted_plans import best_workflow_level
+from science.simulator import (
+    ModelChooser,
+    SimulatedEngine,
+    SimulationSettings,
+    replanning_chooser,
+    simulate,
+    simulated_slowdown,
+    static_chooser,
+)
 from slo_figures import (
     AWARE,
     DEVIATION,
@@ -49,16 +59,6 @@ from slo_rivals import PlansUnderLoad, sparse_annotation
 from slo_workloads import WORKLOADS, SloWorkload
 
 from vinelm.controller import Planner
-from vinelm.evaluation import (
-    ModelChooser,
-    SimulatedEngine,
-    SimulationSettings,
-    best_workflow_level,
-    replanning_chooser,
-    simulate,
-    simulated_slowdown,
-    static_chooser,
-)
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
 

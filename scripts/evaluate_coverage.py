@@ -33,11 +33,13 @@ from coverage_parts.decisions import decided, decisions
 from coverage_parts.figures import Judged, Trial, as_text, summary
 from coverage_parts.worlds import RecordedWorld, World
 from result_files import add_results_option, provenance, write_results
+from science.complete_tables import as_recorded_table
 from signals_parts.buying import bought, catalog_of, template_of
 from signals_parts.systems import load_tables
 
 from vinelm.errors import VineLMError
-from vinelm.evaluation import BothWays, CrossFit, Evaluation, OutcomeTable, judged_policies
+from vinelm.evaluation import Evaluation, OutcomeTable
+from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, judged_policies
 from vinelm.evaluation.judging.store_evaluation import swept
 from vinelm.evaluation.off_policy.table_walk import walk_ends
 from vinelm.profiler.sampling.priced_sampler import CONTINUED_SHARE
@@ -126,7 +128,7 @@ def one_world(
     table = world.table(rng, int(rng.integers(80, 801)))
     catalog = catalog_of(table)
     template = template_of(depth).bind(tuple(catalog))
-    spent = table.as_recorded_table(template, catalog).exhaustive_cost_usd * float(10 ** rng.uniform(-1.3, -0.3))
+    spent = as_recorded_table(table, template, catalog).exhaustive_cost_usd * float(10 ** rng.uniform(-1.3, -0.3))
     sampler = "priced" if signals else str(rng.choice(["priced", "cascade"]))  # "cascade" buys nothing below a passed check
     rows = bought(
         table, template, catalog, sampler=sampler, budget_usd=spent, seed=seed,

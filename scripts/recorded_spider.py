@@ -27,6 +27,8 @@ from typing import Any
 
 import numpy as np
 from result_files import add_results_option, provenance, write_results
+from science.mixtures import concave_frontier, mixture_at
+from science.restricted_plans import best_single_model, best_workflow_level
 
 from vinelm import AnnotatedTrie, Catalog, Model, Objective, Price, Workflow
 from vinelm.backends import create_backends
@@ -35,7 +37,7 @@ from vinelm.controller import Planner
 from vinelm.dataset import split_requests
 from vinelm.errors import DatasetError, InputError
 from vinelm.estimator import ESTIMATORS, make_estimator
-from vinelm.evaluation import best_single_model, best_workflow_level, concave_frontier, follow, mixture_at
+from vinelm.evaluation import follow
 from vinelm.observation import Usage
 from vinelm.profiler import profile
 from vinelm.profiler.execution.fingerprint import store_identity

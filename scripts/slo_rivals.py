@@ -8,12 +8,14 @@ from functools import cached_property
 
 import numpy as np
 from bench_estimator import buy, encode
+from science.simulator import SimulationSettings, simulate, static_chooser
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.controller.planning.deadline_program import LATE_WEIGHT
 from vinelm.estimator import RateEstimator, make_estimator
-from vinelm.evaluation import ReplayResult, SimulationSettings, simulate, static_chooser, workflow_level_nodes
+from vinelm.evaluation import ReplayResult
+from vinelm.evaluation.baselines import workflow_level_nodes
 from vinelm.recorded_table import RecordedTable
 
 TRIALS = 3

@@ -9,13 +9,12 @@ import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning.contingent.planner import ContingentPlanner
-from vinelm.controller.planning.contingent.planners import DP, ContingentPlanners
+from vinelm.controller.planning.contingent.problems import DP
 from vinelm.controller.planning.deadline_program import MOST_NODES, DeadlineProgram
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.frontier import Frontier
 from vinelm.controller.planning.frontier_cache import FrontierCache
 from vinelm.controller.planning.infeasibility import infeasible, no_end
-from vinelm.controller.planning.merged.planner import MergedPlanner
 from vinelm.controller.planning.metric import LATENCY_CAP
 from vinelm.controller.planning.objective_class import ObjectiveClass, limits_of
 from vinelm.controller.planning.path_metrics import PathMetrics
@@ -51,11 +50,7 @@ class Planner:
         self.engine_of = {model.name: model.engine for model in annotated.catalog.models}
         """Model name to engine name."""
         self._prepared: set[ObjectiveClass] = set()
-        self._contingent: ContingentPlanners | None = None
-        if self.trie.is_merged:
-            self._contingent = ContingentPlanners(self.metrics, MergedPlanner)
-        elif not annotated.is_linear:
-            self._contingent = ContingentPlanners(self.metrics, ContingentPlanner)
+        self._contingent = ContingentPlanner(self.metrics) if annotated.is_contingent else None
         self._lock = threading.Lock()
 
     def plan(

@@ -6,6 +6,7 @@ from .contingent_brute_force import Measured as Measured
 from .contingent_checks import check_averages as check_averages
 from .contingent_checks import check_prices as check_prices
 from .contingent_checks import check_request_bounds as check_request_bounds
+from .contingent_checks import plan_at as plan_at
 from .contingent_checks import small_branching as small_branching
 from .load_monitors import LoadMonitorContract as LoadMonitorContract
 from .random_cases import grid_annotated as grid_annotated

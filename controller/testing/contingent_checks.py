@@ -26,6 +26,13 @@ PRICES = (0.0, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0, 2.0, 8.0)
 _AVERAGES = ("min_accuracy", "max_cost_usd")
 
 
+def plan_at(annotated: AnnotatedTrie, price: float) -> ContingentPlan:
+    """Return the best plan from the root on by accuracy less ``price`` times dollars, over a trie of any kind."""
+    graph = DecisionGraph.of(annotated)
+    problem = Problem(graph, 0, graph.groups_at(0), Admissible(graph, {}, None), may_stop=False)
+    return problem.best(PlanGoal("accuracy", price)).plan(graph, 0)
+
+
 def small_branching(rng: random.Random) -> AnnotatedTrie:
     """Make a random annotated trie that branches and has few enough plans to write them all out."""
     while True:
@@ -53,13 +60,10 @@ def check_request_bounds(rng: random.Random, annotated: AnnotatedTrie, planner: 
 
 def check_prices(annotated: AnnotatedTrie) -> list[str]:
     """Compare the best plan at each of some prices of accuracy with the best of all plans."""
-    graph = DecisionGraph.of(annotated)
-    problem = Problem(graph, 0, graph.groups_at(0), Admissible(graph, {}, None), may_stop=False)
     question = ContingentQuestion(annotated, Objective(maximize="accuracy"))
     plans, wrong = question.plans(), []
     for price in PRICES:
-        outcome = problem.best(PlanGoal("accuracy", price))
-        found = question.measure(ContingentPlan(graph, 0, outcome.first, outcome.choice).next_model)
+        found = question.measure(plan_at(annotated, price).next_model)
         best = min(plans, key=lambda plan: rank_of(question.objective, plan, price))
         if rank_of(question.objective, found, price) != rank_of(question.objective, best, price):
             wrong.append(f"price {price}: expected {best}, found {found}")

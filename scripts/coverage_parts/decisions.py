@@ -1,4 +1,4 @@
-"""Does `vinelm report` say "Switch" where there is nothing to gain?"""
+"""Does `vinelm report --in-use` claim a gain where there is none?"""
 
 from __future__ import annotations
 
@@ -10,25 +10,29 @@ from typing import Any
 import numpy as np
 from coverage_parts.figures import binomial
 
-from vinelm.evaluation import CrossFit, OutcomeTable, PlanComparison, PlanInUse, SwitchDecision
+from vinelm.evaluation import Evaluation, OutcomeTable
+from vinelm.evaluation.judging.against_in_use import AgainstInUse, against_in_use
+from vinelm.evaluation.judging.cross_fit import CrossFit
+from vinelm.evaluation.judging.plan_in_use import PlanInUse
 from vinelm.evaluation.judging.result import MARGIN
 from vinelm.evaluation.off_policy.steps import StepPolicy
 from vinelm.evaluation.off_policy.table_walk import walk_ends
-from vinelm.evaluation.store_sweeps.switch_decision import decide
 from vinelm.template import Template
 
-RIVALS = ("most accurate single model", "a model in use")
+RIVALS = ("a model in use",)
+ORDER = ("gain", "open", "not identified", "no gain")
+"""The verdict of the two that is shown."""
 
 
 @dataclass(frozen=True)
 class Decided:
-    """One decision of one world.
+    """One verdict of one world.
 
     Args:
         rival: One of :data:`RIVALS`.
         verdict: What is said.
-        is_right: Whether switching as shown truly gains what the sentence says.
-        could_gain: Whether any of the compared plans truly does.
+        is_right: Whether VineLM's plan as shown truly gains what the sentence says.
+        could_gain: Whether the plan of either aim truly does.
     """
 
     rival: str
@@ -40,22 +44,30 @@ class Decided:
 def decided(
     fit: CrossFit, rng: np.random.Generator, fresh: OutcomeTable, template: Template, sizes: Sequence[int]
 ) -> list[Decided]:
-    """Decide against the most accurate single model, and against a model drawn at random that is in use."""
+    """Compare with a model drawn at random that is in use."""
     today = PlanInUse.of(str(rng.choice(fresh.systems)), fit.planning[0].annotated)
-    found = zip(RIVALS, (decide(fit), decide(fit, today)), strict=True)
-    return [_decided(name, one, fresh, template, sizes) for name, one in found if one is not None]
+    aims = against_in_use(fit, today)
+    if not aims:
+        return []
+    verdicts = [_verdict(one) for one in aims]
+    gains = [_gains(one, fresh, template, sizes) for one in aims]
+    shown = min(range(len(aims)), key=lambda i: ORDER.index(verdicts[i]))
+    return [Decided(RIVALS[0], verdicts[shown], gains[shown], any(gains))]
 
 
-def _decided(name: str, decision: SwitchDecision, fresh: OutcomeTable, template: Template, sizes: Sequence[int]) -> Decided:
-    gains = {id(one): _gains(one, fresh, template, sizes) for one in decision.comparisons}
-    return Decided(name, decision.verdict, gains[id(decision.shown)], any(gains.values()))
+def _verdict(one: AgainstInUse) -> str:
+    found = Evaluation(
+        objectives=(one.objective,), policies=one.policies, keeps=one.keeps, requests=0, rows=0, spent_usd=0.0
+    )  # fmt: skip
+    return found.verdict
 
 
-def _gains(one: PlanComparison, fresh: OutcomeTable, template: Template, sizes: Sequence[int]) -> bool:
-    """Whether the plan truly gains what "switch" would say of it."""
-    own, rival = (_truth(steps, fresh, template, sizes) for steps in (one.steps, one.rival_steps))
+def _gains(one: AgainstInUse, fresh: OutcomeTable, template: Template, sizes: Sequence[int]) -> bool:
+    """Whether the plan truly gains what is said of it."""
+    ways = (one.ways[one.policies[0].name], one.ways["in_use"])
+    own, rival = (_truth([way.chosen.steps for way in both], fresh, template, sizes) for both in ways)
     points, saved = own[0] - rival[0], rival[1] - own[1]
-    if one.kind == "cheaper":
+    if one.objective.target == "cost":
         return bool(saved > 0.0 and points >= -MARGIN)
     return bool(points > 0.0 and saved >= -MARGIN * rival[1])
 
@@ -71,15 +83,15 @@ def _truth(steps: Sequence[StepPolicy], fresh: OutcomeTable, template: Template,
 
 
 def decisions(found: Sequence[Decided]) -> dict[str, Any]:
-    """How often "switch" is said, by rival, and how often without a gain."""
+    """How often a gain is claimed, by rival, and how often without one."""
     return {rival: _figures([one for one in found if one.rival == rival]) for rival in RIVALS}
 
 
 def _figures(found: Sequence[Decided]) -> dict[str, Any]:
     without = [one for one in found if not one.could_gain]
-    switched = sum(one.verdict == "switch" for one in without)
+    switched = sum(one.verdict == "gain" for one in without)
     low, high = binomial(switched, max(len(without), 1))
-    said = [one for one in found if one.verdict == "switch"]
+    said = [one for one in found if one.verdict == "gain"]
     return {
         "worlds": len(found),
         "verdicts": dict(sorted(Counter(one.verdict for one in found).items())),

@@ -114,8 +114,8 @@ def as_text(found: dict[str, Any]) -> str:
     for rival, one in found["decisions"].items():
         none = one["without_gain"]
         lines.append(
-            f"report against {rival}: switch in {none['switched']} of {none['worlds']} worlds without a gain; of"
-            f" {one['switched']} switches {one['switched_wrongly']} gain nothing"
+            f"report against {rival}: a gain claimed in {none['switched']} of {none['worlds']} worlds without a gain; of"
+            f" {one['switched']} claims {one['switched_wrongly']} gain nothing"
         )
     for what in ("verdicts", "about"):
         lines.append(f"{what}: " + ", ".join(f"{name} {n}" for name, n in found[what].items()))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from science.complete_tables import for_systems
 
 from vinelm.evaluation import NO_ANSWER, NO_SIGNAL, OutcomeTable
 
@@ -99,7 +100,7 @@ class RecordedWorld:
         table = tables[int(rng.integers(len(tables)))]
         usd = dict(zip(table.systems, table.cost_usd.mean(axis=0), strict=True))
         names = rng.choice(table.systems, int(rng.integers(2, 5)), replace=False).tolist()
-        chosen = table.for_systems(sorted(names, key=lambda name: usd[name]))
+        chosen = for_systems(table, sorted(names, key=lambda name: usd[name]))
         return cls(chosen if signals else without_answers(chosen))
 
     def table(self, rng: np.random.Generator, n: int) -> OutcomeTable:

@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from science.simulator import SimulatedEngine, simulated_slowdown
 from slo_workloads import TRAINING, simulated_requests
 
 from vinelm.catalog import Catalog, Model, Price, ReplicaGroup
 from vinelm.controller import Planner, SlowdownCurve
 from vinelm.controller.load.slowdown import spread_curve
-from vinelm.evaluation import SimulatedEngine, simulated_slowdown
 from vinelm.recorded_table import RecordedTable
 from vinelm.trie.arrays import FloatArray
 

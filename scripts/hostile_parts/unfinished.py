@@ -2,7 +2,8 @@
 
 A stage calls its model up to four times, for $0.1 and at most $0.3 each, and then asks a human, raises, is cancelled, ends with
 its process, or finishes. The request is resumed in the same process or in another one (nothing but the checkpointer is left),
-after an edit of its state, or from an older checkpoint; then comes the next input of the thread.
+after an edit of its state, or from an older checkpoint; then comes the next input of the thread. A stage that did not finish is
+never passed over, either.
 """
 
 from __future__ import annotations
@@ -94,7 +95,10 @@ class _Process:
 
     is_simulated, is_virtual_time = True, False
 
-    def __init__(self, rng: random.Random, paid: Counter[int], before: InMemorySaver | None, kind: str) -> None:
+    def __init__(
+        self, rng: random.Random, paid: Counter[int], before: InMemorySaver | None, kind: str, passed_over: list[Any]
+    ) -> None:
+        self.passed_over = passed_over
         self.rng, self.paid, self.saver, self.dies = rng, paid, _Saver(), False
         if before is not None:
             self.saver.storage, self.saver.writes, self.saver.blobs = before.storage, before.writes, before.blobs
@@ -110,7 +114,7 @@ class _Process:
             if kind == "chat models":
                 graph.add_node(name, self._chat_node(name))
             else:
-                graph.add_node(name, self.vine.stage(name, self._work, state=State))
+                graph.add_node(name, self.vine.stage(name, self._stage(name), state=State))
         graph.add_edge(START, "solve")
         graph.add_edge("solve", "fix")
         graph.add_edge("fix", END)
@@ -124,11 +128,17 @@ class _Process:
         model = self.vine.chat_model(name)
 
         async def node(state: State) -> State:
-            return await self._work(state, model)
+            return await self._work(name, state, model)
 
         return node
 
-    async def _work(self, state: State, model: Any) -> State:
+    def _stage(self, name: str) -> Callable[..., Any]:
+        async def stage(state: State, model: Any) -> State:
+            return await self._work(name, state, model)
+
+        return stage
+
+    async def _work(self, name: str, state: State, model: Any) -> State:
         end, calls = self.rng.choice(ENDS), self.rng.randint(0, 4)
         for _ in range(calls):
             await model.ainvoke(str(state["request"]))
@@ -142,22 +152,30 @@ class _Process:
             raise RuntimeError("a tool failed")
         elif end == "cancel":
             raise asyncio.CancelledError
-        return {"answer": "42"}
+        return {"answer": answer_of(state["request"], name)}
 
     async def run(self, value: Any, config: Any = THREAD) -> None:
         """Run the graph, whatever comes of it."""
         with suppress(Exception, asyncio.CancelledError):
             await self.graph.ainvoke(value, config, context=self.vine.context(OBJECTIVE))
+        state = self.graph.get_state(THREAD)
+        if state.values and not state.next and state.values.get("answer") != answer_of(state.values["request"], "fix"):
+            self.passed_over.append(state.values)
 
 
-async def _history(rng: random.Random, kind: str) -> Counter[int]:
-    """Dollars that the requests of one thread have paid, in calls."""
+def answer_of(request: int, stage: str) -> str:
+    """What a stage leaves in the state when it finishes."""
+    return f"{request}, {stage}"
+
+
+async def _history(rng: random.Random, kind: str, passed_over: list[Any]) -> Counter[int]:
+    """The calls that each request of one thread has paid for; ``passed_over`` gets the states behind unfinished stages."""
     paid: Counter[int] = Counter()
-    process, number = _Process(rng, paid, None, kind), 0
+    process, number = _Process(rng, paid, None, kind, passed_over), 0
     for _ in range(STEPS):
         step = rng.choice(("input", "resume", "resume", "go on", "elsewhere", "edit", "older"))
         if process.saver.is_dead or step == "elsewhere":
-            process = _Process(rng, paid, process.saver, kind)
+            process = _Process(rng, paid, process.saver, kind, passed_over)
         if step == "input" or number == 0:
             number += 1
             await process.run({"request": number})
@@ -179,12 +197,15 @@ def run(progress: Callable[..., object], *, histories: int = HISTORIES) -> Mappi
     found: dict[str, Any] = {"attempts": 0, "calls_paid": 0, "through": []}
     for kind in ("stages", "chat models"):
         for seed in range(histories):
-            paid = asyncio.run(_history(random.Random(seed), kind))
+            passed_over: list[Any] = []
+            paid = asyncio.run(_history(random.Random(seed), kind, passed_over))
             found["attempts"] += 1
             found["calls_paid"] += paid.total()
             most = max(paid.values(), default=0) * COST_USD
             if most > CAP_USD + 1e-9:
                 found["through"].append(f"{kind}, history {seed}: a request paid ${most:.2f} of ${CAP_USD:g}")
+            if passed_over:
+                found["through"].append(f"{kind}, history {seed}: a stage that did not finish was passed over")
         progress(f"{kind}: {histories} histories")
     return found
 

@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 from reproduce_parts.estimation import Fits
+from science.mixtures import mixture_at
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
-from vinelm.evaluation import mixture_at, workflow_level_nodes
+from vinelm.evaluation.baselines import workflow_level_nodes
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
 from vinelm.trie.arrays import BoolArray, FloatArray

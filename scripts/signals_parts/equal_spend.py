@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from science.complete_tables import as_recorded_table
+from science.mixtures import concave_frontier, mixture_at
+from science.path_rivals import BestSingle, PathOnly, StaticPlan
 from signals_parts.buying import bought, catalog_of, template_of
 from signals_parts.exams import FILE
 from signals_parts.protocol import Settings, estimated, split
@@ -14,8 +17,8 @@ from signals_parts.record import number, read_rows
 from signals_parts.vinelm_signals import VineLMSignals
 
 from vinelm.errors import DatasetError
-from vinelm.evaluation import OutcomeTable, concave_frontier, follow, mixture_at
-from vinelm.evaluation.rivals import BestSingle, Evidence, Method, PathOnly, PolicyResult, StaticPlan, UntilTwoAgree, VoteOfK
+from vinelm.evaluation import OutcomeTable, follow
+from vinelm.evaluation.rivals import Evidence, Method, PolicyResult, UntilTwoAgree, VoteOfK
 from vinelm.trie.arrays import FloatArray
 
 AMOUNTS = ("dollars", "seconds")
@@ -57,7 +60,7 @@ def compare_split(table: OutcomeTable, paid: FloatArray, depth: int, seed: int, 
     train, held_out = table.rows(training), spent.rows(kept)
     catalog = catalog_of(table)
     template = template_of(depth).bind(tuple(catalog))
-    budget_usd = settings.coverage * train.as_recorded_table(template, catalog).exhaustive_cost_usd
+    budget_usd = settings.coverage * as_recorded_table(train, template, catalog).exhaustive_cost_usd
     rows = bought(
         train, template, catalog, sampler=SAMPLER, budget_usd=budget_usd, seed=seed, continued_share=settings.continued_share
     )
@@ -85,7 +88,7 @@ def at_caps(results: Sequence[PolicyResult], caps: FloatArray) -> FloatArray:
 def best_paths(held_out: OutcomeTable, depth: int) -> list[PolicyResult]:
     """The paths that no mixture of others beats on these requests themselves."""
     catalog = catalog_of(held_out)
-    exact = held_out.as_recorded_table(template_of(depth).bind(tuple(catalog)), catalog)
+    exact = as_recorded_table(held_out, template_of(depth).bind(tuple(catalog)), catalog)
     truth = exact.annotate()
     nodes = np.flatnonzero(truth.trie.answerable)
     best = concave_frontier([(float(truth.path_cost_usd[node]), float(truth.accuracy[node])) for node in nodes])

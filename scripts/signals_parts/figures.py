@@ -12,11 +12,19 @@ from signals_parts.calibration import ece_points
 from signals_parts.methods import REFERENCES
 from signals_parts.protocol import Served, Settings, SplitResult
 
-from vinelm.evaluation import OutcomeTable, resample_weights
+from vinelm.evaluation import OutcomeTable
 from vinelm.trie.arrays import FloatArray
 
 BOOTSTRAP_SEED = 13
+RESAMPLES = 2000
+"""Number of bootstrap resamples."""
 LEVEL = 0.95
+
+
+def resample_weights(n_groups: int, seed: int) -> FloatArray:
+    """Draw bootstrap weights: each group's share of each resample. Shape (resamples, groups), rows sum to 1."""
+    draws = np.random.default_rng(seed).multinomial(n_groups, np.full(n_groups, 1.0 / n_groups), size=RESAMPLES)
+    return np.asarray(draws / n_groups, dtype=np.float64)
 
 
 @dataclass(frozen=True)

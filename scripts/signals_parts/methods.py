@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from science.complete_tables import as_recorded_table
+from science.path_rivals import BestSingle, MixedSingle, PathOnly, StaticPlan
+from science.scored_cascade import ScoredCascade
 from signals_parts.buying import catalog_of, template_of
 from signals_parts.vinelm_signals import VineLMSignals
 
 from vinelm.evaluation import OutcomeTable, oracle
-from vinelm.evaluation.rivals import (
-    BestSingle,
-    Method,
-    MixedSingle,
-    PathOnly,
-    PolicyResult,
-    ScoredCascade,
-    StaticPlan,
-    UntilTwoAgree,
-    VoteOfK,
-)
+from vinelm.evaluation.rivals import Method, PolicyResult, UntilTwoAgree, VoteOfK
 from vinelm.objective import Objective
 
 ORACLE = "oracle"
@@ -55,6 +48,6 @@ class Oracle:
     def run(self, table: OutcomeTable) -> PolicyResult:
         """One call for each request, of the cheapest system that is right where the budget has room."""
         catalog = catalog_of(table)
-        exact = table.as_recorded_table(template_of(1), catalog)
+        exact = as_recorded_table(table, template_of(1), catalog)
         found = oracle(exact, Objective(maximize="accuracy", max_cost_usd=self.max_cost_usd))
         return PolicyResult(found.success.astype(float), found.cost_usd)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from science.complete_tables import as_recorded_table
 from signals_parts.buying import bought, catalog_of, template_of
 from signals_parts.calibration import Calibration
 from signals_parts.methods import ORACLE, Oracle, methods
@@ -121,7 +122,7 @@ def run_task(task: Task) -> SplitResult:
     table, held_out = task.table.rows(training), task.table.rows(kept)
     catalog = catalog_of(task.table)
     template = template_of(task.depth).bind(tuple(catalog))
-    everything = table.as_recorded_table(template, catalog).exhaustive_cost_usd
+    everything = as_recorded_table(table, template, catalog).exhaustive_cost_usd
     budget_usd = settings.coverage * everything
     rows = bought(
         table,

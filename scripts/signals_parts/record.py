@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from science.complete_tables import for_systems
+
 from vinelm.errors import DatasetError
 from vinelm.evaluation import OutcomeTable
 from vinelm.trie.arrays import FloatArray
@@ -37,7 +39,7 @@ class Record:
 
     def table(self, choice: UsdPer1000) -> OutcomeTable:
         """The table of a choice of systems, priced."""
-        return replace(self.outcomes.for_systems(tuple(choice)), cost_usd=self.cost_usd(choice))
+        return replace(for_systems(self.outcomes, tuple(choice)), cost_usd=self.cost_usd(choice))
 
 
 N_SYSTEMS = 8

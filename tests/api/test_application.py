@@ -12,7 +12,7 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.backends import create_backends
 from vinelm.backends.offline.simulated import simulated_catalog
 from vinelm.errors import ConfigError
-from vinelm.evaluation import judge_of, serve
+from vinelm.evaluation.serving import judge_of, serve
 from vinelm.objective import Objective
 from vinelm.policies import StaticPolicy
 from vinelm.template import Stage, Template

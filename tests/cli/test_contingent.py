@@ -6,7 +6,8 @@ import pytest
 from routed_tries import routed_trie
 
 from vinelm.cli.main import main
-from vinelm.evaluation import ContingentPlans, arm_shares
+from vinelm.evaluation.contingent.arms import arm_shares
+from vinelm.evaluation.contingent.plans import ContingentPlans
 from vinelm.objective import Objective
 from vinelm.vinefile import save_trie
 

@@ -125,38 +125,15 @@ def demo(first_demo, tmp_path, monkeypatch):
     return folder, found
 
 
-def test_the_demo_serves_judges_and_writes_a_page(demo):
+def test_the_demo_judges_and_writes_a_page(demo):
     shop, found = demo
     assert found["is_simulated"] is True
-    assert [sorted(o["objective"]) for o in found["objectives"]] == [
-        ["max_cost_usd", "maximize"],
-        ["min_accuracy", "minimize"],
-        ["max_latency_s", "maximize"],
-    ]
-    for ruled in found["objectives"]:
-        policies = [r["policy"] for r in ruled["runs"]]
-        planned = ["VineLM", "VineLM over paths", "best static plan", "best single model"]
-        assert policies == [*planned, "sim-gemma-27b", "sim-sonnet"]
-        for comparison in ruled["comparisons"]:
-            if comparison["outcome"] == "gain":
-                assert comparison["low"] > 0
-    assert {pair["against"] for pair in found["sweep"]["comparisons"]} == {
-        "static", "single", "hindsight", "paths", "vote", "two_agree"
-    }  # fmt: skip
-    assert found["sweep"]["caps_usd"] == sorted(found["sweep"]["caps_usd"])
-    page = html.unescape((shop / "out" / "report.html").read_text())
-    assert found["verdict"].startswith("With the workflow's own check: ")
-    assert page.index(found["verdict"]) < page.index("With an oracle that ends each request") < page.index("<main ")
-    assert page.index("<h2>With the workflow's own check") < page.index("<h2>With the oracle stop, the paper's special case")
+    assert {one["policy"] for one in found["policies"]} >= {"paths", "static", "single"}
+    assert [one["max_cost_usd"] for one in found["objectives"]] == sorted(one["max_cost_usd"] for one in found["objectives"])
+    page = html.unescape((shop / "out" / "report.html").read_text()).replace("\N{NO-BREAK SPACE}", " ")
+    assert found["sentence"] in page.split("<main ")[0]
     assert re.search(r"sha256 [0-9a-f]{64}", page)
     assert str(shop) not in page
-
-
-def test_served_requests_show_exactly_what_the_complete_table_says(demo):
-    _, found = demo
-    same, total = re.match(r"(\d+) of (\d+) requests", found["provenance"]["Served against replayed"]).groups()
-    assert same == total
-    assert int(total) > 0
 
 
 def test_the_demo_says_the_same_again(demo, capsys):
@@ -169,8 +146,7 @@ def test_the_demo_reads_well_in_80_columns(demo, capsys, monkeypatch):
     text = run(capsys, *DEMO, "--details").out
     assert max(len(line) for line in text.splitlines()) <= 80
     assert text.startswith("Simulated models")
-    assert "\nVerdict. With the workflow's own check: " in text
-    assert text.index("1. With the workflow's own check") < text.index("2. With an oracle") < text.index("\nVerdict. ")
+    assert text.index("Maximize accuracy, mean over ") < text.index("Paired gains") < text.index("Each budget alone")
     assert text.rstrip().endswith("Report: out/report.html")
 
 
@@ -181,11 +157,9 @@ def test_the_demo_fits_a_screen_and_opens_its_report_where_there_is_a_desktop(de
     text = run(capsys, *DEMO, "--open").out
     lines = text.splitlines()
     assert max(map(len, lines)) <= 80
-    assert len(lines) <= 21  # and two of what it does, above, and the prompt
+    assert len(lines) <= 22  # and two of what it does, above: 24 with the prompt
     assert text.startswith("Simulated models")
-    assert "\nVerdict. With the workflow's own check: " in text
-    assert "\n  Minimize cost, accuracy >= " in text
-    assert text.index("\nVerdict. ") < text.index("With an oracle") < text.index("\nReport: out/report.html (opened")
+    assert text.index("\nEach budget alone") < text.index("\nReport: out/report.html (opened")
     assert [address.endswith("/demo/out/report.html") for address in opened] == [True]
 
 

@@ -1,13 +1,11 @@
 import numpy as np
 import pytest
-from conftest import make_catalog, make_template, random_table
+from conftest import make_catalog, make_template
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.clock import VirtualClock
-from vinelm.controller import Planner
 from vinelm.errors import ConfigError
-from vinelm.evaluation import best_single_model, best_workflow_level, greedy_cascade, single_model_nodes, workflow_level_nodes
-from vinelm.objective import Objective
+from vinelm.evaluation.baselines import single_model_nodes, workflow_level_nodes
 from vinelm.policies import StaticPolicy
 from vinelm.policies.policy import Policy
 from vinelm.trie import Trie
@@ -39,29 +37,6 @@ def test_single_model_plans_are_one_per_depth():
     assert [annotated.trie.prefix(int(node)) for node in np.flatnonzero(alone)] == [("m1",) * k for k in (1, 2, 3, 4)]
     with pytest.raises(ConfigError, match="unknown model 'm9'"):
         single_model_nodes(annotated, "m9")
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_wider_the_space_the_better_the_plan(seed):
-    planner = Planner(random_table(seed, n_requests=80, n_models=3, depth=3).annotate())
-    objective = Objective(maximize="accuracy", max_cost_usd=0.008)
-
-    def accuracy(path):
-        return planner.annotated.accuracy[planner.trie.node(path)]
-
-    single, static = accuracy(best_single_model(planner, objective)), accuracy(best_workflow_level(planner, objective))
-    assert single <= static <= planner.plan(objective).accuracy
-    assert accuracy(greedy_cascade(planner, objective)) <= planner.plan(objective).accuracy
-
-
-def test_a_greedy_cascade_stops_where_the_next_step_does_not_help():
-    annotated = random_table(2, n_requests=80, n_models=2, depth=3).annotate()
-    planner = Planner(annotated)
-    path = greedy_cascade(planner, Objective(maximize="accuracy"))
-    node = annotated.trie.node(path)
-    near = [node, *annotated.trie.children(node)]
-    assert max(near, key=lambda at: annotated.accuracy[at]) == node
-    assert greedy_cascade(planner, Objective(minimize="cost")) == planner.plan(Objective(minimize="cost")).path
 
 
 def test_a_static_policy_follows_its_path_and_ends_at_its_cap():

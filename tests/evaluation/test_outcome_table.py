@@ -1,17 +1,13 @@
 """The table of first answers tells what a profile would have stored, and what every path would have done."""
 
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
-from random_outcomes import catalog, random_outcomes
 
 from vinelm.errors import ConfigError
-from vinelm.evaluation import OutcomeTable, follow
-from vinelm.evaluation.rivals import PathPolicy
+from vinelm.evaluation import OutcomeTable
 from vinelm.protocols import RequestPath
-from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 
 TEMPLATE = Template((Stage("answer"), Loop((Stage("retry"),), times=2)))
@@ -55,30 +51,6 @@ def test_a_cell_that_two_paths_share_is_one_row():
     assert [row.prefix for row in rows] == [("a",), ("a", "b"), ("a", "c")]
 
 
-def test_the_recorded_table_agrees_with_the_rows_of_every_path():
-    outcomes = random_outcomes(12, 3, seed=4)
-    models = catalog(outcomes)
-    recorded = outcomes.as_recorded_table(TEMPLATE, models)
-    assert isinstance(recorded, RecordedTable)
-    for path in product(outcomes.systems, repeat=3):
-        found = follow(recorded, recorded.trie.node(path))
-        replayed = PathPolicy(path).run(outcomes)
-        assert np.array_equal(found.success, replayed.success.astype(bool))
-        assert np.allclose(found.cost_usd, replayed.cost_usd)
-        for row, request_id in enumerate(outcomes.request_ids):
-            rows = outcomes.observations([RequestPath(request_id, path)], TEMPLATE)
-            assert rows[-1].success == found.success[row]
-            assert sum(one.cost_usd for one in rows) == pytest.approx(found.cost_usd[row])
-
-
-def test_rows_and_systems_are_chosen_by_name_and_index():
-    part = table().rows([1]).for_systems(["c", "a"])
-    assert part.request_ids == ("q2",)
-    assert part.systems == ("c", "a")
-    assert part.cost_usd.tolist() == [[6.0, 4.0]]
-    assert part.success.tolist() == [[True, False]]
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -103,5 +75,3 @@ def test_unknown_names_are_refused():
         list(outcomes.cells(RequestPath("q9", ("a",))))
     with pytest.raises(ConfigError, match="the path names 'x'"):
         list(outcomes.cells(RequestPath("q1", ("a", "x"))))
-    with pytest.raises(ConfigError, match="in their order"):
-        outcomes.as_recorded_table(TEMPLATE, catalog(outcomes.for_systems(["b", "a", "c"])))

@@ -3,8 +3,8 @@ from conftest import random_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.evaluation import Plans, showcase
-from vinelm.evaluation.sweep import _two_figures_up
+from vinelm.evaluation.policy_plans import Plans
+from vinelm.evaluation.sweep import _two_figures_up, showcase
 
 
 @given(st.integers(0, 300))

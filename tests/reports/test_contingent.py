@@ -4,7 +4,7 @@ from conftest import random_table
 from vinelm.api.estimation import require_same_workflow, with_provenance
 from vinelm.errors import ConfigError
 from vinelm.estimator import make_estimator
-from vinelm.evaluation import Plans
+from vinelm.evaluation.policy_plans import Plans
 from vinelm.observation import Observation
 from vinelm.profiler import CascadeSampler
 from vinelm.recorded_table import RecordedTable

@@ -163,6 +163,7 @@ def test_a_split_keeps_groups_together_and_depends_on_the_seed(script, tables):
 
 @pytest.mark.parametrize("sampler", ["cascade", "exhaustive", "priced"])
 def test_no_more_is_bought_than_the_budget_allows(script, tables, sampler):
+    from science.complete_tables import as_recorded_table
     from signals_parts.buying import bought, catalog_of, template_of
 
     table = tables["exams"]
@@ -172,7 +173,7 @@ def test_no_more_is_bought_than_the_budget_allows(script, tables, sampler):
     spent = sum(row.cost_usd for row in rows)
     assert 0.2 - 0.02 <= spent <= 0.2
     assert len({(row.request_id, row.prefix) for row in rows}) == len(rows)
-    everything = table.as_recorded_table(template, catalog).exhaustive_cost_usd
+    everything = as_recorded_table(table, template, catalog).exhaustive_cost_usd
     whole = bought(table, template, catalog, sampler="exhaustive", budget_usd=2 * everything, seed=1)
     assert sum(row.cost_usd for row in whole) == pytest.approx(everything)
 

@@ -38,7 +38,7 @@ def stage_depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
 def show_arms(annotated: AnnotatedTrie) -> None:
     """Print, for each stage behind which the application chooses, how often each arm follows, by the stage's model."""
     from vinelm.cli.console import show_table
-    from vinelm.evaluation import arm_shares
+    from vinelm.evaluation.contingent.arms import arm_shares
     from vinelm.reports import percent
 
     for (stage, arms), found in groupby(arm_shares(annotated), key=lambda share: (share.stage, tuple(share.arms))):
@@ -61,6 +61,6 @@ def arm_facts(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
     """Return what :func:`show_arms` prints as plain JSON types."""
     from dataclasses import asdict
 
-    from vinelm.evaluation import arm_shares
+    from vinelm.evaluation.contingent.arms import arm_shares
 
     return [asdict(share) for share in arm_shares(annotated)]

@@ -59,7 +59,8 @@ def show_bounds(decision: ContingentDecision) -> None:
 
 def frontier_rows(annotated: AnnotatedTrie, top: int) -> tuple[list[dict[str, Any]], ContingentDecision]:
     """Return at most ``top`` plans of the estimated frontier, the cheapest first, and the most accurate plan."""
-    from vinelm.evaluation import ContingentPlans, contingent_frontier, plan_words
+    from vinelm.evaluation.contingent.frontier import contingent_frontier
+    from vinelm.evaluation.contingent.plans import ContingentPlans, plan_words
     from vinelm.promise import Z90
 
     found = contingent_frontier(ContingentPlans(annotated))

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.observation import Observation
 from vinelm.protocols import RequestPath
-from vinelm.recorded_table import RecordedTable
 from vinelm.template import Template
 from vinelm.trie.arrays import BoolArray, FloatArray
 
@@ -38,7 +36,7 @@ class OutcomeTable:
     """The first answer of each system to each request, with the outcome that it shows.
 
     A system that is asked again repeats its answer and its price, and no answer depends on earlier ones. So the table holds the
-    exact result of every policy over these systems, whatever it looks at: :meth:`as_recorded_table` has those of paths.
+    exact result of every policy over these systems, whatever it looks at.
 
     Args:
         request_ids: The requests, in row order.
@@ -114,37 +112,6 @@ class OutcomeTable:
         named |= {name: tuple(getattr(self, name)[r] for r in keep) for name in ("request_ids", "groups")}
         return replace(self, **named)
 
-    def for_systems(self, systems: Sequence[str]) -> OutcomeTable:
-        """Return the table of these systems only, in this order.
-
-        Raises:
-            ConfigError: The table lacks one.
-        """
-        keep = self.columns(systems)
-        arrays: dict[str, Any] = {name: getattr(self, name)[:, keep] for name in _ARRAYS}
-        return replace(self, systems=tuple(systems), **arrays)
-
-    def as_recorded_table(self, template: Template, catalog: Catalog) -> RecordedTable:
-        """Return the table of every path of models, where the application's own check ends a request. Latencies are 0.
-
-        Args:
-            template: Linear; its stages may run on every system.
-            catalog: Has a model of the name of every system, in the same order.
-
-        Raises:
-            ConfigError: The catalog has other models.
-        """
-        bound = self._bound(template, catalog)
-        return RecordedTable.from_answers(
-            bound,
-            catalog,
-            self.request_ids,
-            success=self.success,
-            stopped=self.passed,
-            cost_usd=self.cost_usd,
-            latency_s=np.zeros(self.cost_usd.shape),
-        )
-
     def cells(self, path: RequestPath) -> Iterator[OutcomeCell]:
         """Yield the invocations of a path in order, to the first answer that passes the check, or to its end if it ``goes_on``.
 
@@ -198,8 +165,3 @@ class OutcomeTable:
             answer_class=None if kind == NO_ANSWER else numbers.setdefault(kind, len(numbers)),
             is_continued=cell.is_continued,
         )
-
-    def _bound(self, template: Template, catalog: Catalog) -> Template:
-        if tuple(catalog) != self.systems:
-            raise ConfigError("the catalog's models are not the table's systems, in their order")
-        return template.with_stop("workflow").bind(self.systems)

@@ -13,7 +13,7 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Decision, Planner
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.evaluation.baselines import any_single_model_nodes, single_model_nodes, workflow_level_nodes
-from vinelm.evaluation.policy_run import Role
+from vinelm.evaluation.roles import Role
 from vinelm.objective import Objective
 from vinelm.policies import StaticPolicy
 from vinelm.trie import Trie

@@ -10,10 +10,6 @@ import numpy.typing as npt
 
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError
-from vinelm.evaluation.policy_plans import NAMES, Plans, path_text
-from vinelm.evaluation.policy_run import PolicyRun, Role
-from vinelm.evaluation.sweep import SweepPolicy
-from vinelm.evaluation.verdicts.verdict import PolicyComparison
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
 from vinelm.trie import Trie
@@ -155,65 +151,3 @@ def oracle(table: RecordedTable, objective: Objective) -> ReplayResult:
 
 def _limit(bound: float | None) -> float:
     return np.inf if bound is None else bound
-
-
-HINDSIGHT = "oracle (best path of each request)"
-
-
-def run_of(replayed: ReplayResult, policy: str, plan: str, expected_accuracy: float | None = None) -> PolicyRun:
-    """Convert a replay to the run of a policy."""
-    return PolicyRun(
-        policy=policy,
-        plan=plan,
-        success=replayed.success,
-        cost_usd=replayed.cost_usd,
-        latency_s=replayed.latency_s,
-        expected_accuracy=expected_accuracy,
-    )
-
-
-def replayed_run(plans: Plans, table: RecordedTable, objective: Objective, role: Role, name: str) -> PolicyRun | None:
-    """Replay the policy of this role; None if it has no plan that meets the bounds. VineLM replans after every invocation."""
-    node = plans.node(objective, role)
-    if node is None:
-        return None
-    found = replay(table, plans.planner, objective) if role == "vinelm" else follow(table, node)
-    return run_of(found, name, path_text(plans.trie, node), float(plans.annotated.accuracy[node]))
-
-
-def replayed_comparison(plans: Plans, table: RecordedTable, objective: Objective) -> PolicyComparison | None:
-    """Replay all policies under one objective; None if one of them has no plan that meets the bounds."""
-    runs = {role: replayed_run(plans, table, objective, role, NAMES[role]) for role in ("vinelm", "static", "single")}
-    node = plans.node(objective, "single")
-    vinelm, static, single = runs["vinelm"], runs["static"], runs["single"]
-    if vinelm is None or static is None or single is None or node is None:
-        return None
-    return PolicyComparison(
-        objective=objective,
-        vinelm=vinelm,
-        static=static,
-        single=single,
-        model=plans.model_at(node),
-        others=single_model_runs(plans, table),
-    )
-
-
-def path_policies(plans: Plans, table: RecordedTable) -> dict[Role, SweepPolicy]:
-    """Return VineLM over paths, the best static plan, the best single model and the oracle, replayed on a table, by role."""
-
-    def planned(role: Role) -> SweepPolicy:
-        return SweepPolicy(NAMES[role], role, lambda objective: replayed_run(plans, table, objective, role, NAMES[role]))
-
-    def ceiling(objective: Objective) -> PolicyRun:
-        return run_of(oracle(table, objective), HINDSIGHT, "differs by request")
-
-    found: dict[Role, SweepPolicy] = {role: planned(role) for role in NAMES}
-    return found | {"hindsight": SweepPolicy(HINDSIGHT, "hindsight", ceiling)}
-
-
-def single_model_runs(plans: Plans, table: RecordedTable) -> tuple[PolicyRun, ...]:
-    """Replay each model alone, to the last invocation. In the order of the trie's models."""
-    return tuple(
-        run_of(follow(table, node), model, path_text(plans.trie, node), float(plans.annotated.accuracy[node]))
-        for model, node in plans.single_model_paths()
-    )

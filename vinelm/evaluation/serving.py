@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-
-from vinelm.adapters.langgraph import GraphAdapter, build_graph
+from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.api import VineLM
 from vinelm.clock import Clock
-from vinelm.errors import CallError, ConfigError, FailureKind, InfeasibleError, VineLMError
-from vinelm.evaluation.contingent.plans import ContingentPlans
-from vinelm.evaluation.policy_plans import NAMES, FixedPlan, PlanFigures, Plans
-from vinelm.evaluation.policy_run import PolicyRun
-from vinelm.evaluation.verdicts.verdict import PolicyComparison
+from vinelm.errors import CallError, ConfigError, FailureKind, VineLMError
 from vinelm.objective import Objective
 from vinelm.policies import Policy
-from vinelm.protocols import Backend
 from vinelm.workflow import Request, Workflow
 
 
@@ -110,102 +102,3 @@ def _session(workflow: Workflow, vine: GraphAdapter | VineLM, request: Request, 
         raise ConfigError("serve needs a policy, or a VineLM with a trie and an objective")
     clock: Clock = vine.new_clock()
     return vine.session(objective, request=request, judge=judge_of(workflow, request), clock=clock)
-
-
-Done = Callable[[int, int], None]
-
-
-@dataclass
-class HeldOutServing:
-    """Serves a set of requests through the application under each policy. Spends money with real models.
-
-    Each fixed plan is served once, whatever the number of objectives that chose it. VineLM serves the plans that ``plans``
-    make: over paths. With ``by_signals`` it serves plans over what requests show, which the trie must have.
-    """
-
-    workflow: Workflow
-    plans: Plans | ContingentPlans
-    backends: Mapping[str, Backend]
-    requests: Sequence[Request]
-    by_signals: bool = False
-    _fixed: dict[FixedPlan, tuple[ServedRequest, ...]] = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        annotated = self.plans.annotated
-        self.vine = VineLM(
-            annotated.catalog,
-            self.backends,
-            template=annotated.template,
-            trie=annotated if self.by_signals else replace(annotated, signals=None),
-            fallback=False,
-            labelled=True,
-            signals=self.workflow.signals,
-        )
-        self.app = build_graph(self.workflow, self.vine)
-
-    def compare(self, objectives: Sequence[Objective], on_done: Done) -> list[PolicyComparison]:
-        """Serve every request under VineLM, the best static plan and every single model, for each objective.
-
-        Args:
-            objectives: The objectives to plan for.
-            on_done: Called as ``on_done(done, total)`` after each served request.
-
-        Raises:
-            InfeasibleError: A policy has no plan that meets the bounds of an objective.
-        """
-        fixed = dict.fromkeys(self._plan(objective, role) for objective in objectives for role in ("static", "single"))
-        fixed |= dict.fromkeys(plan for _, plan in self.plans.single_models())
-        total, done = len(self.requests) * (len(objectives) + len(fixed)), 0
-
-        def count() -> None:
-            nonlocal done
-            done += 1
-            on_done(done, total)
-
-        for plan in fixed:
-            self._fixed[plan] = tuple(self._serve_along(plan, request, count) for request in self.requests)
-        return [self._comparison(objective, count) for objective in objectives]
-
-    def planned(self, objective: Objective, count: Callable[[], None]) -> PolicyRun:
-        """Serve every request under VineLM's plans for an objective; ``count`` is called after each."""
-        own = []
-        for request in self.requests:
-            own.append(serve(self.workflow, self.vine, self.app, request, objective, traced=False))
-            count()
-        signals = self.plans.annotated.signals
-        plans = ContingentPlans(signals) if self.by_signals and signals is not None else self.plans
-        decision = plans.decision(objective)
-        return self._run(own, NAMES["vinelm"], plans.plan_text(decision), decision)
-
-    def _comparison(self, objective: Objective, count: Callable[[], None]) -> PolicyComparison:
-        static, single = self._plan(objective, "static"), self._plan(objective, "single")
-        return PolicyComparison(
-            objective=objective,
-            vinelm=self.planned(objective, count),
-            static=self._run(self._fixed[static], NAMES["static"], static.text, static),
-            single=self._run(self._fixed[single], NAMES["single"], single.text, single),
-            model=self.plans.model_of(single),  # type: ignore[arg-type]
-            others=tuple(self._run(self._fixed[plan], model, plan.text, plan) for model, plan in self.plans.single_models()),
-        )
-
-    def _plan(self, objective: Objective, role: Literal["static", "single"]) -> FixedPlan:
-        found = self.plans.fixed(objective, role)
-        if found is None:
-            raise InfeasibleError(f"no {NAMES[role]} meets {objective}: loosen its bounds")
-        return found
-
-    def _serve_along(self, plan: FixedPlan, request: Request, count: Callable[[], None]) -> ServedRequest:
-        policy = plan.policy(clock=self.vine.new_clock(), request=request, judge=judge_of(self.workflow, request))
-        served = serve(self.workflow, self.vine, self.app, request, None, policy=policy, traced=False)
-        count()
-        return served
-
-    def _run(self, served: Sequence[ServedRequest], policy: str, text: str, figures: PlanFigures) -> PolicyRun:
-        return PolicyRun(
-            policy=policy,
-            plan=text,
-            success=np.array([one.success for one in served], np.bool_),
-            cost_usd=np.array([one.cost_usd for one in served]),
-            latency_s=np.array([one.latency_s for one in served]),
-            expected_accuracy=figures.accuracy,
-        )

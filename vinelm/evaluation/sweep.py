@@ -1,32 +1,20 @@
-"""Sweeps: the accuracy that each policy reaches on the same held-out requests over a grid of cost or latency caps."""
+"""Ranges of bounds: what a trie's estimate says of each policy over a grid of caps, and which bounds are shown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.evaluation.contingent.plans import ContingentPlans
 from vinelm.evaluation.pareto import frontier_nodes
 from vinelm.evaluation.policy_plans import Plans
-from vinelm.evaluation.policy_run import Interval, PolicyRun, Role, mean_interval, resample_weights
+from vinelm.evaluation.roles import Interval, Role
 from vinelm.objective import Objective
-from vinelm.trie.arrays import FloatArray
 
 Bound = Literal["max_cost_usd", "max_latency_s"]
-
-
-@dataclass(frozen=True, slots=True)
-class SweepPolicy:
-    """A policy in a sweep. ``run`` evaluates it on the held-out requests; it returns None if no plan meets the bounds."""
-
-    name: str
-    role: Role
-    run: Callable[[Objective], PolicyRun | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +24,7 @@ class SweepPoint:
     Attributes:
         cap: The cap in dollars or seconds; infinity for none.
         plan: The plan before the request, in words.
-        utility: Mean of :meth:`PolicyRun.utility`, with its 95 % interval.
+        utility: Share of right answers, under a latency cap of those in time, with its interval.
         late: Fraction of answers after the latency cap; None if not known.
     """
 
@@ -56,54 +44,6 @@ class PolicyFrontier:
     name: str
     role: Role
     points: tuple[SweepPoint, ...]
-
-
-def sweep(policies: Sequence[SweepPolicy], bound: Bound, caps: Sequence[float], *, seed: int = 0) -> list[PolicyFrontier]:
-    """Maximise accuracy under each cap, for each policy.
-
-    Args:
-        policies: The policies to evaluate.
-        bound: Which bound the caps are values of.
-        caps: Dollars or seconds per request.
-        seed: Seed of the bootstrap; all intervals use the same resamples.
-    """
-
-    def point(policy: SweepPolicy, cap: float) -> SweepPoint | None:
-        objective = Objective(maximize="accuracy", max_cost_usd=cap) if bound == "max_cost_usd" else Objective(
-            maximize="accuracy", max_latency_s=cap
-        )  # fmt: skip
-        run = policy.run(objective)
-        if run is None:
-            return None
-        return point_of(run, objective, resample_weights(len(run), seed), cap)
-
-    return [
-        PolicyFrontier(c.name, c.role, tuple(p for cap in sorted(caps) if (p := point(c, cap)) is not None)) for c in policies
-    ]
-
-
-def point_of(run: PolicyRun, objective: Objective, weights: FloatArray, cap: float) -> SweepPoint:
-    """Summarise a run under an objective. ``weights`` are bootstrap weights from :func:`resample_weights`."""
-    return SweepPoint(
-        cap=cap,
-        plan=run.plan,
-        utility=mean_interval(run.utility(objective), weights),
-        accuracy=run.accuracy,
-        cost_usd=run.mean_cost_usd,
-        latency_s=run.mean_latency_s,
-        late=run.late(objective.max_latency_s),
-    )
-
-
-def cap_grid(annotated: AnnotatedTrie, bound: Bound, n_caps: int = 12) -> list[float]:
-    """Choose caps from the cheapest (or fastest) to the most accurate path of the estimated frontier.
-
-    Dollars are spaced geometrically, seconds evenly.
-    """
-    is_cost = bound == "max_cost_usd"
-    amounts = annotated.path_cost_usd if is_cost else annotated.path_latency_s
-    nodes = frontier_nodes(annotated, "cost" if is_cost else "latency")
-    return spaced_caps(float(amounts[nodes[0]]), float(amounts[nodes[-1]]), bound, n_caps)
 
 
 def spaced_caps(low: float, high: float, bound: Bound, n_caps: int = 12) -> list[float]:

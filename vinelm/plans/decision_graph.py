@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -36,6 +36,19 @@ class Span(NamedTuple):
     nodes: tuple[int, int]
     groups: tuple[int, int]
     edges: tuple[int, int]
+
+
+class Rates(NamedTuple):
+    """What may happen at each position, and P(each group's stage comes next), P(the same and the answer so far is correct).
+
+    Without ``arm`` the trie is linear: the one stage comes next where the request does not stop.
+    """
+
+    success: FloatArray
+    stop: FloatArray
+    stop_success: FloatArray
+    arm: FloatArray | None
+    arm_right: FloatArray | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +117,10 @@ class DecisionGraph:
         source, stage = origin[first], edge_stage[first]
         # The arms of a tree are kept at the first child of each, those of merged histories at the first edge.
         arm_item = first if isinstance(trie, MergedTrie) else to_node[first]
-        allowed = trie.answerable if ends is None else trie.answerable & ends
+        arms = None if annotated.arm is None else annotated.arm[arm_item]
+        rights = None if annotated.arm_success is None else annotated.arm_success[arm_item]
+        rates = Rates(annotated.success[nodes], annotated.stop[nodes], annotated.stop_success[nodes], arms, rights)
+        may_end = (trie.answerable if ends is None else trie.answerable & ends)[nodes]
         return cls(
             annotated=annotated,
             is_tree=not trie.is_merged,
@@ -116,7 +132,8 @@ class DecisionGraph:
             stage=stage,
             target=target,
             model=trie.model[to_node],
-            **_chances(annotated, nodes, arm_item, source, allowed),
+            may_end=may_end,
+            **_chances(rates, source, may_end),
             cost_usd=annotated.cost_usd[to_node],
             latency_s=annotated.latency_s[to_node],
             slot=stage if outcomes is None else trie.depth[nodes[source]].astype(np.int64),
@@ -171,6 +188,61 @@ class DecisionGraph:
         if outcomes is None or outcomes.cost_spread is None or outcomes.cost_spread.shape[1] < 2:
             return None
         return np.asarray(outcomes.cost_spread[self.nodes], np.float64)
+
+    # -- requests of each difficulty -----------------------------------------------------------------------------
+
+    @cached_property
+    def mixture(self) -> tuple[tuple[float, Self], ...]:
+        """The share of the requests of each difficulty and the graph with their rates; where none are known, the graph alone.
+
+        A plan's choices do not see a request's difficulty, so its figures over all requests are the mean of those over each.
+        """
+        known = self.annotated.difficulty
+        if known is None:
+            return ((1.0, self),)
+        found = []
+        for at, share in enumerate(known.weight.tolist()):
+            arms = (
+                (None, None) if known.arm is None or known.arm_success is None else (known.arm[:, at], known.arm_success[:, at])
+            )
+            success, stop, both = (rates[self.nodes, at] for rates in (known.success, known.stop, known.stop_success))
+            found.append((share, self.with_rates(Rates(success, stop, both, *arms))))
+        return tuple(found)
+
+    def with_rates(self, rates: Rates) -> Self:
+        """Return the graph with other rates."""
+        chances: dict[str, Any] = _chances(rates, self.source, self.may_end)
+        return replace(self, **chances)
+
+    def for_mass(self, mass: FloatArray) -> Self:
+        """Return the graph with the rates of a plan's own requests; positions that the plan does not reach keep theirs.
+
+        Args:
+            mass: P(the plan reaches each position and the request has each difficulty), shape (positions, difficulties).
+        """
+        annotated, known = self.annotated, self.annotated.difficulty
+        if known is None:
+            return self
+        reach = mass.sum(axis=1)
+        is_reached = reach > 0.0
+
+        def own(of_nodes: FloatArray, usual: FloatArray) -> FloatArray:
+            mean = (mass * of_nodes[self.nodes]).sum(axis=1) / np.where(is_reached, reach, 1.0)
+            return np.where(is_reached, mean, usual[self.nodes])
+
+        success, stop, both = (
+            own(getattr(known, name), getattr(annotated, name)) for name in ("success", "stop", "stop_success")
+        )
+        if known.arm is None or known.arm_success is None:
+            return self.with_rates(Rates(success, stop, both, None, None))
+        share = mass[self.source] / np.where(is_reached, reach, 1.0)[self.source, None]
+        arm, right = (
+            np.where(is_reached[self.source], (share * of_arms).sum(axis=1), usual)
+            for of_arms, usual in ((known.arm, self.arm), (known.arm_success, self.right))
+        )
+        return self.with_rates(Rates(success, stop, both, arm, right))
+
+    # -- its parts -----------------------------------------------------------------------------------------------
 
     @cached_property
     def group_of_edge(self) -> Integers:
@@ -263,26 +335,19 @@ def _common(counts: Integers) -> int:
     return int(counts[0]) if len(counts) and (counts == counts[0]).all() else 0
 
 
-def _chances(
-    annotated: AnnotatedTrie, nodes: Integers, arm_item: Integers, source: Integers, answerable: BoolArray
-) -> dict[str, Any]:
-    """What may happen at each position before a model is chosen. ``arm_item`` is where the trie keeps each group's arm.
-
-    Without ``arm`` the trie is linear: the one stage comes next where the request does not stop.
-    """
-    success, stop, stop_success = annotated.success[nodes], annotated.stop[nodes], annotated.stop_success[nodes]
-    if annotated.arm is None or annotated.arm_success is None:
+def _chances(rates: Rates, source: Integers, may_end: BoolArray) -> dict[str, FloatArray]:
+    """What may happen at each position before a model is chosen."""
+    success, stop, stop_success = rates.success, rates.stop, rates.stop_success
+    if rates.arm is None or rates.arm_right is None:
         arm, right = 1.0 - stop[source], (success - stop_success)[source]
     else:
-        arm, right = annotated.arm[arm_item], annotated.arm_success[arm_item]
-    may_end = answerable[nodes]
-    rest = 1.0 - stop - np.bincount(source, arm, len(nodes))
-    rest_right = success - stop_success - np.bincount(source, right, len(nodes))
-    is_open = (rest > _ROUNDING) | (np.bincount(source, minlength=len(nodes)) == 0)
+        arm, right = rates.arm, rates.arm_right
+    rest = 1.0 - stop - np.bincount(source, arm, len(stop))
+    rest_right = success - stop_success - np.bincount(source, right, len(stop))
+    is_open = (rest > _ROUNDING) | (np.bincount(source, minlength=len(stop)) == 0)
     return {
         "arm": arm,
         "right": right,
         "ended_right": stop_success + np.where(is_open & may_end, rest_right, 0.0),
         "lost": np.where(is_open & ~may_end, np.maximum(rest, 0.0), 0.0),
-        "may_end": may_end,
     }

@@ -6,7 +6,7 @@ They compete with the corners of the hull for bounds on averages, since they may
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
 from math import comb
@@ -56,11 +56,13 @@ class StaticPlans:
         graph: The graph.
         servable: Whether each edge's model can be served; None if all can.
         within: Positions whose histories meet the bounds of each request; None if all do.
+        limits: Amounts of each edge, and what their sum along a history below the root may be, where histories are merged.
     """
 
     graph: DecisionGraph
     servable: BoolArray | None
     within: BoolArray | None = None
+    limits: Sequence[tuple[FloatArray, float]] = ()
 
     @cached_property
     def models(self) -> Integers:
@@ -109,7 +111,11 @@ class StaticPlans:
     @property
     def is_allowed(self) -> BoolArray:
         """Whether each plan answers every request within the caps."""
-        return np.asarray(self._worth[4] == 0.0)
+        allowed = self._worth[4] == 0.0
+        for amounts, most in self.limits:
+            measured = StaticPlans(replace(self.graph, latency_s=amounts), self.servable)
+            allowed &= measured.longest_s - self.graph.annotated.latency_s[0] <= most
+        return np.asarray(allowed)
 
     def choice(self, plan: int) -> Integers:
         """Return the choice of every group by a plan, also after histories that the plan does not lead to."""
@@ -128,6 +134,17 @@ class StaticPlans:
 
     @cached_property
     def _worth(self) -> FloatArray:
+        """As :attr:`_by_rates`, but of each plan's own requests where the trie knows rates by difficulty."""
+        found = self._by_rates
+        if len(self.graph.mixture) > 1:
+            parts = [(share, replace(self, graph=graph)._by_rates) for share, graph in self.graph.mixture]
+            for row in (0, 1, 4):
+                found[row] = sum(share * part[row] for share, part in parts)
+            found[2] = np.max([part[2] for share, part in parts if share], axis=0)
+        return found
+
+    @property
+    def _by_rates(self) -> FloatArray:
         """Accuracy, dollars, longest seconds, the sum of the ends' squared errors, the chance of an arm that is not answered
         within the caps, and the sum of the ends' errors by stage; where arms are outcomes, accuracy by fit in place of these.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vinelm.evaluation import PolicyFrontier, SweepPoint
+from vinelm.evaluation.sweep import PolicyFrontier, SweepPoint
 from vinelm.reports.formatting import percent, percent_interval, seconds, usd
 from vinelm.reports.page.document import Chart, Row, Series, Table
 

@@ -9,21 +9,11 @@ from typing import Any
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning.contingent.decision import ContingentDecision
-from vinelm.evaluation import (
-    NAMES,
-    Bound,
-    ContingentPlans,
-    Interval,
-    PathPlan,
-    PlannedPolicy,
-    Plans,
-    PolicyFrontier,
-    Role,
-    SweepPoint,
-    arm_shares,
-    frontier_range,
-    spaced_caps,
-)
+from vinelm.evaluation.contingent.arms import arm_shares
+from vinelm.evaluation.contingent.plans import ContingentPlans
+from vinelm.evaluation.policy_plans import NAMES, PathPlan, PlannedPolicy, Plans
+from vinelm.evaluation.roles import Interval, Role
+from vinelm.evaluation.sweep import Bound, PolicyFrontier, SweepPoint, frontier_range, spaced_caps
 from vinelm.objective import Objective
 from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
 from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, usd

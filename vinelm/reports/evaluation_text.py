@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vinelm.evaluation import LEAST_EFFECTIVE, MOST_UNSUPPORTED, Evaluation, JudgedPolicy, OffPolicyEstimate, ServingOffer
+from vinelm.evaluation import Evaluation, JudgedPolicy, OffPolicyEstimate, ServingOffer
+from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE, MOST_UNSUPPORTED
 from vinelm.objective import Objective
 from vinelm.reports.formatting import objective_words, percent, seconds, usd
 
@@ -16,35 +17,49 @@ def evaluation_sentence(found: Evaluation) -> str:
     if found.verdict == "gain":
         return (
             f"Use {_name(own)}: {_reaches(found, own)} against {_reaches(found, rival)} for the {other},"
-            f" {_gain(found, gain)}{_spends(found)}."
+            f" {_gain(found, gain)}{_spends(found)}{_keeps(found)}."
         )
-    if gain.is_same:
+    if found.verdict == "no gain" and gain.is_same:
         return f"Do not bother: {_name(own)} does what the {other} does."
     if found.verdict == "not identified":
         return f"The rows cannot say whether to use {_name(own)}: {_why_not_identified(found)}."
     if found.breaks_bounds:
         reached = f"{percent(own.accuracy.value)} right at {_thousand(own.cost_usd.value)} per 1,000 requests"
         return f"Do not use {_name(own)} for this: it misses its bound, with {reached}."
+    if found.loses:
+        return f"Do not use {_name(own)} instead of the {other}: {_gain(found, gain)}{_spends(found)}{_keeps(found)}."
     if found.verdict == "no gain":
         worth = "worse" if gain.high < 0 else f"at most {_amount(found, max(gain.high, 0.0))} better"
         return f"Do not bother: the {other} alone is enough, {_name(own)} is {worth} ({_gain(found, gain)})."
-    return f"Open: {_name(own)} may or may not be better than the {other}, {_gain(found, gain)}{_spends(found)}."
+    return f"Open: {_name(own)} may or may not be better than the {other}, {_gain(found, gain)}{_spends(found)}{_keeps(found)}."
 
 
 def evaluation_title(found: Evaluation) -> str:
     """Return the title of the table: what was planned for."""
+    if found.keeps is not None:
+        return "As accurate as the plan in use, for less" if found.target == "cost" else "More accurate, for the same dollars"
     if len(found.objectives) == 1:
         return objective_words(found.objectives[0])
     caps = [one.max_cost_usd for one in found.objectives]
     return f"Maximize accuracy, mean over {len(caps)} budgets from {usd(min(caps))} to {usd(max(caps))} per request"  # type: ignore[type-var]
 
 
-EVALUATION_COLUMNS = ("policy", "accuracy", "95 % interval", "$ / 1,000", "effective n")
-GAIN_COLUMNS = ("gain of", "over static plan", "over single model")
+_OVER = {"static": "over static plan", "single": "over single model", "in_use": "over plan in use"}
+
+
+def evaluation_columns(found: Evaluation) -> tuple[str, ...]:
+    """Return the names of the cells of :func:`evaluation_rows`."""
+    return ("policy", "accuracy", f"{_level(found)} % interval", "$ / 1,000", "effective n")
+
+
+def gain_columns(found: Evaluation) -> tuple[str, ...]:
+    """Return the names of the cells of :func:`gain_rows`."""
+    keeps = "points of accuracy" if found.target == "cost" else "saved per 1,000"
+    return ("gain of", *(_OVER[name] for name in found.headline.against), *(() if found.keeps is None else (keeps,)))
 
 
 def evaluation_rows(found: Evaluation) -> list[tuple[str, ...]]:
-    """Return the rows of the table with :data:`EVALUATION_COLUMNS`."""
+    """Return the rows of the table of policies, see :func:`evaluation_columns`."""
     return [
         (
             one.title,
@@ -60,15 +75,38 @@ def evaluation_rows(found: Evaluation) -> list[tuple[str, ...]]:
 
 
 def gain_rows(found: Evaluation) -> list[tuple[str, ...]]:
-    """Return the rows of the table of paired gains, with :data:`GAIN_COLUMNS`."""
+    """Return the rows of the table of paired gains, see :func:`gain_columns`."""
     shown = [one for one in found.policies if one.against]
-    return [(one.title, *(_versus(found, one, name) for name in ("static", "single"))) for one in shown]
+    keeps = () if found.keeps is None else (_kept(found, found.keeps),)
+    return [(one.title, *(_versus(found, one, name) for name in found.headline.against), *keeps) for one in shown]
+
+
+BUDGET_COLUMNS = ("$/1,000", "VineLM", "over static", "over single", "worth it")
+_WORTH = {"gain": "yes", "no gain": "no", "open": "open", "not identified": "unknown"}
+
+
+def budget_title(found: Evaluation) -> str:
+    """Return the title of the table of single budgets."""
+    return f"Each budget alone, points of accuracy ({_level(found.by_budget[0])} % intervals: all hold together)"
+
+
+def budget_rows(found: Evaluation) -> list[tuple[str, ...]]:
+    """Return the rows with :data:`BUDGET_COLUMNS`: where VineLM is worth it, and where it is not."""
+    return [
+        (
+            _thousand(one.objectives[0].max_cost_usd or 0.0),
+            f"{'' if one.headline.accuracy.is_identified else '~'}{percent(one.headline.accuracy.value)}",
+            *(_versus(one, one.headline, name) for name in ("static", "single")),
+            _WORTH[one.verdict],
+        )
+        for one in found.by_budget
+    ]
 
 
 def gain_title(found: Evaluation) -> str:
     """Return the title of that table, with the unit."""
     unit = {"accuracy": "points of accuracy", "cost": "dollars saved per 1,000 requests", "latency": "seconds saved"}
-    return f"Paired gains, {unit[found.target]} (95 % interval)"
+    return f"Paired gains, {unit[found.target]} ({_level(found)} % interval)"
 
 
 def evaluation_lines(found: Evaluation) -> list[str]:
@@ -181,7 +219,26 @@ def _reaches(found: Evaluation, one: JudgedPolicy) -> str:
 
 def _gain(found: Evaluation, gain: OffPolicyEstimate) -> str:
     low, high = (_number(found, value) for value in (gain.low, gain.high))
-    return f"{_number(found, gain.value)} {_unit(found)} (95 %: {low} to {high})"
+    return f"{_number(found, gain.value)} {_unit(found)} ({_level(found)} %: {low} to {high})"
+
+
+def _level(found: Evaluation) -> str:
+    return f"{100 * found.level:.3g}"
+
+
+def _keeps(found: Evaluation) -> str:
+    """What must not be lost against a plan in use."""
+    if found.keeps is None:
+        return ""
+    kept = _kept(found, found.keeps)
+    return f", with {kept} points of accuracy" if found.target == "cost" else f", saving {kept} per 1,000 requests"
+
+
+def _kept(found: Evaluation, keeps: OffPolicyEstimate) -> str:
+    if not keeps.is_identified or keeps.is_same:
+        return "the same" if keeps.is_same else NOT_IDENTIFIED
+    number = _points if found.target == "cost" else _dollars
+    return f"{number(keeps.value)} ({number(keeps.low)} to {number(keeps.high)})"
 
 
 def _versus(found: Evaluation, one: JudgedPolicy, name: str) -> str:
@@ -195,8 +252,17 @@ def _versus(found: Evaluation, one: JudgedPolicy, name: str) -> str:
 
 def _number(found: Evaluation, value: float) -> str:
     if found.target == "accuracy":
-        return f"{100 * value:+.1f}"
-    return f"{'-' if value < 0 else '+'}{_thousand(abs(value))}" if found.target == "cost" else f"{value:+.1f}"
+        return _points(value)
+    return _dollars(value) if found.target == "cost" else f"{value:+.1f}"
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:+.1f}"
+
+
+def _dollars(value: float) -> str:
+    """Dollars of 1,000 requests, with their sign."""
+    return f"{'-' if value < 0 else '+'}{_thousand(abs(value))}"
 
 
 def _thousand(value: float) -> str:
@@ -222,7 +288,7 @@ def _percents(one: OffPolicyEstimate) -> str:
 
 def _why_not_identified(found: Evaluation) -> str:
     own = found.headline
-    compared = (own.accuracy, *own.against.values())
+    compared = (own.accuracy, *own.against.values(), *(() if found.keeps is None else (found.keeps,)))
     return _lacking(max(one.unsupported for one in compared), min(one.effective for one in compared))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import floor, isfinite, log10
 
-from vinelm.evaluation import Interval
+from vinelm.evaluation.roles import Interval
 from vinelm.objective import Objective
 from vinelm.template import END, Branch, Loop, Parallel, Stage, Step, Template
 
@@ -18,6 +18,11 @@ def usd(value: float | None) -> str:
         return "$0"
     digits = max(2, 2 - floor(log10(abs(value))))
     return f"${value:,.{min(digits, 9)}f}"
+
+
+def thousand(value: float) -> str:
+    """Format dollars per request as dollars per 1,000 requests, at least 0."""
+    return usd(1000.0 * max(value, 0.0))
 
 
 def seconds(value: float | None) -> str:

@@ -1,28 +1,16 @@
-"""The provenance of a report: workflow, data, models, prices and versions, as (name, value) pairs."""
+"""The provenance of a report: models, prices and versions, as (name, value) pairs."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
 from importlib.metadata import version
 
 from vinelm.catalog import Catalog
-from vinelm.protocols import Backend
-from vinelm.reports.formatting import template_words, usd
+from vinelm.reports.formatting import usd
 from vinelm.reports.page.document import Row, Table
 from vinelm.version import __version__
-from vinelm.workflow import Workflow
 
 Facts = tuple[tuple[str, str], ...]
-
-
-def workflow_facts(workflow: Workflow) -> Facts:
-    """Describe a workflow: name, invocations, stop rule and dataset."""
-    return (
-        ("Workflow", f"{workflow.name}: {template_words(workflow.template)}"),
-        ("Stop rule", f"{workflow.template.stop}"),
-        ("Dataset", f"{len(workflow.requests):,} requests, sha256 {workflow.dataset_digest}"),
-    )
 
 
 def catalog_facts(catalog: Catalog) -> Facts:
@@ -45,15 +33,3 @@ def price_table(catalog: Catalog) -> Table:
     )
     columns = ("model", "$ per million in", "$ per million out", "as of", "source")
     return Table(title="Prices", columns=columns, rows=rows, text_columns=(0, 4), is_folded=True)
-
-
-def simulated_line(catalog: Catalog, backends: Mapping[str, Backend], note: str = "") -> str | None:
-    """Describe which models are simulated, followed by ``note``; None if all are real."""
-    names = [model.name for model in catalog.models if backends[model.provider].is_simulated]
-    if not names:
-        return None
-    who = f"All {len(names)} models are" if len(names) == len(catalog) else f"{', '.join(names)} are"
-    return (
-        f"{who} simulated with fixed parameters: answers, prices, token counts and latencies are not those of real models. "
-        f"{note}".strip()
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.evaluation import Evaluation
 from vinelm.reports.page.html import write_page
 from vinelm.reports.store.page import store_page
 
@@ -14,21 +15,24 @@ def report(
     trie: AnnotatedTrie | str | Path,
     output_dir: str | Path = "report",
     *,
+    evaluation: Evaluation | None = None,
     in_use: str | Path | None = None,
     seed: int = 0,
 ) -> Path:
     """Write one self-contained HTML page about a store and the trie estimated from it. Calls no model.
 
-    The page begins with a decision in one sentence: keep what you use today, or switch. Then come sweeps of every
-    bound, with all policies of :func:`~vinelm.evaluate` judged by requests that did not choose them, the models and the dollars
-    of the chosen plan, and what it rests on. Takes some seconds: each half of the requests is estimated and planned anew.
+    The page begins with the verdict of :func:`~vinelm.evaluate`. Then come sweeps of every bound, with all policies judged by
+    requests that did not choose them, the models and the dollars of the chosen plan, and what it rests on. Takes some seconds:
+    each half of the requests is estimated and planned anew.
 
     Args:
         store: The path of the observation store.
         trie: The annotated trie, or the path of its file.
         output_dir: The folder that gets ``report.html``; made if it does not exist.
+        evaluation: What :func:`~vinelm.evaluate` said of this store and trie by its rows, with the same seed: its judgement
+            is shown. None evaluates them: the result is the same, and takes longer.
         in_use: What the application runs today: a model, or the path of a JSON file as ``vinelm plan --json`` writes it, whose
-            first plan is meant. The decision compares with it. None: with the most accurate single model.
+            first plan is meant. The verdict compares with it. None: with the best static plan and the best single model.
         seed: Decides which half of the requests plans, and the resamples of the bootstrap.
 
     Returns:
@@ -46,4 +50,6 @@ def report(
         >>> vinelm.report("my-app.db", "my-app.vine", "report").name
         'report.html'
     """
-    return write_page(store_page(store, trie, in_use=in_use, seed=seed), Path(output_dir) / "report.html")
+    return write_page(
+        store_page(store, trie, evaluation=evaluation, in_use=in_use, seed=seed), Path(output_dir) / "report.html"
+    )

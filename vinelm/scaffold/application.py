@@ -55,11 +55,6 @@ class AppGraph:
     waiting: tuple[str, ...]
 
     @property
-    def is_routed(self) -> bool:
-        """Whether VineLM chooses its models as it stands."""
-        return not self.calls
-
-    @property
     def open_loops(self) -> bool:
         """Whether a loop of the template has no bound of its own."""
         steps = () if self.template is None else tuple(walk(self.template.steps))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from vinelm.workflows.mathqa.equality import require_math_verify
 from vinelm.workflows.mathqa.graph import TURNS, build
 from vinelm.workflows.mathqa.simulated_writer import SolutionWriter
 
+DATA = Path(__file__).parent / "data" / "problems.jsonl"
+KEYS = ("question", "answer", "topic", "calculation", "mistakes", "steps")
+"""Of the rows, what a request has; the rest is for tests: the template that the problem was drawn from, and its numbers."""
 PRESET = "paper-math"
 """Simulated models by default: the four of the paper. With eight, six turns would have 299,592 paths."""
 
@@ -47,18 +51,13 @@ def mathqa(dataset: str | Path | None = None) -> Workflow:
 
 @cache
 def bundled_requests() -> tuple[Request, ...]:
-    """Return the bundled problems as requests; the ids name the topic."""
-    from vinelm.workflows.mathqa.bundled.build import problems
+    """Return the bundled problems as requests; the ids name the topic.
 
-    found = []
-    for index, problem in enumerate(problems()):
-        row = {
-            "question": problem.question,
-            "answer": problem.answer_text,
-            "topic": problem.topic,
-            "calculation": problem.calculation,
-            "mistakes": list(problem.mistakes),
-            "steps": problem.steps,
-        }
-        found.append(Request(f"{problem.topic.replace(' ', '-')}-{index + 1:03d}", row))
-    return tuple(found)
+    Each is drawn from one of 22 templates (``kind``), which take turns: the first n are a fair sample.
+    """
+    lines = DATA.read_text(encoding="utf-8").splitlines()
+    problems = [json.loads(line) for line in lines]
+    return tuple(
+        Request(f"{problem['topic'].replace(' ', '-')}-{index:03d}", {key: problem[key] for key in KEYS})
+        for index, problem in enumerate(problems, start=1)
+    )

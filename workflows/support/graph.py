@@ -13,9 +13,8 @@ from vinelm.workflows.nl2sql.graph import State as SqlState
 from vinelm.workflows.nl2sql.graph import outcome_text, shown
 from vinelm.workflows.nl2sql.prompts import extract_sql
 from vinelm.workflows.support.articles import find_article
-from vinelm.workflows.support.helpdesk import DB_ID
 from vinelm.workflows.support.prompts import LOOKUP, REPLIES, ROUTE, SEARCH, SYSTEM, chosen, reply_prompt
-from vinelm.workflows.support.tickets import DESKS
+from vinelm.workflows.support.tickets import DB_ID, DESKS
 
 _SYSTEM = SystemMessage(SYSTEM)
 LOOKUPS = 2

@@ -13,7 +13,8 @@ BUSY = 0.75
 """From this part of a share used in the last minute on, more is asked for before a call has to wait for it."""
 
 ALONE_AFTER_S = 10.0
-"""A process that has never reached Redis waits so long for a share, and then uses the limits alone."""
+"""A process that has never reached Redis waits so long for a share, and then uses the limits alone. One that has reached it,
+and has too small a share when it is lost, refuses calls after so long."""
 
 
 class RateLease:
@@ -44,7 +45,7 @@ class RateLease:
         self._part, self.wall_ms = part, wall_ms
         self.epoch = ""
         """The last epoch in which Redis has answered; empty if it never has."""
-        self._sequence, self._began_s = 0, share.clock.now()
+        self._sequence, self._heard_s = 0, share.clock.now()
         self._keep = share.limits
 
     def do(self, link: RedisLink) -> None:
@@ -71,7 +72,8 @@ class RateLease:
                 part if (part := self._part()) is not None else "",
             ],
         )
-        self.epoch = epoch.decode()
+        self.epoch, self._heard_s = epoch.decode(), self._share.clock.now()
+        self._share.cut_off("")
         granted = RateAmounts(*answer[0:2])
         self._share.cut(granted)
         self._share.grow(granted)
@@ -83,10 +85,17 @@ class RateLease:
         """Go on within the share.
 
         If Redis has never answered, there is none: after ``ALONE_AFTER_S`` seconds the process goes on within the limits, as it
-        would without a fleet.
+        would without a fleet. If it has, others may hold the limits: after as long, calls that do not fit into the share fail.
         """
-        if not link.has_answered and self._share.clock.now() - self._began_s >= ALONE_AFTER_S:
+        if self._share.clock.now() - self._heard_s < ALONE_AFTER_S:
+            return
+        if not link.has_answered:
             self._share.grow(self._share.limits)
+        else:
+            self._share.cut_off(
+                f"the fleet's Redis does not answer, and this process holds too small a share of the limits of engine "
+                f"{self.engine!r} for the call: look after the Redis"
+            )
 
     def close(self, link: RedisLink) -> None:
         """Give back what calls of the last minute have not used.

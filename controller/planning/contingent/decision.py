@@ -175,11 +175,9 @@ class ContingentDecision(Decision):
         objective = self.request.objective
         if self.node == 0 and objective.min_accuracy is not None:
             found[FLOOR] = self.accuracy - objective.min_accuracy
-        at = self.plan.graph.position[self.plan.runs]
-        for bound, cap in self.problem.admission.caps.items():
+        for bound, cap in self.problem.caps.items():
             if bound in (LATENCY_CAP, COST_CAP):
-                used = cap.used(0, len(self.plan.graph.nodes))[at]
-                found[bound] = cap.limit - float(used.max(initial=0.0))
+                found[bound] = cap.limit - cap.most_used(self.plan)
         if self.node == 0 and objective.max_cost_usd is not None and objective.cost_budget == "population":
             found[COST_CAP] = objective.max_cost_usd - self.plan.cost_usd
         return found

@@ -17,6 +17,8 @@ MOST_STEPS = 200
 """Most prices that are tried for one bound."""
 MOST_CORNERS = 64
 """Most corners that are compared where plans are chosen by the lower bound of their accuracy."""
+_NEAR = 1e-9
+"""So far a price is from the one at which two neighbours are worth the same, so that the one within the bound is better."""
 _TOLERANCE = 1e-12
 """Relative gain below which a price gives no new corner: rounding."""
 
@@ -36,7 +38,7 @@ class Curve:
         best = self._at(0.0)
         if best.cost_usd > cheapest.cost_usd:
             self.corners.append(best)
-        elif best.accuracy > cheapest.accuracy:
+        elif best.accuracy > cheapest.accuracy or not problem.graph.is_tree:
             self.corners = [best]
 
     @property
@@ -62,6 +64,22 @@ class Curve:
         if self.cheapest.accuracy >= floor:
             return self.cheapest
         return self._refined(lambda corner: corner.accuracy >= floor)[1]
+
+    def price_within(self, budget_usd: float) -> PlanGoal:
+        """What a dollar is worth where plans may cost so much on average: the goal for histories that no such plan has."""
+        if self.cheapest.cost_usd > budget_usd:
+            return PlanGoal("cost")
+        if self.most_accurate.cost_usd <= budget_usd:
+            return self._goal(0.0)
+        return self._goal(_slope(*self._refined(lambda corner: corner.cost_usd > budget_usd)) * (1.0 + _NEAR))
+
+    def price_reaching(self, floor: float) -> PlanGoal:
+        """The same where plans have to be so accurate on average."""
+        if self.cheapest.accuracy >= floor:
+            return PlanGoal("cost")
+        if self.most_accurate.accuracy < floor:
+            return self._goal(0.0)
+        return self._goal(_slope(*self._refined(lambda corner: corner.accuracy >= floor)) * (1.0 - _NEAR))
 
     def refined(self, most: int = MOST_CORNERS) -> list[Solution]:
         """The corners of the hull, found by halving the gaps between known ones; at most so many new ones."""
@@ -97,4 +115,13 @@ class Curve:
         return middle
 
     def _at(self, price: float) -> Solution:
-        return self._problem.best(PlanGoal("accuracy", price, self._answers_first))
+        return self._problem.best(self._goal(price))
+
+    def _goal(self, price: float) -> PlanGoal:
+        return PlanGoal("accuracy", price, self._answers_first)
+
+
+def _slope(low: Solution, high: Solution) -> float:
+    """The accuracy of a dollar between two neighbours: a budget between them buys it there."""
+    run = high.cost_usd - low.cost_usd
+    return max(high.accuracy - low.accuracy, 0.0) / run if run > 0.0 else 0.0

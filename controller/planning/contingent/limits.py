@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.metric import COST_CAP, LATENCY_CAP, Metric, Remaining, bounded_quantities
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
@@ -81,6 +82,19 @@ class Cap:
     def admits(self, low: int, high: int) -> BoolArray:
         """Where the histories are within the limit."""
         return self.used(low, high) <= self.limit
+
+    def most_used(self, plan: ContingentPlan) -> float:
+        """What the longest (or most expensive) history of a plan uses."""
+        return float(self.used(0, len(self.totals.graph.nodes))[self.totals.graph.position[plan.runs]].max(initial=0.0))
+
+    def holds(self, plan: ContingentPlan) -> bool:
+        """Whether every history of a plan is within the limit."""
+        return self.most_used(plan) <= self.limit
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What two caps have in common that admit the same histories from the root on."""
+        return self.quantity, self.limit
 
     def at(self, limit: float) -> Cap:
         """The same cap with another limit."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,19 +24,29 @@ class ContingentPlan:
     """What to run after each history, given the arm that the application takes.
 
     Its figures are those of a request that is at the start and goes on there: from the root, of every request. They are
-    computed when first read.
+    computed when first read. Where the trie knows rates by difficulty, accuracy and dollars from the root on are those of the
+    plan's own requests; elsewhere the requests at each node are those of the profile.
+
+    Where histories are merged and a bound holds for each request, what a plan does at a node also depends on the time and
+    dollars left: :attr:`choice` has what it does for a request whose invocations take and cost what they do on average.
 
     Args:
         graph: The decision graph of the trie.
         start: The position that the plan begins at.
         first: The choice for each arm of the start, by group: an edge, or that the request ends.
-        choice: The choices of the groups below, by group; only those of executed nodes are read.
+        below: The choices of the groups below, by group; only those of executed nodes are read. Or what returns them, called
+            when a figure is first read.
     """
 
     graph: DecisionGraph
     start: int
     first: Mapping[int, int]
-    choice: Integers
+    below: Integers | Callable[[], Integers]
+
+    @cached_property
+    def choice(self) -> Integers:
+        """The choices of the groups below the start, by group."""
+        return self.below() if callable(self.below) else self.below
 
     # -- what it runs ------------------------------------------------------------------------------------------
 
@@ -60,39 +70,35 @@ class ContingentPlan:
 
     # -- what it is worth --------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def accuracy(self) -> float:
         """Expected accuracy."""
-        graph = self.graph
-        total = float(graph.ended_right[0]) if self.start == 0 else 0.0
-        for depth, (at, reach) in enumerate(self._levels):
-            if depth:
-                total += float(reach @ graph.ended_right[at])
-        return total + sum(float(arms.right[arms.edge == END].sum()) for arms in self._arms)
+        return sum(share * part._accuracy() for share, part in self._parts)
+
+    @property
+    def promised_accuracy(self) -> float:
+        """Expected accuracy if the requests at every node were those of the profile."""
+        return self._accuracy()
 
     @property
     def cost_usd(self) -> float:
         """Expected dollars from the start on; from the root with what runs before the first invocation."""
         total = self._at_root(self.graph.annotated.cost_usd)
-        return total + self._expected(self.graph.cost_usd)
+        return total + sum(share * part._expected(self.graph.cost_usd) for share, part in self._parts)
 
     @property
     def expected_latency_s(self) -> float:
-        """Expected seconds from the start on, at zero load."""
+        """Expected seconds from the start on, at zero load, if the requests at every node were those of the profile."""
         return self._at_root(self.graph.annotated.latency_s) + self._expected(self.graph.latency_s)
 
     @cached_property
     def latency_s(self) -> float:
         """Seconds of the longest history that may happen, at zero load, not discounted by the chance of reaching its end."""
-        graph, longest = self.graph, {self.start: 0.0}
-        for arms in self._arms:
-            below: dict[int, float] = {}
-            for e, source, p in zip(arms.edge.tolist(), graph.source[arms.group].tolist(), arms.chance.tolist(), strict=True):
-                if e >= 0 and p > 0.0:
-                    target = int(graph.target[e])
-                    below[target] = max(below.get(target, 0.0), longest[source] + float(graph.latency_s[e]))
-            longest = longest | below
-        return max(longest.values()) + self._at_root(graph.annotated.latency_s)
+        return self.longest(self.graph.latency_s) + self._at_root(self.graph.annotated.latency_s)
+
+    def longest(self, of_edges: FloatArray) -> float:
+        """Return the largest sum of an amount of each edge along a history below the start that may happen."""
+        return max(part._longest(of_edges) for share, part in self._parts if share)
 
     @cached_property
     def lost(self) -> float:
@@ -108,13 +114,12 @@ class ContingentPlan:
         :func:`~vinelm.promise.error_between_fits`.
         From the root on, the errors of the plan's ends are combined as docs/estimators.md says, if the trie knows the number of
         its requests. Elsewhere it is an upper bound: the sum of the ends' errors, as if all of them erred together and alike,
-        over the chance of reaching the start. Where histories are merged it is the bound of
-        :func:`~vinelm.merged_paths.merged_standard_error`, as if no later answer could mend an error.
+        over the chance of reaching the start. Where histories are merged it is the upper bound of
+        :func:`~vinelm.merged_paths.merged_standard_error`.
         """
         annotated = self.graph.annotated
         if annotated.trie.is_merged:
-            visited = [np.stack([self.graph.nodes[at], chance, np.zeros(len(at))], axis=1) for at, chance in self._levels[1:]]
-            return merged_standard_error(annotated, np.concatenate(visited), self.accuracy) if visited else None
+            return None if annotated.accuracy_se is None else merged_standard_error(annotated, self._visited(), self.accuracy)
         reach, by_fit = self._reach, self._right_by_fit
         if by_fit is not None:
             return float(error_between_fits(by_fit)) / (1.0 if self.start == 0 else reach)
@@ -137,6 +142,38 @@ class ContingentPlan:
             return None
         below = np.concatenate([at for at, _ in self._levels[1:]])
         return float(error_between_fits(by_fit[below].sum(0))) / (1.0 if self.start == 0 else self._reach)
+
+    @property
+    def mass(self) -> FloatArray:
+        """P(the plan reaches each position and the request has each difficulty), shape (positions, difficulties)."""
+        found = np.zeros((len(self.graph.nodes), len(self._parts)))
+        for column, (share, part) in enumerate(self._parts):
+            for at, reach in part._levels:
+                found[at, column] += share * reach
+        return found
+
+    def _visited(self) -> FloatArray:
+        """Rows of (node, P(it is reached), P(a correct answer later | it is reached)), without the start."""
+        graph, n = self.graph, len(self.graph.nodes)
+        reach, correct, later = np.zeros(n), np.zeros(n), np.zeros(n)
+        going = 1.0 if self.start == 0 else float(graph.arm[list(self.first)].sum())
+        for share, part in self._parts:
+            for depth, (at, chance) in enumerate(part._levels):
+                reach[at] += share * chance * (going if depth else 1.0)
+                correct[at] += share * chance * (going if depth else 1.0) * part.graph.ended_right[at]
+            for arms in part._arms:
+                ends = arms.edge == END
+                np.add.at(correct, graph.source[arms.group[ends]], share * arms.right[ends] * going)
+        for arms in reversed(self._arms):  # a later answer may mend an error: from the last level up
+            runs = arms.edge >= 0
+            source, target = graph.source[arms.group[runs]], graph.target[arms.edge[runs]]
+            flow = reach[source] * graph.arm[arms.group[runs]]
+            inflow = np.bincount(target, flow, n)
+            part_of = np.divide(flow, inflow[target], out=np.zeros_like(flow), where=inflow[target] > 0.0)
+            np.add.at(later, source, part_of * (correct + later)[target])
+        visited = np.flatnonzero(reach > 0.0)
+        visited = visited[visited != self.start]
+        return np.stack([graph.nodes[visited].astype(np.float64), reach[visited], later[visited] / reach[visited]], axis=1)
 
     @property
     def _reach(self) -> float:
@@ -170,10 +207,13 @@ class ContingentPlan:
     def lines(self, limit: int | None = None) -> list[str]:
         """Return the plan as an indented tree: each stage with its model, below it the arms with their probabilities.
 
+        Where there are no arms to choose from, a line for each run of one model at one stage, with its invocations.
+
         Args:
             limit: the most lines; a last one says that there are more. None for all.
         """
-        found = list(islice(self._tree(self.start, 0), limit if limit is None else limit + 1))
+        every = self._runs() if self.graph.annotated.arm is None else self._tree(self.start, 0)
+        found = list(islice(every, limit if limit is None else limit + 1))
         if limit is not None and len(found) > limit:
             found[max(limit - 1, 0) :] = ["..."]
         return found
@@ -192,7 +232,22 @@ class ContingentPlan:
             "latency_s": self.latency_s if self.graph.annotated.knows_latency else None,
             "expected_latency_s": self.expected_latency_s if self.graph.annotated.knows_latency else None,
             "steps": self._steps(self.start, room),
+            **({} if self.graph.annotated.difficulty is None else {"promised_accuracy": self.promised_accuracy}),
         }
+
+    def _runs(self) -> Iterator[str]:
+        steps, position, groups = [], self.start, list(self.first)
+        while groups and self._choice(groups[0]) >= 0:
+            steps.append((self._stage(groups[0]), self._model(self._choice(groups[0]))))
+            position = int(self.graph.target[self._choice(groups[0])])
+            groups = self._all_groups(position)
+        at = int(self.graph.annotated.trie.depth[self.graph.nodes[self.start]])
+        for (stage, model), run in groupby(steps):
+            n = len(list(run))
+            turns = f"{at + 1}" if n == 1 else f"{at + 1}-{at + n}"
+            yield f"{turns:>7}  {stage}: {model}"
+            at += n
+        yield f"{at + 1:>7}  end" if steps else "end"
 
     def _steps(self, position: int, room: list[int]) -> list[dict[str, Any]]:
         found = []
@@ -247,6 +302,33 @@ class ContingentPlan:
 
     def _at_root(self, values: FloatArray) -> float:
         return float(values[0]) if self.start == 0 else 0.0
+
+    @cached_property
+    def _parts(self) -> tuple[tuple[float, ContingentPlan], ...]:
+        """The share of the requests of each difficulty, and the plan with their rates; from the root on only."""
+        if self.start or len(self.graph.mixture) == 1:
+            return ((1.0, self),)
+        return tuple((share, replace(self, graph=graph)) for share, graph in self.graph.mixture)
+
+    def _accuracy(self) -> float:
+        graph = self.graph
+        total = float(graph.ended_right[0]) if self.start == 0 else 0.0
+        for depth, (at, reach) in enumerate(self._levels):
+            if depth:
+                total += float(reach @ graph.ended_right[at])
+        return total + sum(float(arms.right[arms.edge == END].sum()) for arms in self._arms)
+
+    def _longest(self, of_edges: FloatArray) -> float:
+        longest = {self.start: 0.0}
+        for arms in self._arms:
+            below: dict[int, float] = {}
+            sources = self.graph.source[arms.group].tolist()
+            for e, source, p in zip(arms.edge.tolist(), sources, arms.chance.tolist(), strict=True):
+                if e >= 0 and p > 0.0:
+                    target = int(self.graph.target[e])
+                    below[target] = max(below.get(target, 0.0), longest[source] + float(of_edges[e]))
+            longest = longest | below
+        return max(longest.values())
 
     def _expected(self, of_edges: FloatArray) -> float:
         """The expected sum over the invocations that the plan runs."""

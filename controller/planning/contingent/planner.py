@@ -1,4 +1,4 @@
-"""Plans over a trie that branches: a model for each arm, with the time and money that each arm has left."""
+"""Plans over a decision graph: a model for each arm, with the time and money that each arm has left."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ from collections.abc import Collection
 from dataclasses import replace
 from functools import cached_property
 
-import numpy as np
-
 from vinelm.controller.planning.contingent.decision import ContingentDecision
+from vinelm.controller.planning.contingent.grid_problem import GridProblems
 from vinelm.controller.planning.contingent.hull import Curve
-from vinelm.controller.planning.contingent.limits import Admissible, Cap, PathTotals, caps_of, within_all
 from vinelm.controller.planning.contingent.plan import ContingentPlan
-from vinelm.controller.planning.contingent.planners import check_plannable
 from vinelm.controller.planning.contingent.population import Population, RootPlan
 from vinelm.controller.planning.contingent.problem import Problem, Solution
+from vinelm.controller.planning.contingent.problems import Problems, check_plannable
 from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.infeasibility import no_end, unmet
-from vinelm.controller.planning.metric import UNITS, Metric, Remaining, bounds_averages
+from vinelm.controller.planning.metric import UNITS, bounds_averages
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
-from vinelm.errors import InfeasibleError
+from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
 from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph
 from vinelm.plans.static_plans import StaticPlans
@@ -30,15 +28,17 @@ KEPT = 256
 """Most objectives whose plans from the root are kept."""
 LOOKED_UP = 20_000
 """Most nodes whose plans are kept for one objective."""
+OTHERS = 4
+"""Most sets of nodes to end at whose planners are kept."""
 CURVES = 16
 """Most problems whose hulls are kept: one for all objectives that differ only in their bounds on averages."""
-_FASTEST = "least time"
-_WITHIN = "planned time"
-_ROUNDING = 1e-9
 
 
 class ContingentPlanner:
-    """Plans over one trie that branches. Exact where bounds hold for each request; see :mod:`.hull` for bounds on averages.
+    """Plans over one trie that branches or merges histories.
+
+    Over a tree plans are exact where bounds hold for each request; where histories are merged they are approximate there, see
+    :mod:`.grid`. For bounds on averages see :mod:`.hull`.
 
     Args:
         metrics: The trie, and the models that cannot be served.
@@ -49,10 +49,27 @@ class ContingentPlanner:
         self.metrics = metrics
         self._ends = ends
         self._policies: dict[Objective, RootPlan] = {}
-        self._curves: dict[tuple[object, ...], tuple[Curve, StaticPlans]] = {}
+        self._curves: dict[tuple[object, ...], tuple[Curve, StaticPlans, Curve | None]] = {}
+        self._others: list[tuple[BoolArray, ContingentPlanner]] = []
 
     def plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
         """Return the best plan for a request; the arguments are those of :meth:`Planner.plan`."""
+        if request.candidates is not None:
+            return self._ending_at(request.candidates)._plan(request, stage, without)
+        return self._plan(request, stage, without)
+
+    def _ending_at(self, candidates: BoolArray) -> ContingentPlanner:
+        """The planner for plans that end at these nodes only, shape (n + 1,)."""
+        if candidates.shape != (len(self.metrics.trie),):
+            raise ConfigError(f"candidates has shape {candidates.shape}: this trie needs ({len(self.metrics.trie)},)")
+        for known, planner in self._others:
+            if known is candidates:
+                return planner
+        planner = ContingentPlanner(self.metrics, candidates.copy())
+        self._others = [*self._others[1 - OTHERS :], (candidates, planner)]
+        return planner
+
+    def _plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
         arms = (stage,) if isinstance(stage, str) else None if stage is None else frozenset(stage)
         objective, key = request.objective, (request.node, arms, request.may_stop)
         policy = self._policies.get(objective)
@@ -67,14 +84,14 @@ class ContingentPlanner:
         policy = self.policy(objective)
         if policy.relaxed and objective.on_infeasible == "raise":
             raise self._infeasible(objective, policy.relaxed[0], policy.best)
-        admission = self._admission(request, start, policy, without)
-        problem = Problem(self.graph, start, groups, admission, request.may_stop, type(arms) is frozenset and len(groups) > 1)
+        is_joint = type(arms) is frozenset and len(groups) > 1
+        problem = self.problems.below(request, start, groups, within_s=policy.within_s, without=without, is_joint=is_joint)
         outcome = self._looked_up(problem, policy)
-        is_known, relaxed = outcome is not None and not admission.caps, policy.relaxed
+        is_known, relaxed = outcome is not None and not problem.caps and not without, policy.relaxed
         if outcome is None:
             outcome, caps = self._best(problem, request, policy)
             relaxed = (*caps, *policy.relaxed)
-        plan = ContingentPlan(self.graph, start, outcome.first, outcome.choice)
+        plan = outcome.plan(self.graph, start)
         found = self._next_model(problem, outcome), plan, problem
         if is_known:
             if len(policy.looked_up) >= LOOKED_UP:
@@ -113,74 +130,72 @@ class ContingentPlanner:
         """The decision graph of the trie."""
         return DecisionGraph.of(self.metrics.annotated, self._ends)
 
+    @cached_property
+    def problems(self) -> Problems:
+        """Makes the problems of the graph."""
+        return (Problems if self.graph.is_tree else GridProblems)(self.graph, self.metrics)
+
     # -- from the root on, at zero load --------------------------------------------------------------------------
 
     def _policy(self, objective: Objective) -> RootPlan:
+        if bounds_averages(objective) and objective.target == "latency":
+            return self._fastest_on_average(objective)
+        problem = self._from_root(objective)
+        if bounds_averages(objective) or objective.confidence is not None:
+            return self._population(objective, problem).policy()
+        goal = PlanGoal("cost" if objective.target == "cost" else "accuracy", 0.0, objective.on_infeasible == "raise")
+        if problem.caps or objective.target == "latency":
+            return RootPlan(None, goal)
+        return RootPlan(problem.best(goal), goal)
+
+    def _from_root(self, objective: Objective, within_s: float | None = None) -> Problem:
         annotated = self.metrics.annotated
         root = PlanRequest(objective, 0, float(annotated.latency_s[0]), float(annotated.cost_usd[0]), None, None, False)
-        admission = Admissible(self.graph, caps_of(self._totals, root, 0), self._servable)
-        if bounds_averages(objective) and objective.target == "latency":
-            return self._fastest_on_average(objective, admission)
-        if bounds_averages(objective) or objective.confidence is not None:
-            return self._population(objective, admission).policy()
-        goal = PlanGoal("cost" if objective.target == "cost" else "accuracy", 0.0, objective.on_infeasible == "raise")
-        if admission.caps or objective.target == "latency":
-            return RootPlan(None, goal)
-        return RootPlan(Problem(self.graph, 0, self.graph.groups_at(0), admission, may_stop=False).best(goal), goal)
+        return self.problems.below(root, 0, self.graph.groups_at(0), within_s=within_s)
 
-    def _population(self, objective: Objective, admission: Admissible) -> Population:
+    def _population(self, objective: Objective, problem: Problem) -> Population:
         """The plans that compete; objectives that differ in bounds on averages only share them."""
         answers_first = objective.on_infeasible == "raise"
-        key = (answers_first, *sorted((name, cap.quantity, cap.limit) for name, cap in admission.caps.items()))
-        problem = Problem(self.graph, 0, self.graph.groups_at(0), admission, may_stop=False)
+        key = (answers_first, *sorted((name, cap.kind) for name, cap in problem.caps.items()))
         found = self._curves.get(key)
         if found is None:
             if len(self._curves) >= CURVES:
                 self._curves = {}
-            found = Curve(problem, answers_first=answers_first), self._static_plans(admission)
-            self._curves[key] = found
+            found = self._curves[key] = self._competing(problem, answers_first=answers_first)
         return Population(problem, objective, *found)
 
-    def _fastest_on_average(self, objective: Objective, admission: Admissible) -> RootPlan:
+    def _competing(self, problem: Problem, *, answers_first: bool) -> tuple[Curve, StaticPlans, Curve | None]:
+        uncapped = problem.uncapped()
+        free = None if uncapped is None else Curve(uncapped, answers_first=answers_first)
+        return Curve(problem, answers_first=answers_first), problem.static_plans(), free
+
+    def _fastest_on_average(self, objective: Objective) -> RootPlan:
         """The policy whose longest history is the shortest of all that meet the bounds on averages, by bisection."""
-        measure = Cap(self._totals, 0, Remaining(Metric.LATENCY), np.inf)
-        times = np.unique(measure.used(1, len(self.graph.nodes)))
+        times = self.problems.times(objective)
         floor = objective.min_accuracy
         budget = objective.max_cost_usd if objective.cost_budget == "population" else None
 
         def within(index: int) -> Population:
-            narrowed = admission.and_within(_WITHIN, measure.at(float(times[index])))
-            problem = Problem(self.graph, 0, self.graph.groups_at(0), narrowed, may_stop=False)
-            return Population(problem, objective, Curve(problem, answers_first=True), self._static_plans(narrowed))
+            problem = self._from_root(objective, float(times[index]))
+            return Population(problem, objective, *self._competing(problem, answers_first=True))
 
         low, high = -1, len(times) - 1
         while high - low > 1:
             middle = (low + high) // 2
-            found = within(middle)
-            if found.curve.most_accurate.lost == 0.0 and found.reaches(floor, budget):
+            if within(middle).reaches(floor, budget):
                 high = middle
             else:
                 low = middle
         return replace(within(high).policy(), within_s=float(times[high]))
 
-    def _static_plans(self, admission: Admissible) -> StaticPlans:
-        within = within_all(admission.caps.values(), len(self.graph.nodes)) if admission.caps else None
-        return StaticPlans(self.graph, self._servable, within)
-
     # -- for one request -----------------------------------------------------------------------------------------
-
-    def _admission(self, request: PlanRequest, start: int, policy: RootPlan, without: Collection[str]) -> Admissible:
-        caps = caps_of(self._totals, request, start)
-        if policy.within_s is not None:
-            caps[_WITHIN] = Cap(self._totals, 0, Remaining(Metric.LATENCY), policy.within_s)
-        return Admissible(self.graph, caps, self._servable, without)
 
     def _looked_up(self, problem: Problem, policy: RootPlan) -> Solution | None:
         """The plan from the root on, as far as it lies below the start; None where it does not fit there.
 
         Without caps it is followed wherever the request is. A fixed plan is followed under caps, too, where it meets them.
         """
-        caps, outcome = [*problem.admission.caps.values()], policy.outcome
+        caps, outcome = [*problem.caps.values()], policy.outcome
         if outcome is None or problem.admission.barred or problem.is_joint or (caps and not policy.is_fixed):
             return None
         first = {g: outcome.first[g] if g in outcome.first else int(outcome.choice[g]) for g in problem.groups}
@@ -189,55 +204,27 @@ class ContingentPlanner:
             return None
         if caps:
             plan = ContingentPlan(self.graph, problem.start, first, outcome.choice)
-            at = self.graph.position[np.flatnonzero(plan.runs)]
-            if plan.lost or not all(bool(cap.admits(0, len(self.graph.nodes))[at].all()) for cap in caps):
+            if plan.lost or not problem.admits(plan):
                 return None
-        return Solution(first, outcome.choice, outcome.accuracy, outcome.cost_usd, outcome.lost, policy.goal)
+        return replace(outcome, first=first, goal=policy.goal)
 
     def _best(self, problem: Problem, request: PlanRequest, policy: RootPlan) -> tuple[Solution, tuple[str, ...]]:
         """The best plan for the time, money and load that the request has, and the caps that it does not meet."""
-        objective, admission, goal = request.objective, problem.admission, policy.goal
-        missed = tuple(bound for bound, cap in admission.caps.items() if cap.limit < 0.0 and bound in UNITS)
-        fastest = self._fastest(problem, request, admission)
-        outcome = problem.best(goal if fastest is admission else goal._replace(answers_first=True), fastest)
-        is_stuck = outcome.lost > 1.0 - _ROUNDING
-        if outcome.lost > 0.0 and (is_stuck or problem.admission.caps):
-            missed = self._missed(problem, goal) or missed
+        objective, goal = request.objective, policy.goal
+        missed = tuple(bound for bound, cap in problem.caps.items() if cap.limit < 0.0 and bound in UNITS)
+        outcome = problem.solved(goal)
+        is_stuck = problem.is_stuck(outcome)
+        if outcome.lost > 0.0 and (is_stuck or problem.caps):
+            missed = problem.missed(goal) or missed
             if missed and objective.on_infeasible == "raise":
-                raise self._unreachable(problem, request, missed)
+                raise self._unreachable(problem, objective, missed)
             if is_stuck:
-                outcome = self._best_effort(problem, request, missed, goal)
+                outcome = problem.best_effort(missed, goal)
                 if all(choice == NOTHING for choice in outcome.first.values()):
                     raise no_end(self.metrics, request)
         elif missed and objective.on_infeasible == "raise":
-            raise self._unreachable(problem, request, missed)
+            raise self._unreachable(problem, objective, missed)
         return outcome, missed
-
-    def _missed(self, problem: Problem, goal: PlanGoal) -> tuple[str, ...]:
-        """The caps without which every request is answered; as few as possible, latency before cost."""
-        names = [name for name in problem.admission.caps if name in UNITS]
-        for dropped in (*((name,) for name in names), tuple(names)):
-            if dropped and problem.best(goal._replace(answers_first=True), problem.admission.without(*dropped)).lost == 0.0:
-                return dropped
-        return tuple(names)
-
-    def _best_effort(self, problem: Problem, request: PlanRequest, missed: tuple[str, ...], goal: PlanGoal) -> Solution:
-        """The plan that goes least beyond the caps, in its longest history."""
-        admission = problem.admission.without(_WITHIN)
-        for name in missed:
-            cap = problem.admission.caps[name].at(np.inf)
-            admission = admission.without(*missed[missed.index(name) :])
-            least = problem.least_of_the_longest(cap, admission)
-            admission = admission.and_within(name, cap.at(least))
-        return problem.best(goal._replace(answers_first=True), self._fastest(problem, request, admission))
-
-    def _fastest(self, problem: Problem, request: PlanRequest, admission: Admissible) -> Admissible:
-        """The same, within the least time that answers every request, if that is the target."""
-        if request.objective.target != "latency" or bounds_averages(request.objective):
-            return admission
-        measure = Cap(self._totals, problem.start, Remaining(Metric.LATENCY), np.inf, request.load_s)
-        least_s = problem.least_of_the_longest(measure, admission)
-        return admission if least_s == np.inf else admission.and_within(_FASTEST, measure.at(least_s))
 
     def _next_model(self, problem: Problem, outcome: Solution) -> str | None:
         """The model of the most probable arm that goes on; None where the request ends whatever arm comes."""
@@ -249,23 +236,10 @@ class ContingentPlanner:
             edge = max(going_on, key=lambda item: item[0])[1] if going_on else END
         return None if edge < 0 else self.metrics.trie.models[self.graph.model[edge]]
 
-    def _unreachable(self, problem: Problem, request: PlanRequest, missed: tuple[str, ...]) -> InfeasibleError:
-        cap = problem.admission.caps[missed[0]]
-        least = problem.least_of_the_longest(cap, problem.admission.without(*missed))
-        return self._infeasible(request.objective, missed[0], getattr(request.objective, missed[0]) - cap.limit + least)
+    def _unreachable(self, problem: Problem, objective: Objective, missed: tuple[str, ...]) -> InfeasibleError:
+        used = getattr(objective, missed[0]) - problem.caps[missed[0]].limit
+        return self._infeasible(objective, missed[0], used + problem.least_beyond(missed))
 
     def _infeasible(self, objective: Objective, bound: str, best: float) -> InfeasibleError:
         others = [name for name in UNITS if name != bound and getattr(objective, name) is not None]
         return unmet(objective, bound, best, others)
-
-    @cached_property
-    def _totals(self) -> PathTotals:
-        return PathTotals(self.graph, self.metrics)
-
-    @cached_property
-    def _servable(self) -> BoolArray | None:
-        """Whether each edge's model can be served; None if all can."""
-        if not self.metrics.missing:
-            return None
-        gone = np.array([name in self.metrics.missing for name in self.metrics.trie.models])
-        return np.asarray(~gone[self.graph.model])

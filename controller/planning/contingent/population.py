@@ -28,7 +28,7 @@ class RootPlan:
     Attributes:
         outcome: The plan from the root on, at zero load; None where plans depend on each request's time, money and load alone.
         goal: What plans are chosen by when the request's own time, money and load are known.
-        is_fixed: Whether ``outcome`` is a fixed plan, which is followed as long as it fits.
+        is_fixed: Whether ``outcome`` does not depend on what a request has left. It is followed as long as it fits.
         relaxed: Bounds on averages that no plan meets.
         best: The best value of the first of these that any plan offers within the other bounds.
         within_s: The seconds from the root, at zero load, within which histories stay; None without such a limit.
@@ -55,12 +55,14 @@ class Population:
         objective: Target and bounds.
         curve: The problem's hull; shared by objectives that differ in population bounds only.
         fixed: The fixed plans of the problem.
+        uncapped: Where histories are merged and caps are given, the hull without them: its plans that fit are exact.
     """
 
     problem: Problem
     objective: Objective
     curve: Curve
     fixed: StaticPlans
+    uncapped: Curve | None = None
 
     def policy(self) -> RootPlan:
         """Return the best plan within the bounds on averages; where none meets them all, the floor is relaxed first."""
@@ -82,8 +84,9 @@ class Population:
         return self._relaxed(found, *((COST_CAP,) if floor is None else (COST_CAP, FLOOR)))
 
     def reaches(self, floor: float | None, budget: float | None) -> bool:
-        """Whether some plan meets both bounds."""
-        return self._best(floor, budget) is not None
+        """Whether some plan meets both bounds and answers every request."""
+        found = self._best(floor, budget)
+        return found is not None and found.outcome is not None and self.problem.answers(found.outcome)
 
     def _relaxed(self, policy: RootPlan, *bounds: str) -> RootPlan:
         assert policy.outcome is not None
@@ -92,7 +95,8 @@ class Population:
 
     def _best(self, floor: float | None, budget: float | None, first: str | None = None) -> RootPlan | None:
         """The best plan that meets both bounds; None if none does. ``first`` is what plans are compared by at first."""
-        corners = self._corners(floor, budget)
+        capped = self._corners(self.curve, floor, budget)
+        corners = capped + [corner for corner in self._loose(floor, budget) if self.problem.admits(self._plan(corner))]
         accuracy = np.concatenate(([self._lower(corner) for corner in corners], self._fixed_accuracy))
         cost = np.concatenate(([corner.cost_usd for corner in corners], self._fixed("cost_usd")))
         meets = np.concatenate((np.ones(len(corners), np.bool_), self._allowed))
@@ -100,13 +104,19 @@ class Population:
         order = self._order(first or self.objective.target, accuracy, cost, meets, corners)
         if order is None:
             return None
-        goal = next((corners[i].goal for i in order.tolist() if i < len(corners)), None) or PlanGoal(
-            "cost" if (first or self.objective.target) == "cost" else "accuracy"
-        )
+        goal = self._goal(first or self.objective.target, floor, budget)
+        if self.objective.confidence is not None or self.objective.target == "latency":  # the bounds are not those of the hull
+            goal = next((corners[i].goal for i in order.tolist() if i < len(corners)), None) or goal
         winner = int(order[0])
         if winner < len(corners):
-            return RootPlan(corners[winner], goal)
+            return RootPlan(corners[winner], goal, is_fixed=winner >= len(capped))
         return RootPlan(self._followed(winner - len(corners)), goal, is_fixed=True)
+
+    def _goal(self, target: str, floor: float | None, budget: float | None) -> PlanGoal:
+        """What plans are chosen by where that from the root on has no say: a model failed, or each request has caps."""
+        if target == "cost":
+            return PlanGoal("cost") if floor is None else self.curve.price_reaching(floor)
+        return PlanGoal("accuracy") if budget is None else self.curve.price_within(budget)
 
     def _order(
         self, first: str, accuracy: FloatArray, cost: FloatArray, meets: BoolArray, corners: list[Solution]
@@ -122,14 +132,17 @@ class Population:
             keys.append(np.concatenate((longest, self._fixed("longest_s"))))
         return items[np.lexsort((items, *(key[items] for key in reversed(keys))))]
 
-    def _corners(self, floor: float | None, budget: float | None) -> list[Solution]:
+    def _corners(self, curve: Curve, floor: float | None, budget: float | None) -> list[Solution]:
         """The corners that may be the best within the bounds."""
         if self.objective.confidence is not None:
-            return self.curve.refined()
-        found: list[Solution | None] = [self.curve.cheapest, self.curve.most_accurate]
-        found += [] if budget is None else [self.curve.within(budget)]
-        found += [] if floor is None else [self.curve.reaching(floor)]
+            return curve.refined()
+        found: list[Solution | None] = [curve.cheapest, curve.most_accurate]
+        found += [] if budget is None else [curve.within(budget)]
+        found += [] if floor is None else [curve.reaching(floor)]
         return list({id(corner): corner for corner in found if corner is not None}.values())
+
+    def _loose(self, floor: float | None, budget: float | None) -> list[Solution]:
+        return [] if self.uncapped is None else self._corners(self.uncapped, floor, budget)
 
     # -- fixed plans -------------------------------------------------------------------------------------------
 
@@ -151,13 +164,25 @@ class Population:
         accuracy = self._fixed("accuracy")
         if self.objective.confidence is None:
             return accuracy
-        return np.maximum(np.nan_to_num(accuracy - self._z * self._fixed("error"), nan=0.0), 0.0)
+        return np.maximum(np.nan_to_num(accuracy - self._z * self._fixed_errors(), nan=0.0), 0.0)
+
+    def _fixed_errors(self) -> FloatArray:
+        """The standard errors; where histories are merged, only of plans that no cheaper one equals: each takes a walk."""
+        if self.problem.graph.is_tree:
+            return self.fixed.error
+        found = np.full(len(self.fixed.accuracy), np.nan)
+        best = -1.0
+        for plan in np.lexsort((-self.fixed.accuracy, self.fixed.cost_usd)).tolist():
+            if self._allowed[plan] and self.fixed.accuracy[plan] > best:
+                best = self.fixed.accuracy[plan]
+                found[plan] = self._error(self._plan(self._followed(plan)))
+        return found
 
     def _followed(self, plan: int) -> Solution:
         choice = self.fixed.choice(plan)
         first = {group: int(choice[group]) for group in self.problem.groups}
         found = ContingentPlan(self.problem.graph, 0, first, choice)
-        return Solution(first, choice, found.accuracy, found.cost_usd, found.lost)
+        return Solution(first, lambda: choice, found.accuracy, found.cost_usd, found.lost)
 
     # -- lower bounds ------------------------------------------------------------------------------------------
 
@@ -169,10 +194,13 @@ class Population:
         """Accuracy of a corner, or the lower bound of the whole plan's."""
         if self.objective.confidence is None:
             return corner.accuracy
-        error = self._plan(corner).standard_error
-        if error is None:
-            raise no_standard_errors(self.problem.graph.annotated)
+        error = self._error(self._plan(corner))
         return max(corner.accuracy - self._z * error, 0.0) if not math.isnan(error) else 0.0
 
+    def _error(self, plan: ContingentPlan) -> float:
+        if plan.standard_error is None:
+            raise no_standard_errors(self.problem.graph.annotated)
+        return plan.standard_error
+
     def _plan(self, corner: Solution) -> ContingentPlan:
-        return ContingentPlan(self.problem.graph, 0, corner.first, corner.choice)
+        return corner.plan(self.problem.graph, 0)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
-from vinelm.controller.planning.contingent.limits import Admissible, Cap, least_of_the_longest
-from vinelm.controller.planning.contingent.values import Induction, PlanGoal, Worth
+from vinelm.controller.planning.contingent.limits import Admissible, Cap, least_of_the_longest, within_all
+from vinelm.controller.planning.contingent.plan import ContingentPlan
+from vinelm.controller.planning.contingent.values import Best, Induction, PlanGoal, Worth
+from vinelm.controller.planning.metric import UNITS
 from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers, Span
+from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.arrays import BoolArray, FloatArray
+
+WITHIN = "planned time"
+"""The cap within which a plan of least time that meets bounds on averages stays."""
+_FASTEST = "least time"
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -20,29 +29,33 @@ class Solution:
 
     Args:
         first: The choice for each arm of the start: an edge, :data:`END` or :data:`NOTHING`, by group.
-        choice: The choice of every group below, by group.
+        below: Returns the choice of every group below, by group; called when they are first needed.
         accuracy: Expected accuracy.
         cost_usd: Expected dollars from the start on; from the root those before the first invocation included.
         lost: Chance of running into :data:`NOTHING`.
-        goal: What the plan was chosen by; None for a fixed plan.
+        goal: What the plan was chosen by; None for a static plan.
     """
 
     first: Mapping[int, int]
-    choice: Integers
+    below: Callable[[], Integers]
     accuracy: float
     cost_usd: float
     lost: float
     goal: PlanGoal | None = None
 
-    @property
-    def ends(self) -> bool:
-        """Whether the request ends at the start, whatever arm comes."""
-        return all(choice == END for choice in self.first.values())
+    @cached_property
+    def choice(self) -> Integers:
+        """The choice of every group below the start, by group."""
+        return self.below()
+
+    def plan(self, graph: DecisionGraph, start: int) -> ContingentPlan:
+        """Return the plan with its figures."""
+        return ContingentPlan(graph, start, self.first, lambda: self.choice)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What may be chosen below a position.
+    """What may be chosen below a position. In a tree, caps that hold for each request are met exactly by every history.
 
     Args:
         graph: The graph.
@@ -51,6 +64,7 @@ class Problem:
         admission: Which edges may be chosen.
         may_stop: Whether the request may end at the start.
         is_joint: Whether the request ends in all of the arms or in none, because the arm is seen only afterwards.
+        seconds: What histories take, where the longest is to be as short as possible.
     """
 
     graph: DecisionGraph
@@ -59,6 +73,7 @@ class Problem:
     admission: Admissible
     may_stop: bool = True
     is_joint: bool = False
+    seconds: Cap | None = None
 
     @cached_property
     def spans(self) -> list[Span]:
@@ -75,27 +90,83 @@ class Problem:
         """Whether the request may end at the start."""
         return self.may_stop and bool(self.graph.may_end[self.start])
 
+    @property
+    def caps(self) -> Mapping[str, Cap]:
+        """What each history has to meet, by name."""
+        return self.admission.caps
+
+    def static_plans(self) -> StaticPlans:
+        """Return the static plans, and which of them are within the caps from the root on."""
+        within = within_all(self.caps.values(), len(self.graph.nodes)) if self.caps else None
+        return StaticPlans(self.graph, self.admission.servable, within)
+
+    def admits(self, plan: ContingentPlan) -> bool:
+        """Whether every history of a plan is within the caps."""
+        return all(cap.holds(plan) for cap in self.caps.values())
+
+    def uncapped(self) -> Problem | None:
+        """The same without caps, where plans without them are exact and those with them are not; else None."""
+        return None
+
+    # -- the best plan -------------------------------------------------------------------------------------------
+
+    def solved(self, goal: PlanGoal) -> Solution:
+        """The best plan by the goal; of those of least time, where time is minimized."""
+        return self._quickest(goal, self.admission)
+
     def best(self, goal: PlanGoal, admission: Admissible | None = None) -> Solution:
-        """The best plan by the goal."""
+        """The best plan by the goal.
+
+        Where the trie knows rates by difficulty, a plan from the root on without caps is judged by its own requests.
+        """
+        found = self._by_rates(goal, admission)
+        if self.start or self.caps or len(self.graph.mixture) == 1:
+            return found
+        return self._for_own_requests(found, goal, admission)
+
+    def _by_rates(self, goal: PlanGoal, admission: Admissible | None = None) -> Solution:
         graph = self.graph
-        spans, masks = (self.admission if admission is None else admission).admitted(self.spans)
-        found = Induction(graph, spans, goal, masks)
+        found, start, below = self._induced(goal, self.admission if admission is None else admission)
         at = np.array(self.groups) - self.spans[0].groups[0]
-        edge, on = found.start.edge[at], found.start.worth.take(at)
+        edge, on = start.edge[at], start.worth.take(at)
         nothing = edge == NOTHING
         ends = self._ends(found, nothing, on)
         lost = np.zeros(len(edge)) if on.lost is None else on.lost
         is_root = self.start == 0
         root = (float(graph.ended_right[0]), float(graph.annotated.cost_usd[0])) if is_root else (0.0, 0.0)
         going_on = np.where(nothing, 0.0, self.weights * on.accuracy)
+        first = dict(zip(self.groups, np.where(ends, END, edge).tolist(), strict=True))
         return Solution(
-            first=dict(zip(self.groups, np.where(ends, END, edge).tolist(), strict=True)),
-            choice=found.choice,
+            first=first,
+            below=lambda: below(first),
             accuracy=root[0] + float(np.where(ends, graph.rights(self.groups), going_on).sum()),
             cost_usd=root[1] + float(np.where(ends | nothing, 0.0, self.weights * on.cost_usd).sum()),
             lost=float((self.weights * np.where(ends, 0.0, np.where(nothing, 1.0, lost))).sum()),
             goal=goal,
         )
+
+    def _induced(
+        self, goal: PlanGoal, admission: Admissible
+    ) -> tuple[Induction, Best, Callable[[Mapping[int, int]], Integers]]:
+        """The induction, the best edges of the start's groups, and the choices below given the first ones."""
+        spans, masks = admission.admitted(self.spans)
+        found = Induction(self.graph, spans, goal, masks)
+        return found, found.start, lambda first: found.choice
+
+    def _for_own_requests(self, found: Solution, goal: PlanGoal, admission: Admissible | None) -> Solution:
+        """The plan, or the best one for the requests that it leads to each node if that is better.
+
+        The rates of a merged node depend on the plan that leads there. The first plan uses those of the profile; the second
+        those of the requests that follow the first. Both are judged by their own requests.
+        """
+        plan = found.plan(self.graph, 0)
+        again = replace(self, graph=self.graph.for_mass(plan.mass))._by_rates(goal, admission)
+        judged = [
+            replace(each, accuracy=followed.accuracy, cost_usd=followed.cost_usd)
+            for each, followed in ((found, plan), (again, again.plan(self.graph, 0)))
+        ]
+        weight, price = (0.0, 1.0) if goal.target == "cost" else (1.0, goal.price)
+        return max(judged, key=lambda each: weight * each.accuracy - price * each.cost_usd)
 
     def _ends(self, found: Induction, nothing: BoolArray, on: Worth) -> BoolArray:
         """In which of the arms the request ends now, given what going on is worth."""
@@ -117,14 +188,55 @@ class Problem:
         admission = replace(self.admission, barred=others | set(self.admission.barred))
         return replace(self, groups=[group], admission=admission, may_stop=False, is_joint=False).best(goal)
 
-    def least_of_the_longest(self, measure: Cap, admission: Admissible | None = None) -> float:
+    # -- where no plan meets the caps ----------------------------------------------------------------------------
+
+    def answers(self, found: Solution) -> bool:
+        """Whether every request is answered by this plan."""
+        return found.lost == 0.0
+
+    def is_stuck(self, found: Solution) -> bool:
+        """Whether the request cannot go on by this plan, and has no answer."""
+        return found.lost > 1.0 - _ROUNDING
+
+    def missed(self, goal: PlanGoal) -> tuple[str, ...]:
+        """The caps without which every request is answered; as few as possible, latency before cost."""
+        names = [name for name in self.caps if name in UNITS]
+        for count in range(1, len(names) + 1):
+            for dropped in combinations(names, count):
+                if self.best(goal._replace(answers_first=True), self.admission.without(*dropped)).lost == 0.0:
+                    return dropped
+        return tuple(names)
+
+    def best_effort(self, missed: Sequence[str], goal: PlanGoal) -> Solution:
+        """The plan that goes least beyond the caps, in its longest history."""
+        admission = self.admission.without(WITHIN)
+        for name in missed:
+            cap = self.caps[name].at(np.inf)
+            admission = admission.without(*missed[missed.index(name) :])
+            least = self.least_of_the_longest(cap, admission)
+            admission = admission.and_within(name, cap.at(least))
+        return self._quickest(goal._replace(answers_first=True), admission)
+
+    def _quickest(self, goal: PlanGoal, admission: Admissible) -> Solution:
+        """The best plan; within the least time that answers every request, if time is minimized."""
+        if self.seconds is None:
+            return self.best(goal, admission)
+        least_s = self.least_of_the_longest(self.seconds, admission)
+        if least_s == np.inf:
+            return self.best(goal, admission)
+        return self.best(goal._replace(answers_first=True), admission.and_within(_FASTEST, self.seconds.at(least_s)))
+
+    def least_beyond(self, missed: Sequence[str]) -> float:
+        """What a plan uses of the first of these caps at least if the others are dropped."""
+        return self.least_of_the_longest(self.caps[missed[0]], self.admission.without(*missed))
+
+    def least_of_the_longest(self, measure: Cap, admission: Admissible) -> float:
         """What a plan uses in its longest history from the start on, least over all plans that answer every request.
 
         Infinite where there is none; 0 where the request may end now.
         """
         if self.can_end:
             return 0.0
-        given = self.admission if admission is None else admission
-        of_groups = least_of_the_longest(self.graph, self.spans, given, measure)
+        of_groups = least_of_the_longest(self.graph, self.spans, admission, measure)
         likely = np.array(self.groups)[self.weights > 0.0]
         return float(of_groups[likely - self.spans[0].groups[0]].max())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -33,6 +33,8 @@ class PlanGoal(NamedTuple):
 class Worth(NamedTuple):
     """What plans are worth from nodes, edges or groups on, one item for each: accuracy, expected dollars, the chance of running
     into :data:`NOTHING`, and the seconds of the longest history (None while they are not needed).
+
+    Over what a request has left, arrays have the shape of the grid before that of the items.
     """
 
     accuracy: FloatArray
@@ -42,17 +44,38 @@ class Worth(NamedTuple):
 
     def take(self, items: Integers) -> Worth:
         """The worth of some of the items."""
-        return Worth(*(None if values is None else values[items] for values in self))  # type: ignore[arg-type]
+        return self.each(lambda values: values.take(items, -1))
+
+    def picked(self, items: Integers) -> Worth:
+        """The worth of items by their place in the flattened arrays; the shape is that of ``items``."""
+        return self.each(lambda values: values.reshape(-1)[items])
+
+    def each(self, change: Callable[[FloatArray], FloatArray]) -> Worth:
+        """The worth with each array changed."""
+        return Worth(*(None if values is None else change(values) for values in self))  # type: ignore[arg-type]
+
+
+class Left(Protocol):
+    """What a request may have left, as coordinates of a grid."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of coordinates of each bound."""
+
+    def shifted(self, values: FloatArray, edges: slice) -> FloatArray:
+        """Values at what is left after each edge, given those at what is left before it."""
 
 
 class Best(NamedTuple):
     """The best edge of each group of a range, and what following it is worth given that the group's stage comes next.
 
-    ``edge`` is :data:`NOTHING` where no edge is admitted; the worth means nothing there.
+    ``edge`` is :data:`NOTHING` where no edge is admitted; the worth means nothing there. ``has_ties``: whether some edges are
+    equally good by everything that was compared.
     """
 
     edge: Integers
     worth: Worth
+    has_ties: bool = False
 
 
 class Induction:
@@ -63,20 +86,29 @@ class Induction:
         spans: What is below the start (:meth:`DecisionGraph.spans`), as deep as any edge is admitted.
         goal: What the plan is chosen by.
         admitted: Which edges of each span may be chosen; None for all.
+        left: The grid of what a request has left; None where that does not matter, or follows from the node as in a tree.
     """
 
     def __init__(
-        self, graph: DecisionGraph, spans: Sequence[Span], goal: PlanGoal, admitted: Sequence[BoolArray | None] | None = None
+        self,
+        graph: DecisionGraph,
+        spans: Sequence[Span],
+        goal: PlanGoal,
+        admitted: Sequence[BoolArray | None] | None = None,
+        left: Left | None = None,
     ) -> None:
-        self.graph, self.spans, self.goal = graph, spans, goal
+        self.graph, self.spans, self.goal, self.left = graph, spans, goal, left
         self._admitted = admitted
+        self._grid = () if left is None else left.shape
+        self.below: list[Worth] = []
+        """With ``left``: the worth of the nodes of each span but the first, the deepest first."""
         self._price = goal.price or (0.0 if graph.annotated.outcomes is None else LEAST_PRICE)
         self.choice: Integers = np.empty(len(graph.source), np.int64)
         """The edge chosen in each group below the start's own, or :data:`END` or :data:`NOTHING`. Other items mean nothing."""
         self._ties_remain = False
         self.start = self._run(with_latency=False)
         """The best edges of the start's own groups, the choice to end left out."""
-        if self._ties_remain:
+        if self._ties_remain and left is None:
             self.start = self._run(with_latency=True)
 
     def _run(self, *, with_latency: bool) -> Best:
@@ -85,25 +117,42 @@ class Induction:
             span = self.spans[depth]
             best = self._best_edges(depth, below, with_latency)
             below = self._of_nodes(span, best, with_latency)
+            if self.left is not None:
+                self.below.append(below)
         return self._best_edges(0, below, with_latency)
 
     def _best_edges(self, depth: int, below: Worth | None, with_latency: bool) -> Best:
         """The best edge of each group of a span; ``below`` is the worth of the nodes of the next one."""
         graph, span = self.graph, self.spans[depth]
         low, high = span.edges
-        starts = graph.first_edge[span.groups[0] : span.groups[1]] - low
         if low == high or below is None:
-            return _nothing(len(starts), with_latency)
+            return _nothing((*self._grid, span.groups[1] - span.groups[0]), with_latency)
         if not graph.is_tree:
             below = below.take(graph.target[low:high] - self.spans[depth + 1].nodes[0])
+        if self.left is not None:
+            left, edges = self.left, slice(low, high)
+            below = below.each(lambda values: left.shifted(values, edges))
         longest = None if below.longest_s is None else below.longest_s + graph.latency_s[low:high]
         worth = Worth(below.accuracy, below.cost_usd + graph.cost_usd[low:high], below.lost, longest)
-        admitted = None if self._admitted is None else self._admitted[depth]
-        found = _Search(starts, high - low, graph.width(span)).best(self._keys(worth), admitted)
-        self._ties_remain |= found.ties_remain and not with_latency
+        best = self.best_of(span, worth, None if self._admitted is None else self._admitted[depth])
+        self._ties_remain |= best.has_ties and not with_latency
+        return best
+
+    def best_of(self, span: Span, worth: Worth, admitted: BoolArray | None) -> Best:
+        """The best edge of each group of a span, given what following each of its edges is worth."""
+        low, high = span.edges
+        starts = self.graph.first_edge[span.groups[0] : span.groups[1]] - low
+        shape = (*worth.accuracy.shape[:-1], len(starts))
+        copies = worth.accuracy.size // (high - low)
+        if copies > 1:
+            starts = np.add.outer(np.arange(copies) * (high - low), starts).reshape(-1)
+        search = _Search(starts, worth.accuracy.size, self.graph.width(span))
+        found = search.best(self._keys(worth), None if admitted is None else admitted.reshape(-1))
+        items = found.items.reshape(shape)
+        edges = items + low if copies == 1 else items % (high - low) + low
         if not found.has_empty:
-            return Best(found.items + low, worth.take(found.items))
-        return Best(np.where(found.items < 0, NOTHING, found.items + low), worth.take(np.maximum(found.items, 0)))
+            return Best(edges, worth.picked(items), found.ties_remain)
+        return Best(np.where(items < 0, NOTHING, edges), worth.picked(np.maximum(items, 0)), found.ties_remain)
 
     def _keys(self, worth: Worth) -> list[Callable[[], FloatArray]]:
         """What edges are compared by in turn, the larger the better."""
@@ -119,30 +168,30 @@ class Induction:
             keys += [lambda: worth.accuracy, lambda: -worth.cost_usd]
         if longest_s is not None:
             keys.append(lambda: -longest_s)
-        return keys
+        return keys if worth.accuracy.ndim == 1 else [lambda key=key: key().reshape(-1) for key in keys]  # type: ignore[misc]
 
     def _of_nodes(self, span: Span, best: Best, with_latency: bool) -> Worth:
         """The worth of the nodes of a span, where each group goes on with its best edge or ends."""
         graph, groups = self.graph, slice(*span.groups)
+        right = np.broadcast_to(graph.ended_right[slice(*span.nodes)], (*self._grid, span.nodes[1] - span.nodes[0]))
         if span.groups[0] == span.groups[1]:
-            zeros = np.zeros(span.nodes[1] - span.nodes[0])
-            none = np.zeros(0, np.bool_)
-            lost = self._lost(span, None, zeros[:0], none, none)
-            return Worth(graph.ended_right[slice(*span.nodes)], zeros, lost, zeros if with_latency else None)
+            zeros = np.zeros(right.shape)
+            none = np.zeros((*self._grid, 0), np.bool_)
+            return Worth(right, zeros, self._lost(span, None, zeros[..., :0], none, none), zeros if with_latency else None)
         arm = graph.arm[groups]
         nothing = best.edge == NOTHING
         ends = graph.source_may_end[groups] & (nothing | self.prefers_to_end(graph.chance_right[groups], best.worth))
         runs = ~(ends | nothing)
-        choice = best.edge.copy()
-        choice[ends] = END
-        self.choice[groups] = choice
+        if self.left is None:
+            choice = best.edge.copy()
+            choice[ends] = END
+            self.choice[groups] = choice
         going_on = runs * arm
         longest = None
         if with_latency and best.worth.longest_s is not None:
             longest = self._per_node(span, (going_on > 0.0) * best.worth.longest_s, np.maximum)
         return Worth(
-            graph.ended_right[slice(*span.nodes)]
-            + self._sums(span, ends * graph.right[groups] + going_on * best.worth.accuracy),
+            right + self._sums(span, ends * graph.right[groups] + going_on * best.worth.accuracy),
             self._sums(span, going_on * best.worth.cost_usd),
             self._lost(span, best.worth.lost, arm, ends, nothing & ~ends),
             longest,
@@ -168,8 +217,8 @@ class Induction:
         """The chance of running into :data:`NOTHING`; None where it is 0 at every node."""
         own = self.graph.lost[slice(*span.nodes)]
         if below is None and not nothing.any():
-            return own if self.graph.loses and own.any() else None
-        onward = np.zeros(len(arm)) if below is None else arm * below
+            return np.broadcast_to(own, (*self._grid, len(own))) if self.graph.loses and own.any() else None
+        onward = np.zeros(nothing.shape) if below is None else arm * below
         return np.asarray(own + self._sums(span, np.where(ends, 0.0, np.where(nothing, arm, onward))))
 
     def _sums(self, span: Span, of_groups: FloatArray) -> FloatArray:
@@ -178,23 +227,23 @@ class Induction:
 
     def _per_node(self, span: Span, of_groups: FloatArray, combine: np.ufunc) -> FloatArray:
         low, high = span.nodes
-        count, arms = high - low, self.graph.arms(span)
-        if not len(of_groups):
-            return np.zeros(count)
+        shape, arms = (*of_groups.shape[:-1], high - low), self.graph.arms(span)
+        if not of_groups.size:
+            return np.zeros(shape)
         if arms == 1:
             return of_groups
         if arms:
-            return _by_columns(of_groups, arms, combine)
+            return _by_columns(of_groups, arms, combine).reshape(shape)
         starts = self.graph.first_group[low : high + 1] - span.groups[0]
         has_groups = starts[1:] > starts[:-1]
-        totals = np.zeros(count)
-        totals[has_groups] = combine.reduceat(of_groups, starts[:-1][has_groups])
+        totals = np.zeros(shape)
+        totals[..., has_groups] = combine.reduceat(of_groups, starts[:-1][has_groups], axis=-1)
         return totals
 
 
-def _nothing(count: int, with_latency: bool) -> Best:
-    zeros = np.zeros(count)
-    return Best(np.full(count, NOTHING), Worth(zeros, zeros, None, zeros if with_latency else None))
+def _nothing(shape: tuple[int, ...], with_latency: bool) -> Best:
+    zeros = np.zeros(shape)
+    return Best(np.full(shape, NOTHING), Worth(zeros, zeros, None, zeros if with_latency else None))
 
 
 class _Found(NamedTuple):

@@ -9,6 +9,7 @@ import pytest
 from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.remote.rate_share import RateAmounts
 from vinelm.backends.replicas.gate import ReplicaGate
+from vinelm.errors import CallError
 
 
 def gate(*limits):
@@ -166,3 +167,34 @@ def test_shared_limits_are_asked_for_at_every_replica():
         shares[1].grow(RateAmounts(1, 0))
         assert done.result(5) == 1
     assert shares[0].demand().lacks.requests == 0  # it waits nowhere any more
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_call_that_no_replica_will_ever_admit_fails_and_one_that_some_replica_admits_does_not(is_async, recwarn):
+    limiters = {f"e{n}": EngineRateLimiter(RateLimits(requests_per_min=10)) for n in range(2)}
+    made = ReplicaGate(limiters)
+    shares = [limiter.share(lambda: None) for limiter in limiters.values()]
+
+    def replica():
+        with made.admit(1, time.sleep) as permit:
+            return permit.replica
+
+    async def areplica():
+        async with made.aadmit(1, asyncio.sleep) as permit:
+            return permit.replica
+
+    def call():
+        return asyncio.run(areplica()) if is_async else replica()
+
+    shares[0].cut_off("the first is lost")
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(call)  # the second may still get a share
+        shares[1].cut_off("the second is lost")
+        with pytest.raises(CallError, match="is lost") as refused:
+            waits.result(5)
+    assert refused.value.kind == "rate_limit"
+    with pytest.raises(CallError):
+        call()
+    shares[1].grow(RateAmounts(1, 0))
+    assert call() == 1
+    assert made.in_flight() == {"e0": 0, "e1": 0}

@@ -6,7 +6,7 @@ import pytest
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.cli.main import main
-from vinelm.evaluation import frontier_nodes
+from vinelm.evaluation.pareto import frontier_nodes
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie

@@ -10,7 +10,11 @@ from routed_tries import routed_trie
 
 from vinelm.api.planning import require_evidence
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.evaluation import ContingentPlans, Plans, arm_shares, contingent_frontier, frontier_range, plans_over, showcase
+from vinelm.evaluation.contingent.arms import arm_shares
+from vinelm.evaluation.contingent.frontier import contingent_frontier
+from vinelm.evaluation.contingent.plans import ContingentPlans, plans_over
+from vinelm.evaluation.policy_plans import Plans
+from vinelm.evaluation.sweep import frontier_range, showcase
 from vinelm.objective import Objective
 
 BEST = Objective(maximize="accuracy")

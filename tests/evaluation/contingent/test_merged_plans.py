@@ -7,7 +7,8 @@ import pytest
 from core.merged_kit import agent, random_merged
 
 from vinelm.estimator.stage_plans import FixedStagePlans
-from vinelm.evaluation import ContingentPlans, frontier_range
+from vinelm.evaluation.contingent.plans import ContingentPlans
+from vinelm.evaluation.sweep import frontier_range
 from vinelm.objective import Objective
 
 

@@ -16,7 +16,7 @@ from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.judging.planning_half import in_first_half
 from vinelm.observation import Observation
 from vinelm.protocols import RequestPath
-from vinelm.reports import evaluation_lines, evaluation_rows, evaluation_sentence, gain_rows
+from vinelm.reports import budget_rows, evaluation_lines, evaluation_rows, evaluation_sentence, gain_rows
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore, StoreIdentity
 
@@ -179,7 +179,19 @@ def test_plain_types_and_words_tell_the_same(with_answers):
 
 def test_the_same_store_gives_the_same_figures(tmp_path):
     path = table_store(tmp_path / "s.db", random_outcomes(120, 3, seed=4))
-    assert vinelm.evaluate(path).to_dict() == vinelm.evaluate(path).to_dict()
+    found = vinelm.evaluate(path)
+    assert found.to_dict() == vinelm.evaluate(path).to_dict()
+    _judges_each_budget_alone(found)
+
+
+def _judges_each_budget_alone(found):
+    """Intervals are wider than those of one budget, so that all of them hold together."""
+    assert [one.objectives for one in found.by_budget] == [(one,) for one in found.objectives]
+    middle = found.by_budget[len(found.objectives) // 2]
+    assert middle.level == pytest.approx(1 - 0.05 / len(found.objectives))
+    assert len(budget_rows(found)) == len(found.objectives)
+    mean = np.mean([one.policy("paths").accuracy.value for one in found.by_budget])
+    assert mean == pytest.approx(found.policy("paths").accuracy.value)
 
 
 def test_steps_without_rows_are_not_identified(tmp_path):

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from made_store import made_store
 
-from vinelm.evaluation import BoughtRows, PathSteps
+from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.followed import Followed, followed
+from vinelm.evaluation.off_policy.path_steps import PathSteps
 from vinelm.traces import ObservationStore
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from vinelm.evaluation import LEAST_EFFECTIVE, Scores, estimate_mean
-from vinelm.evaluation.off_policy.intervals import HalfScores, served_scores
+from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE, HalfScores, estimate_mean, served_scores
+from vinelm.evaluation.off_policy.scores import Scores
 
 
 def served(values):

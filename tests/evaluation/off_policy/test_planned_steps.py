@@ -7,8 +7,10 @@ from conftest import random_table
 
 from vinelm.controller import Planner
 from vinelm.estimator import estimate_signals
-from vinelm.evaluation import BoughtRows, replay, scored
+from vinelm.evaluation import replay
+from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.planned_steps import ContingentSteps, ReplannedSteps, along_outcomes, along_stages
+from vinelm.evaluation.off_policy.scores import scored
 from vinelm.objective import Objective
 
 

@@ -8,11 +8,13 @@ import pytest
 from conftest import make_catalog, make_template, random_table
 from random_outcomes import random_outcomes
 
-from vinelm.evaluation import BoughtRows, PathSteps, scored
 from vinelm.evaluation.off_policy.answer_steps import AgreeSteps, TriedSteps, VoteSteps
+from vinelm.evaluation.off_policy.buying import BoughtRows
+from vinelm.evaluation.off_policy.path_steps import PathSteps
+from vinelm.evaluation.off_policy.scores import scored
 from vinelm.evaluation.off_policy.steps import Rest
 from vinelm.evaluation.replay import follow
-from vinelm.evaluation.rivals import TwoAgreePolicy, VotePolicy
+from vinelm.evaluation.rivals.votes import TwoAgreePolicy, VotePolicy
 from vinelm.protocols import RequestPath
 from vinelm.template import Loop, Stage, Template
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from random_outcomes import evidence, random_outcomes
 
-from vinelm.evaluation.rivals import TwoAgreePolicy, UntilTwoAgree, VoteOfK, VotePolicy
+from vinelm.evaluation.rivals import UntilTwoAgree, VoteOfK
+from vinelm.evaluation.rivals.votes import TwoAgreePolicy, VotePolicy
 
 TABLE = random_outcomes(80, 4, seed=3)
 TRUST = ("c", "a", "d", "b")

@@ -1,23 +1,19 @@
-import json
-
 import numpy as np
 import pytest
 from made_store import made_store
 
 import vinelm
-from vinelm.errors import ConfigError
-from vinelm.evaluation import PlanInUse, Scores, judge_store
+from vinelm.evaluation import judge_store
 from vinelm.evaluation.off_policy.intervals import served_scores
+from vinelm.evaluation.off_policy.scores import Scores
 from vinelm.evaluation.store_sweeps.swept_policies import bootstrap_band
-from vinelm.traces import ObservationStore
 
 PRICES = {"small": 0.001, "large": 0.01}
 
 
 def judged(path):
     trie = vinelm.estimate(path, check=False)
-    with ObservationStore.open(path) as store:
-        return judge_store(store.request_ids(), store.observations(), trie)
+    return judge_store(path, trie)
 
 
 @pytest.fixture(scope="module")
@@ -55,26 +51,17 @@ def test_late_answers_are_counted(found):
         assert one.latency_s[0] < one.latency_s[1]
 
 
-def test_the_decision_switches_to_the_cascade(found):
-    shown = found.decision.shown
-    assert found.decision.verdict == "switch"
-    assert (shown.kind, shown.policy) == ("cheaper", "paths")
-    assert shown.rival_names == ("large",)
-    assert shown.gain.value > 0.02
-    assert shown.cost_usd.value == pytest.approx(0.0049, rel=0.15)
-    assert shown.saved_usd.value == pytest.approx(shown.rival_cost_usd.value - shown.cost_usd.value)
-
-
-def test_models_that_are_alike_are_kept(tmp_path):
-    alike = judged(
-        made_store(tmp_path / "s.db", {"small": 0.7, "large": 0.7}, {"small": 0.01, "large": 0.01}, requests=200, depth=1)
-    )
-    assert alike.decision.verdict != "switch"
+def test_the_sweep_is_the_evaluations(found):
+    own = found.sweep("max_cost_usd").points["paths"]
+    assert [one.objective for one in own] == list(found.evaluation.objectives)
+    assert [one.judged.accuracy.value for one in own] == [
+        one.policy("paths").accuracy.value for one in found.evaluation.by_budget
+    ]
 
 
 def test_what_cannot_be_judged_is_no_error(tmp_path):
     one = judged(made_store(tmp_path / "s.db", {"only": 0.7}, {"only": 0.01}, requests=40, depth=1))
-    assert one.decision is None
+    assert one.evaluation is None
     assert one.sweeps == ()
     assert "runs on one model" in one.unjudged
 
@@ -103,65 +90,6 @@ def test_the_band_is_that_of_a_share(share):
     wanted = 1.96 * np.sqrt(share * (1 - share) / 400)
     assert high - share == pytest.approx(wanted, rel=0.15)
     assert share - low == pytest.approx(wanted, rel=0.15)
-
-
-# -- what is in use ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def cascade(tmp_path_factory):
-    """A store and its trie: a small model and a check spare most calls of a large one."""
-    path = tmp_path_factory.mktemp("in-use") / "s.db"
-    made_store(path, {"small": 0.6, "large": 0.8}, PRICES, requests=200, walks=12, depth=2)
-    return path, vinelm.estimate(path, check=False)
-
-
-def test_the_decision_compares_with_the_model_in_use(cascade):
-    path, trie = cascade
-    plan = PlanInUse.of("large", trie)
-    assert (plan.name, plan.path) == ("large", ("large", "large"))
-    with ObservationStore.open(path) as store:
-        found = judge_store(store.request_ids(), store.observations(), trie, in_use=plan).decision
-    assert found.verdict == "switch"
-    assert (found.shown.rival_names, found.shown.is_in_use) == (("large",), True)
-    assert found.shown.rivals == ("large, up to 2 invocations",)
-    assert len(found.shown.steps) == len(found.shown.rival_steps) == 2
-
-
-def test_a_plan_in_use_that_vinelm_would_choose_is_kept(cascade, tmp_path):
-    """The file of `vinelm plan --json`, or one plan of it."""
-    path, trie = cascade
-    steps = {"stages": [["generate", "small"], ["repair", "large"]]}
-    for content in ({"plans": [steps, {"policy": "best static plan"}]}, steps):
-        file = tmp_path / "plan.json"
-        file.write_text(json.dumps(content))
-        plan = PlanInUse.of(file, trie)
-        assert (plan.name, plan.path) == ("today's plan", ("small", "large"))
-    with ObservationStore.open(path) as store:
-        found = judge_store(store.request_ids(), store.observations(), trie, in_use=plan).decision
-    assert found.verdict == "keep"
-    assert all(one.verdict == "keep" for one in found.comparisons)
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (None, "neither a model of this trie (small, large) nor a file"),
-        ("{", "is no JSON"),
-        ("[]", "holds no plan"),
-        ('{"plans": []}', "holds no plan"),
-        ('{"plans": [{"contingent_plan": {}}]}', "depends on what a request shows"),
-        ('{"stages": [["generate", "gone"]]}', "today's plan is no path of this trie"),
-    ],
-)
-def test_what_is_no_fixed_plan_is_refused_in_one_line(cascade, tmp_path, content, words):
-    file = tmp_path / "plan.json"
-    if content is not None:
-        file.write_text(content)
-    with pytest.raises(ConfigError) as raised:
-        PlanInUse.of(file, cascade[1])
-    assert words in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 def test_in_a_mean_over_a_sweep_only_the_bounds_that_differ_are_uncertain():

@@ -5,7 +5,9 @@ from made_store import made_store
 
 import vinelm
 from vinelm.controller import Planner
-from vinelm.evaluation import check_quality, plan_flows, plan_spending, price_changes, share_interval
+from vinelm.evaluation.store_sweeps.check_quality import check_quality, share_interval
+from vinelm.evaluation.store_sweeps.plan_spending import plan_flows, plan_spending
+from vinelm.evaluation.store_sweeps.price_changes import price_changes
 from vinelm.objective import Objective
 from vinelm.traces import ObservationStore
 

@@ -1,11 +1,11 @@
-import re
+from dataclasses import replace
 
 import pytest
 from made_store import made_store
 
 import vinelm
-from vinelm.errors import EvidenceError
-from vinelm.reports import render, store_page
+from vinelm.errors import ConfigError, EvidenceError
+from vinelm.reports import budget_rows, evaluation_lines, evaluation_rows, evaluation_sentence, render, store_page
 from vinelm.traces import ObservationStore
 
 PRICES = {"small": 0.001, "large": 0.01}
@@ -15,35 +15,74 @@ def page_of(path):
     return store_page(path, vinelm.estimate(path, check=False))
 
 
+def test_an_evaluation_that_is_handed_over_changes_nothing_but_the_time(tmp_path):
+    path = made_store(tmp_path / "s.db", {"small": 0.6, "large": 0.8}, PRICES, requests=60, depth=1)
+    trie = vinelm.estimate(path, check=False)
+    found = vinelm.evaluate(path, trie)
+    assert render(store_page(path, trie, evaluation=found)) == render(store_page(path, trie))
+
+
+def test_an_evaluation_of_something_else_is_refused(tmp_path):
+    path = made_store(tmp_path / "s.db", {"small": 0.6, "large": 0.8}, PRICES, requests=60, depth=1)
+    trie, found = vinelm.estimate(path, check=False), vinelm.evaluate(path, seed=1)
+    with pytest.raises(ConfigError, match="another seed"):
+        store_page(path, trie, evaluation=found)
+    other = vinelm.evaluate(made_store(tmp_path / "o.db", {"small": 0.6, "large": 0.8}, PRICES, requests=70, depth=1))
+    with pytest.raises(ConfigError, match="of other rows"):
+        store_page(path, trie, evaluation=other)
+    with pytest.raises(ConfigError, match="served its requests"):
+        store_page(path, trie, evaluation=replace(found, fit=None))
+
+
 def titles(page):
     return [section.title for section in page.sections]
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    """A store where a small model and a check spare most calls of a large one.
+def made(tmp_path_factory):
+    """A store, and its trie, where a small model and a check spare most calls of a large one.
 
     The check passes 61 % of the small model's answers, so that 1,000 requests cost 1 + 0.39 * 10 dollars; the large one alone,
     asked again where its answer does not pass, costs 12.
     """
     path = tmp_path_factory.mktemp("page") / "s.db"
-    return page_of(made_store(path, {"small": 0.6, "large": 0.8}, PRICES, requests=300))
+    made_store(path, {"small": 0.6, "large": 0.8}, PRICES, requests=300)
+    return path, vinelm.estimate(path, check=False)
 
 
-def test_a_small_model_before_the_large_one_is_a_switch(page):
-    assert page.headline.startswith("Switch: −")
-    saved = int(re.search(r"−(\d+) % cost at the same accuracy", page.headline)[1])
-    assert 45 <= saved <= 65
+@pytest.fixture(scope="module")
+def page(made):
+    return store_page(*made)
+
+
+def test_the_page_says_what_evaluate_says(made, page):
+    found = vinelm.evaluate(*made)
+    assert page.headline == evaluation_sentence(found)
+    assert page.is_gain is (found.verdict == "gain")
+    (section,) = (section for section in page.sections if section.title == "The verdict")
+    assert section.findings == tuple(evaluation_lines(found))
+    assert [row.cells for row in section.parts[0].rows] == evaluation_rows(found)
+    assert [row.cells for row in section.parts[-1].rows] == budget_rows(found)
+    assert len(page.hero.marks) == sum(one.verdict == "gain" for one in found.by_budget)
+
+
+def test_against_the_large_model_in_use_the_small_one_before_it_is_a_gain(made):
+    page = store_page(*made, in_use="large")
+    found = vinelm.evaluate(*made, in_use="large")
+    assert page.headline == evaluation_sentence(found)
     assert page.is_gain
-    (mark,) = page.hero.marks
-    assert mark.label == "chosen: VineLM"
-    assert mark.x == pytest.approx(4.9, rel=0.15), "dollars of 1,000 requests"
-    assert mark.y == pytest.approx(0.57 + 0.39 * 0.8, abs=0.06)
+    saved = found.gain.value / found.rival.cost_usd.value
+    assert 0.45 <= saved <= 0.65
+    own, in_use = page.hero.marks
+    assert (own.label, in_use.label) == ("worth it", "in use today")
+    assert own.x == pytest.approx(4.9, rel=0.15), "dollars of 1,000 requests"
+    assert own.y == pytest.approx(0.57 + 0.39 * 0.8, abs=0.06)
+    assert in_use.x == pytest.approx(12.0, rel=0.15)
 
 
 def test_the_page_has_every_part(page):
     wanted = [
-        "The decision", "Accuracy within a budget", "Cost of an accuracy", "Accuracy within a time",
+        "The verdict", "Accuracy within a budget", "Cost of an accuracy", "Accuracy within a time",
         "Achieved against promised", "Which models answer",
         "Where the money goes", "If prices change", "The workflow's own check", "What signals are worth", "What was profiled",
     ]  # fmt: skip
@@ -59,19 +98,19 @@ def test_lines_of_the_chart_go_from_cheap_to_dear(page):
         assert all(low <= y <= high for low, y, high in zip(series.low, series.y, series.high, strict=True))
 
 
-def test_a_better_model_is_kept(tmp_path):
+def test_one_call_is_left_to_one_model(tmp_path):
     page = page_of(made_store(tmp_path / "s.db", {"small": 0.3, "large": 0.85}, PRICES, requests=300, depth=1))
-    assert page.headline.startswith("Keep large. ")
+    assert page.headline.startswith("Do not bother: VineLM over paths does what the best single model")
     assert not page.is_gain
-    assert page.hero.marks[0].label == "chosen: large"
+    assert page.hero.marks == ()
 
 
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"accuracy": {"only": 0.5}, "cost_usd": {"only": 0.01}}, "Keep only: the workflow runs on one model"),
-        ({"failing": 1.0}, "Nothing to decide yet: every one of the 80 rows failed (timeout 80)"),
-        ({"requests": 8}, "for now: 8 requests have a scored answer"),
+        ({"accuracy": {"only": 0.5}, "cost_usd": {"only": 0.01}}, "Not judged: the workflow runs on one model"),
+        ({"failing": 1.0}, "Not judged: every one of the 80 rows failed (timeout 80)"),
+        ({"requests": 8}, "Not judged: 8 requests have a scored answer"),
     ],
 )
 def test_what_cannot_be_judged_is_said(tmp_path, settings, says):
@@ -85,7 +124,7 @@ def test_what_cannot_be_judged_is_said(tmp_path, settings, says):
 def test_free_models_are_compared_by_accuracy_alone(tmp_path):
     free = {"small": 0.0, "large": 0.0}
     page = page_of(made_store(tmp_path / "s.db", {"small": 0.5, "large": 0.8}, free, requests=120, depth=1))
-    assert page.headline.startswith("Keep large. ")
+    assert page.headline.startswith("Do not bother: VineLM over paths does what the best single model (answer large) does.")
     assert any("Every observation was free" in line for line in page.findings)
     assert "Where the money goes" not in titles(page)
     assert "If prices change" not in titles(page)

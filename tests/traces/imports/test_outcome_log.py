@@ -16,7 +16,6 @@ from vinelm.errors import ConfigError, DatasetError
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import Condition, LogColumns, LogImport, ObservationStore, check_store, import_log
-from vinelm.traces.imports.recorded_answers import AnswerColumns, answers_table
 
 DATA = Path(os.environ.get("VINELM_DATA", Path(__file__).parents[4] / "shared" / "data")) / "outcomes"
 HEAD = "id,model,right,usd,secs\n"
@@ -206,28 +205,6 @@ def flat_catalog(names):
         Model(name=n, provider="recorded", model_id=n, engine=n, price=Price(input=0, output=0, call=0.001 * (i + 1), **price))
         for i, n in enumerate(names)
     )
-
-
-@needs_data
-def test_the_real_text_to_sql_table_is_what_the_exact_table_says(tmp_path):
-    """Cell by cell: everything that is reached, nothing else."""
-    table = DATA / "spider_sql.csv.gz"
-    columns = LogColumns(
-        request=("question_id",), model="model", success="correct",
-        stopped_if=(Condition("exec_status", "=", "ok"), Condition("result_rows", ">", "0")),
-    )  # fmt: skip
-    catalog = flat_catalog(SPIDER)
-    how = LogImport(columns=columns, workflow="spider", catalog=catalog, depth=3, stages=("generate", "repair"))
-    found = import_log(table, tmp_path / "s.db", how)
-    template = Template((Stage("generate"), Loop((Stage("repair"),), 2))).bind(SPIDER)
-    prices = np.array([m.price.call for m in catalog.models])
-    exact = answers_table(table, template, catalog, lambda r, m: np.tile(prices, (len(r), 1)), columns=AnswerColumns())
-    with ObservationStore.open(tmp_path / "s.db") as store:
-        rows = cells(store.observations())
-        assert store.identity.bound_template() == template
-    assert found.rows == int(exact.reached[:, 1:].sum()) == len(rows)
-    for r, n in zip(*np.nonzero(exact.reached[:, 1:]), strict=True):
-        assert rows[exact.request_ids[r], exact.trie.prefix(int(n) + 1)] == exact.observation(int(r), int(n) + 1)
 
 
 @needs_data

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NotRequired, TypedDict, TypeGuard
+from typing import Any, NamedTuple, NotRequired, TypedDict, TypeGuard
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
@@ -76,6 +76,14 @@ class PathValue(TypedDict):
     closed: bool
 
 
+class Execution(NamedTuple):
+    """One attempt of a node, and the place of its updates among those of its superstep."""
+
+    task: str
+    attempt: int
+    order: str
+
+
 class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
     """Entries of one request, written together with the update of their stage, so that a retry or a replay leaves one.
 
@@ -83,16 +91,18 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
     with the dollars of all; a branch that was repeated in another run may have used another model, and then the first branch's
     entry is kept. Stages that run side by side write a place each. Different stages for one place in one superstep are refused.
     A note adds to the entry at its place what that invocation showed; the first one stands.
+    What chat models write waits in the channel until the superstep has ended, see :meth:`wait`.
     The end of a run only closes the path: whether the next stage continues it is decided by :func:`is_new_request`.
     """
 
-    __slots__ = ("closed", "opening", "path")
+    __slots__ = ("closed", "opening", "path", "waiting")
 
     def __init__(self, typ: Any = dict, key: str = PATH_KEY) -> None:
         super().__init__(typ, key)
         self.path: tuple[Entry, ...] = ()
         self.closed = False
         self.opening: ChannelSession | None = None
+        self.waiting: dict[str, tuple[Execution, list[Entry | Note]]] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PathChannel)
@@ -110,10 +120,10 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return list
 
     def copy(self) -> PathChannel:
-        """A channel with the same path."""
+        """A channel with the same path, without what waits."""
         twin = PathChannel.__new__(PathChannel)  # LangGraph copies every channel at every edge
         twin.typ, twin.key = self.typ, self.key
-        twin.path, twin.closed, twin.opening = self.path, self.closed, self.opening
+        twin.path, twin.closed, twin.opening, twin.waiting = self.path, self.closed, self.opening, {}
         return twin
 
     def from_checkpoint(self, checkpoint: Any) -> PathChannel:
@@ -131,11 +141,28 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return {"path": list(self.path), "closed": self.closed}
 
     def is_available(self) -> bool:
-        """Whether any invocation was written."""
-        return bool(self.path)
+        """Whether any invocation was written, or waits; LangGraph tells only available channels of a superstep's end."""
+        return bool(self.path or self.waiting)
+
+    def wait(self, node: Execution, written: list[Entry | Note]) -> None:
+        """Add to the path when the superstep of a node has ended, unless the node fails or is tried again.
+
+        LangGraph takes a failed node whose task has written anything for finished, and ``invoke(None)`` would skip it. So a
+        node that is not ours, whose end is not seen, must have written nothing when it fails.
+        """
+        self.waiting[node.task] = node, [*(item for items in self.waiting_of(node) for item in items), *written]
+
+    def waiting_of(self, node: Execution | None) -> list[list[Entry | Note]]:
+        """What waits of a node; nothing that an earlier attempt has left."""
+        if node is None or node.task not in self.waiting or self.waiting[node.task][0] != node:
+            return []
+        return [self.waiting[node.task][1]]
 
     def update(self, values: Sequence[list[Entry | Note]]) -> bool:
-        """Add the entries and notes of one superstep."""
+        """Add the entries and notes of one superstep, and what waits."""
+        if self.waiting:
+            ended, self.waiting = sorted(self.waiting.values(), key=lambda item: item[0].order), {}
+            values = [*(written for _, written in ended), *values]
         if not values:
             return False
         if len(values) == 1 and len(values[0]) == 1 and self._is_entry(values[0][0]):  # no fan-out: nothing to compare with
@@ -245,6 +272,14 @@ def channel_of(config: RunnableConfig) -> PathChannel | None:
     return None
 
 
+def execution_of(config: RunnableConfig) -> Execution | None:
+    """Return the attempt of a node that a config belongs to; None where LangGraph does not say it."""
+    info = getattr(config.get("configurable", {}).get("__pregel_runtime"), "execution_info", None)
+    if info is None:
+        return None
+    return Execution(info.task_id, info.node_attempt, str(config.get("metadata", {}).get("langgraph_path", "")))
+
+
 def shown_of(value: PathValue | None) -> tuple[ShownOutcome | None, ...]:
     """Return what each invocation of the stored path showed; None where that is not stored."""
     return () if value is None else tuple(entry.get("shown") for entry in value["path"])
@@ -267,10 +302,9 @@ def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
     ``fresh`` includes what the current node has just written, which only LangGraph's own reader knows. That reader is internal;
     where it is missing, :class:`WorkflowError`.
     """
-    if not fresh:
-        channel = channel_of(config)
-        if channel is not None:
-            return channel.get() if channel.path else None
+    channel = channel_of(config)
+    if not fresh and channel is not None:
+        return channel.get() if channel.path else None
     read = config.get("configurable", {}).get("__pregel_read")
     if read is None:
         raise WorkflowError("this LangGraph gives no reader for a stage behind a Send: use one that VineLM was tested with")
@@ -280,4 +314,17 @@ def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
         raise WorkflowError(
             "the graph lacks VineLM's channel: leave input_schema= out of add_node and give the type to vine.stage(..., state=)"
         ) from None
-    return values.get(PATH_KEY)
+    value = values.get(PATH_KEY)
+    return value if channel is None or not channel.waiting else with_waiting(value, channel, config)
+
+
+def with_waiting(value: PathValue | None, channel: PathChannel, config: RunnableConfig) -> PathValue | None:
+    """Return the path with what waits of the node that a config belongs to."""
+    own = channel.waiting_of(execution_of(config))
+    if not own:
+        return value
+    twin = channel.copy()
+    if value is not None:
+        twin.path, twin.closed = tuple(value["path"]), value["closed"]
+    twin.update(own)
+    return twin.get() if twin.path else None

@@ -242,17 +242,24 @@ class EngineTurn:
         self._limiter, self._turn, self._tokens = limiter, turn, tokens
 
     def start(self) -> WindowPermit | None:
-        """Occupy a slot and a place in the windows if both are free now, until :meth:`end`; None if not."""
+        """Occupy a slot and a place in the windows if both are free now, until :meth:`end`; None if not.
+
+        Raises:
+            CallError: a place will not become free, see :meth:`RateShare.cut_off`.
+        """
         limiter, turn = self._limiter, self._turn
         if not limiter._take_now():
             return None
-        if turn is None:
-            permit = limiter._reserve_now(self._tokens)
-        else:
-            turn.pause_s()
-            permit = turn.permit
-        if permit is None:
-            limiter._give_back()
+        permit = None
+        try:
+            if turn is None:
+                permit = limiter._reserve_now(self._tokens)
+            else:
+                turn.pause_s()
+                permit = turn.permit
+        finally:
+            if permit is None:
+                limiter._give_back()
         return permit
 
     def end(self) -> None:

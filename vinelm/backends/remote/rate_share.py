@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, SupportsFloat
 
 from vinelm.clock import Clock
+from vinelm.errors import CallError
 
 HEAD_POLLS_S = 0.02
 """Seconds after which the first call of the line asks again; the n-th after n times as many, up to ``TAIL_POLLS_S``."""
@@ -96,6 +97,7 @@ class RateShare:
         self._lacks = RateAmounts(0, 0)
         self._first_at = 0.0
         self._told = -1
+        self._cut_off = ""
         self._line: dict[int, RateTurn] = {}
         self._order: list[tuple[float, int]] = []  # a heap of keys and numbers; those that have left may still be in it
         self._numbers = itertools.count()
@@ -106,6 +108,10 @@ class RateShare:
         with self._lock:
             self._on_short, self._held, self._ceiling = on_short, RateAmounts(0, 0), self.limits
             self._log.clear()
+
+    def cut_off(self, why: str) -> None:
+        """Refuse calls for which the share is too small, instead of letting them wait: it will not grow. "" ends that."""
+        self._cut_off = why
 
     def line_up(self, tokens: int, priority: SupportsFloat = 0.0) -> RateTurn:
         """Return the place of a call in the line: behind those of its priority; ``tokens`` is the most that it may use."""
@@ -187,11 +193,18 @@ class RateShare:
                 del self._line[turn.number]
                 self._lacks = RateAmounts(0, 0)
                 return 0.0
+            if self._cut_off and self._is_too_small(turn.tokens):
+                raise CallError(self._cut_off, kind="rate_limit")
             self._lacks = RateAmounts(*lacks)
             is_news, self._told = self._told != turn.number, turn.number
         if is_news:
             self._on_short()
         return HEAD_POLLS_S
+
+    def _is_too_small(self, tokens: int) -> bool:
+        """Whether a call of so many tokens would not even fit if no other had started within the window."""
+        call = RateAmounts(1, min(tokens, self.limits.tokens))
+        return any(limit and need > held for need, held, limit in zip(call, self._held, self.limits, strict=True))
 
     def _leave(self, turn: RateTurn) -> None:
         with self._lock:
@@ -213,7 +226,11 @@ class RateTurn:
         self.permit: WindowPermit | None = None
 
     def pause_s(self) -> float:
-        """Return 0 once the call is admitted, else the seconds after which to ask again."""
+        """Return 0 once the call is admitted, else the seconds after which to ask again.
+
+        Raises:
+            CallError: it will not be admitted, see :meth:`RateShare.cut_off`.
+        """
         return 0.0 if self.permit is not None else self._share._ask(self)
 
     def __enter__(self) -> RateTurn:

@@ -16,6 +16,7 @@ from vinelm.backends.remote.rate_limits import EngineRateLimiter, EngineTurn, Ra
 from vinelm.backends.remote.rate_share import WindowPermit, turn_key
 from vinelm.backends.replicas.supposed_calls import SupposedCalls
 from vinelm.clock import Clock, WallClock
+from vinelm.errors import CallError
 
 HEAD_ASKS_S = 0.02
 """Seconds after which the first call of the line asks the replicas again: their limits may have room by then."""
@@ -170,6 +171,7 @@ class ReplicaGate:
         try:
             if not waiting.admitted.done():
                 admitted = asyncio.wrap_future(waiting.admitted)
+                admitted.add_done_callback(_seen)
                 while not waiting.admitted.done():
                     await asyncio.wait([admitted], timeout=self._pause_s(waiting))
                     self._advance()
@@ -194,7 +196,7 @@ class ReplicaGate:
         with self._lock:
             waiting.has_left = True
             waiting.withdraw()
-            if waiting.admitted.done():
+            if waiting.admitted.done() and waiting.admitted.exception() is None:
                 permit = waiting.admitted.result()
                 self._replicas[permit.replica].in_flight -= 1
                 permit.free()
@@ -220,15 +222,24 @@ class ReplicaGate:
                 self._asking.withdraw()
             self._asking = waiting
             waiting.turns = [replica.limiter.line_up(waiting.tokens, waiting.priority) for replica in self._replicas]
+        refused: list[CallError] = []
         for place in self._preferred(waiting):
-            permit = waiting.turns[place].start()
+            try:
+                permit = waiting.turns[place].start()
+            except CallError as error:
+                refused.append(error)
+                continue
             if permit is not None:
                 self._replicas[place].in_flight += 1
                 self._supposed.started()
                 waiting.admitted.set_result(ReplicaPermit(self, place, waiting.turns[place], permit))
                 waiting.withdraw()
                 return True
-        return False
+        if len(refused) < len(waiting.turns):
+            return False
+        waiting.admitted.set_exception(refused[0])  # no replica will have room for it
+        waiting.withdraw()
+        return True
 
     def _preferred(self, waiting: _Waiting) -> Sequence[int]:
         """The replicas that may be used, best first."""
@@ -254,6 +265,12 @@ class ReplicaGate:
             replica.failures = replica.failures + 1 if failed else 0
             rest_s = min(FIRST_REST_S * 2.0 ** (replica.failures - 1), LONGEST_REST_S) if failed else float("-inf")
             replica.rests_until_s = self._clock.now() + rest_s
+
+
+def _seen(admitted: asyncio.Future[ReplicaPermit]) -> None:
+    """Look at a refusal, which the caller gets from the other future: asyncio complains of errors that nobody has seen."""
+    if not admitted.cancelled():
+        admitted.exception()
 
 
 @runtime_checkable

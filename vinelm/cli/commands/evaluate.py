@@ -94,15 +94,32 @@ def _is_unset(settings: dict[str, Any]) -> bool:
     return all(value == unset.get(name) for name, value in settings.items())
 
 
-def _print(found: Evaluation, *, as_json: bool) -> None:
+def evaluation_facts(found: Evaluation) -> dict[str, Any]:
+    """Return an evaluation as plain JSON types, the verdict in words first."""
     from vinelm import reports
-    from vinelm.cli.console import print_json, say, show_table
+
+    return {"sentence": reports.evaluation_sentence(found), **found.to_dict()}
+
+
+def show_evaluation(found: Evaluation, *, is_short: bool = False) -> None:
+    """Print the verdict, the policies, each budget alone and what the figures rest on; if ``is_short``, one screen of it."""
+    from vinelm import reports
+    from vinelm.cli.console import say, show_table
+
+    say(reports.evaluation_sentence(found), bold=True)
+    if not (is_short and found.by_budget):
+        show_table(reports.evaluation_title(found), reports.evaluation_columns(found), reports.evaluation_rows(found))
+        show_table(reports.gain_title(found), reports.gain_columns(found), reports.gain_rows(found))
+    if found.by_budget:
+        show_table(reports.budget_title(found), reports.BUDGET_COLUMNS, reports.budget_rows(found))
+    for line in () if is_short else reports.evaluation_lines(found):
+        say(line)
+
+
+def _print(found: Evaluation, *, as_json: bool) -> None:
+    from vinelm.cli.console import print_json
 
     if as_json:
-        print_json({"sentence": reports.evaluation_sentence(found), **found.to_dict()})
-        return
-    say(reports.evaluation_sentence(found), bold=True)
-    show_table(reports.evaluation_title(found), reports.EVALUATION_COLUMNS, reports.evaluation_rows(found))
-    show_table(reports.gain_title(found), reports.GAIN_COLUMNS, reports.gain_rows(found))
-    for line in reports.evaluation_lines(found):
-        say(line)
+        print_json(evaluation_facts(found))
+    else:
+        show_evaluation(found)

@@ -14,7 +14,8 @@ from vinelm.cli.options import json_option, objective_options, signals_option
 if TYPE_CHECKING:
     from vinelm.annotated_trie import AnnotatedTrie
     from vinelm.controller import Decision
-    from vinelm.evaluation import ContingentPlans, PlannedPolicy, Plans
+    from vinelm.evaluation.contingent.plans import ContingentPlans
+    from vinelm.evaluation.policy_plans import PlannedPolicy, Plans
     from vinelm.objective import Objective
 
 
@@ -45,7 +46,7 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
     """
     from vinelm.api.planning import require_evidence
     from vinelm.cli.objective_options import in_options, objective_of
-    from vinelm.evaluation import plans_over
+    from vinelm.evaluation.contingent.plans import plans_over
     from vinelm.vinefile import load_trie
 
     objective = objective_of(bounds, on_infeasible="raise")
@@ -65,7 +66,8 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
 def _over_signals(objective: Objective, annotated: AnnotatedTrie) -> PlannedPolicy:
     from vinelm.api import plan
     from vinelm.controller.planning.contingent.decision import ContingentDecision
-    from vinelm.evaluation import PlannedPolicy, plan_words
+    from vinelm.evaluation.contingent.plans import plan_words
+    from vinelm.evaluation.policy_plans import PlannedPolicy
 
     found = plan(annotated, objective, signals=True)
     assert isinstance(found, ContingentDecision)

@@ -20,17 +20,17 @@ from vinelm.cli.options import output_options, seed_option
 )  # fmt: skip
 @click.option(
     "--in-use", metavar="MODEL|JSON",
-    help="What you run today: a model, or a file of `vinelm plan --json` [default: the most accurate single model].",
+    help="What you run today: a model, or a file of `vinelm plan --json`: the verdict compares with it.",
 )  # fmt: skip
 @seed_option
 @output_options
 def command(*, store: Path, trie: Path, output_dir: Path, in_use: str | None, seed: int, as_json: bool, quiet: bool) -> None:
     """Write one self-contained HTML page about the observations in STORE and the TRIE estimated from them.
 
-    It begins with a decision: keep what you run today (--in-use, else the most accurate single model), or switch. Then it
-    shows, for a range of cost budgets, accuracy floors and latency caps, what VineLM, the best static plan, the best single
-    model, a vote and asking until two agree achieve, each judged by requests that did not choose it; the models and dollars of
-    the plan; the workflow's own check; and what other prices would change. Calls no model.
+    It begins with the verdict of `vinelm evaluate`, about the plan in use with --in-use. Then it shows, for a range of cost
+    budgets, accuracy floors and latency caps, what VineLM, the best static plan, the best single model, a vote and asking until
+    two agree achieve, each judged by requests that did not choose it; the models and dollars of the plan; the workflow's own
+    check; and what other prices would change. Calls no model.
 
     Example: vinelm report runs/nl2sql.db nl2sql.vine -o report/
     """

@@ -91,7 +91,7 @@ def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
 
 def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any]:
     from vinelm.estimator.prompt_cache import follow_ups
-    from vinelm.evaluation import frontier_nodes
+    from vinelm.evaluation.pareto import frontier_nodes
 
     trie = annotated.trie
     if not annotated.is_contingent:
@@ -261,7 +261,7 @@ def _show_follow_ups(annotated: AnnotatedTrie) -> None:
 
 def _show_frontier(annotated: AnnotatedTrie, top: int) -> None:
     from vinelm.cli.console import show_table
-    from vinelm.evaluation import frontier_nodes
+    from vinelm.evaluation.pareto import frontier_nodes
     from vinelm.reports import percent, seconds, usd
 
     paths = frontier_nodes(annotated, "cost")

@@ -13,7 +13,7 @@ from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.errors import InfeasibleError
 from vinelm.evaluation.contingent.stage_plans import StagePlan, StagePlans
 from vinelm.evaluation.policy_plans import NAMES, PlannedPolicy, Plans
-from vinelm.evaluation.policy_run import Role
+from vinelm.evaluation.roles import Role
 from vinelm.objective import Objective
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vinelm.catalog import Catalog
+from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.judging.planning_half import TITLES, ChosenPolicy, PlanningHalf, PolicyName, in_first_half
-from vinelm.evaluation.judging.result import JudgedPolicy
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean
 from vinelm.evaluation.off_policy.path_steps import PathSteps
@@ -62,6 +62,12 @@ class CrossFit:
         seed: Decides the split.
         on_done: Called as ``on_done(done, total, what)``.
 
+    Attributes:
+        bought: The rows of each half, to judge with.
+        planning: Each half, to plan with.
+        seed: Of the split.
+        template: Bound; with the stop rule.
+
     Raises:
         EvidenceError: A half says too little for an estimate.
     """
@@ -77,6 +83,7 @@ class CrossFit:
         seed: int = 0,
         on_done: Done = lambda done, total, what: None,
     ) -> None:
+        self.seed, self.template = seed, template
         sides = [[r for r in requests if in_first_half(r, seed) is first] for first in (True, False)]
         self.bought, self.planning = [], []
         for i, side in enumerate(sides):
@@ -86,6 +93,7 @@ class CrossFit:
             on_done(i, 2, "estimating")
             self.planning.append(PlanningHalf(own, template, catalog, estimator))
         self._known: dict[tuple[int, tuple[str, ...], float | None], Scores] = {}
+        self._ways: dict[tuple[int, Objective, bool, bool], dict[PolicyName, DirectedJudgement]] = {}
 
     def runs(
         self,
@@ -99,14 +107,18 @@ class CrossFit:
         """Plan and judge both ways under every objective, with the best fixed plan in hindsight, a vote and asking until two
         agree if asked for.
 
-        Objectives under which one of the required policies has no plan are left out.
+        Objectives under which one of the required policies has no plan are left out. What was judged once is kept: an
+        evaluation and the report of the same store share it.
         """
         found: list[BothWays] = []
         for i, objective in enumerate(objectives):
             both = []
             for half in (0, 1):
                 on_done(2 * i + half, 2 * len(objectives), "judging")
-                both.append(self._one_way(half, objective, hindsight, votes))
+                key = half, objective, hindsight, votes
+                if key not in self._ways:
+                    self._ways[key] = self._one_way(half, objective, hindsight, votes)
+                both.append(self._ways[key])
             if all(set(required) <= set(one) for one in both):
                 found.append(BothWays(objective, tuple(both)))
         return found
@@ -147,12 +159,13 @@ class CrossFit:
         return self._known[key]
 
 
-def judged_policies(runs: Sequence[BothWays], target: str) -> list[JudgedPolicy]:
+def judged_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.95) -> list[JudgedPolicy]:
     """Return every policy that both halves have under every objective, judged; means over the objectives.
 
     Args:
         runs: At least one, see :meth:`CrossFit.runs`.
         target: What the objectives count: ``accuracy``, ``cost`` or ``latency``.
+        level: Confidence level of the intervals.
     """
     names = set.intersection(*(set(one) for both in runs for one in both.by_half))
     middle = runs[len(runs) // 2]
@@ -161,7 +174,7 @@ def judged_policies(runs: Sequence[BothWays], target: str) -> list[JudgedPolicy]
         name: float(np.mean([one[name].chosen.promised_accuracy for both in runs for one in both.by_half])) for name in names
     }
     plans = {name: tuple(dict.fromkeys(one[name].chosen.words for one in middle.by_half)) for name in names}
-    return [judged_policy(name, plans[name], promised[name], scores, target) for name in TITLES if name in names]
+    return [judged_policy(name, plans[name], promised[name], scores, target, level=level) for name in TITLES if name in names]
 
 
 def judged_policy(
@@ -170,6 +183,9 @@ def judged_policy(
     promised: float,
     scores: Mapping[PolicyName, Sequence[Scores]],
     target: str,
+    *,
+    level: float = 0.95,
+    baselines: Sequence[PolicyName] | None = None,
 ) -> JudgedPolicy:
     """Return a policy with its estimates.
 
@@ -179,26 +195,28 @@ def judged_policy(
         promised: The accuracy that was estimated when it was chosen.
         scores: The scores of every policy, by half.
         target: What the objective counts.
+        level: Confidence level of the intervals.
+        baselines: The policies that it is compared with; None: the usual ones.
     """
     own = scores[name]
-    against: dict[str, OffPolicyEstimate] = {}
-    if name in COMPARED:
-        against = {other: gain_over(own, scores[other], target) for other in BASELINES if other in scores}
+    if baselines is None:
+        baselines = BASELINES if name in COMPARED else ()
+    against = {str(other): gain_over(own, scores[other], target, level=level) for other in baselines if other in scores}
     return JudgedPolicy(
         name=name,
         plans=plans,
-        accuracy=estimate_mean([HalfScores(one) for one in own], "accuracy", bound=1.0),
-        cost_usd=negated(estimate_mean([HalfScores(one) for one in own], "cost")),
-        latency_s=negated(estimate_mean([HalfScores(one) for one in own], "latency")),
+        accuracy=estimate_mean([HalfScores(one) for one in own], "accuracy", level=level, bound=1.0),
+        cost_usd=negated(estimate_mean([HalfScores(one) for one in own], "cost", level=level)),
+        latency_s=negated(estimate_mean([HalfScores(one) for one in own], "latency", level=level)),
         promised_accuracy=promised,
         against=against,
     )
 
 
-def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str) -> OffPolicyEstimate:
+def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, level: float = 0.95) -> OffPolicyEstimate:
     """Return the paired gain of a policy over another, by half; exactly 0 in a half where both do the same."""
     halves = [HalfScores(one, two) for one, two in zip(own, other, strict=True)]
-    return estimate_mean(halves, target, bound=1.0 if target == "accuracy" else None)
+    return estimate_mean(halves, target, level=level, bound=1.0 if target == "accuracy" else None)
 
 
 def negated(found: OffPolicyEstimate) -> OffPolicyEstimate:

@@ -34,7 +34,7 @@ from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.template import Template
 
-PolicyName = Literal["signals", "paths", "static", "single", "vote", "two_agree", "hindsight"]
+PolicyName = Literal["signals", "paths", "static", "single", "vote", "two_agree", "hindsight", "in_use"]
 TITLES: Mapping[PolicyName, str] = {
     "signals": "VineLM, signals",
     "paths": "VineLM, paths",
@@ -43,6 +43,7 @@ TITLES: Mapping[PolicyName, str] = {
     "vote": "vote",
     "two_agree": "until two agree",
     "hindsight": "hindsight",
+    "in_use": "plan in use",
 }
 """Name of each policy in tables, in their order."""
 MOST_FIXED = 60

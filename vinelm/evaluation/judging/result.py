@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from vinelm.evaluation.judging.planning_half import TITLES, PolicyName
+from vinelm.evaluation.judging.cross_fit import CrossFit
+from vinelm.evaluation.judging.judged_policy import JudgedPolicy
+from vinelm.evaluation.judging.planning_half import PolicyName
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 from vinelm.objective import Objective
 
@@ -23,52 +24,6 @@ FIRST_SERVED = 200
 """Held-out requests of which it is said what serving them would cost and tell."""
 SERVED: tuple[PolicyName, ...] = ("signals", "paths", "static", "single")
 """The policies that are served."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class JudgedPolicy:
-    """One policy, chosen on one half of the requests and judged on the other, both ways.
-
-    Attributes:
-        name: Which policy.
-        plans: What each half chose, in words; of a sweep those of its middle.
-        accuracy: Share of right answers (in time, under a latency cap).
-        cost_usd, latency_s: Dollars and seconds per request.
-        promised_accuracy: What the halves that chose it estimated, mean over both (and over a sweep).
-        against: Paired gain over the ``static`` plan and the ``single`` model, in what the objective counts: share of right
-            answers, or dollars or seconds saved.
-    """
-
-    name: PolicyName
-    plans: tuple[str, ...]
-    accuracy: OffPolicyEstimate
-    cost_usd: OffPolicyEstimate
-    latency_s: OffPolicyEstimate
-    promised_accuracy: float
-    against: Mapping[str, OffPolicyEstimate] = field(default_factory=dict)
-
-    @property
-    def title(self) -> str:
-        """Its name in tables."""
-        return TITLES[self.name]
-
-    @property
-    def optimism(self) -> float | None:
-        """What choosing the best of many promised too much: promised less judged accuracy; None where not identified."""
-        return self.promised_accuracy - self.accuracy.value if self.accuracy.is_identified else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the policy as plain JSON types."""
-        return {
-            "policy": self.name,
-            "plans": list(self.plans),
-            "accuracy": self.accuracy.to_dict(),
-            "cost_usd": self.cost_usd.to_dict(),
-            "latency_s": self.latency_s.to_dict(),
-            "promised_accuracy": self.promised_accuracy,
-            "optimism": self.optimism,
-            "gain_over": {name: one.to_dict() for name, one in self.against.items()},
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +93,13 @@ class Evaluation:
         is_complete: Serving did not reach its budget early.
         is_simulated: Some models are simulated.
         notes: What a reader has to know to trust the figures, one sentence each.
+        level: Confidence level of every interval.
+        by_budget: Of a sweep, the same for each budget alone; their intervals hold together with 95 % confidence.
+        keeps: Against a plan in use: the paired difference in what must not be lost, which is accuracy where dollars are saved,
+            and dollars where accuracy is gained; else None.
+        aims: Against a plan in use: both aims, as accurate for less and more accurate for as much; this is the one that says
+            most.
+        fit: The two halves that planned and judged, for a report of the same store; None where requests were served.
     """
 
     objectives: tuple[Objective, ...]
@@ -150,6 +112,11 @@ class Evaluation:
     is_complete: bool = True
     is_simulated: bool = False
     notes: tuple[str, ...] = ()
+    level: float = 0.95
+    by_budget: tuple[Evaluation, ...] = ()
+    keeps: OffPolicyEstimate | None = None
+    aims: tuple[Evaluation, ...] = ()
+    fit: CrossFit | None = field(default=None, repr=False, compare=False)
 
     def policy(self, name: str) -> JudgedPolicy | None:
         """Return the policy of that name; None if there is none."""
@@ -171,9 +138,12 @@ class Evaluation:
 
     @property
     def rival(self) -> JudgedPolicy:
-        """The better of the best static plan and the best single model, as judged; the one that VineLM does the same as."""
-        found = [one for name in ("single", "static") if (one := self.policy(name)) is not None]
+        """The better of the best static plan and the best single model, as judged; the one that VineLM does the same as.
+
+        Against a plan in use, that plan.
+        """
         against = self.headline.against
+        found = [one for name in ("in_use", "single", "static") if name in against and (one := self.policy(name)) is not None]
         return min(found, key=lambda one: (not against[one.name].is_same, against[one.name].value))
 
     @property
@@ -186,23 +156,38 @@ class Evaluation:
         """What the intervals allow to say.
 
         ``gain``: better than the best static plan and the best single model, both intervals above zero, within the bounds.
-        ``no gain``: the same plan, a broken bound, or the interval of the gain ends below :data:`MARGIN`.
+        Against a plan in use: better than that, while the whole interval of what must not be lost is above -:data:`MARGIN`.
+        ``no gain``: the same plan, a broken bound, a loss of more than that, or the interval of the gain ends below the margin.
         ``not identified``: the rows do not show what the policies do. ``open``: anything else.
         """
         compared = self.headline.against.values()
-        if self.gain.is_same:
+        if self.gain.is_same and (self.keeps is None or self.keeps.is_same):
             return "no gain"
-        if not self._is_judged(self.headline):
+        if not self._is_judged(self.headline) or not (self.keeps is None or self.keeps.is_identified):
             return "not identified"
-        if self.breaks_bounds:
+        if self.breaks_bounds or self.loses:
             return "no gain"
-        if all(one.low > 0 for one in compared):
+        if all(one.low > 0 for one in compared) and (self.keeps is None or self.keeps.low >= -self._allowed_loss):
             return "gain"
         return "no gain" if self.gain.high <= MARGIN * self._unit else "open"
 
     @property
+    def loses(self) -> bool:
+        """Whether VineLM's plan significantly loses more than :data:`MARGIN` of what the plan in use has."""
+        return self.keeps is not None and self.keeps.high < -self._allowed_loss
+
+    @property
+    def _allowed_loss(self) -> float:
+        return MARGIN * (max(self.rival.cost_usd.value, 0.0) if self.target == "accuracy" else 1.0)
+
+    @property
     def breaks_bounds(self) -> bool:
-        """Whether VineLM's plan significantly misses the accuracy floor or the cost budget (their means, in a sweep)."""
+        """Whether VineLM's plan significantly misses the accuracy floor or the cost budget (their means, in a sweep).
+
+        Against a plan in use the bounds are what that plan promised, which it may miss itself: what counts is what is lost.
+        """
+        if self.keeps is not None:
+            return False
         own = self.headline
         floors = [one.min_accuracy for one in self.objectives if one.min_accuracy is not None]
         caps = [one.max_cost_usd for one in self.objectives if one.max_cost_usd is not None]
@@ -239,14 +224,14 @@ class Evaluation:
         """By the spread of the served differences; else as if the two policies' answers were independent: the most it takes."""
         if self.is_served:
             return math.ceil(times * self.requests)
-        if self.target != "accuracy":
+        if self.target != "accuracy" or self.keeps is not None:
             return None
         variance = _variance(self.headline) + _variance(self.rival)
         return math.ceil(((Z_LEVEL + Z_POWER) / wanted) ** 2 * variance)
 
     def offers(self) -> tuple[ServingOffer, ...]:
-        """Return what serving would say of each VineLM policy that the rows do not identify."""
-        names = () if self.is_served else ("signals", "paths")
+        """Return what serving would say of each VineLM policy that the rows do not identify; a plan in use is not served."""
+        names = () if self.is_served or self.keeps is not None else ("signals", "paths")
         found = [one for name in names if (one := self.policy(name)) is not None and not self._is_judged(one)]
         return tuple(map(self._offer, found))
 
@@ -294,6 +279,10 @@ class Evaluation:
             "policies": [one.to_dict() for one in self.policies],
             "not_identified": [one.to_dict() for one in self.offers()],
             "notes": list(self.notes),
+            "level": self.level,
+            "by_budget": [one.to_dict() for one in self.by_budget],
+            "keeps": None if self.keeps is None else self.keeps.to_dict(),
+            "aims": [one.to_dict() for one in self.aims],
         }
 
 

@@ -15,9 +15,12 @@ from vinelm.api.estimation import require_same_workflow
 from vinelm.api.judged_rows import JudgedRows
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.evaluation.judging.cross_fit import CrossFit, Done, judged_policies
+from vinelm.evaluation.judging.against_in_use import LEVEL, against_in_use
+from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, Done, judged_policies
+from vinelm.evaluation.judging.judged_policy import JudgedPolicy
+from vinelm.evaluation.judging.plan_in_use import PlanInUse
 from vinelm.evaluation.judging.planning_half import PlanningHalf
-from vinelm.evaluation.judging.result import Evaluation
+from vinelm.evaluation.judging.result import Evaluation, EvaluationVerdict
 from vinelm.evaluation.off_policy.buying import samplers_of
 from vinelm.evaluation.sweep import frontier_range
 from vinelm.objective import Objective
@@ -41,6 +44,7 @@ def evaluate(
     trie: AnnotatedTrie | str | Path | None = None,
     objective: Objective | None = None,
     *,
+    in_use: str | Path | None = None,
     serve: int | None = None,
     budget_usd: float | None = None,
     workflow: Workflow | str | None = None,
@@ -61,6 +65,8 @@ def evaluate(
         trie: A trie of this store, or its path: its estimator and stop rule are used, and ``serve`` serves its plans. None
             takes the default estimator and the workflow's own stop rule.
         objective: What to plan for. None sweeps cost budgets and judges the mean over them.
+        in_use: What the application runs today: a model, or the path of a JSON file as ``vinelm plan --json`` writes it, whose
+            first plan is meant. VineLM's plans are compared with that: as accurate for less, and more accurate for as much.
         serve: Number of held-out requests to serve under each plan. It needs an objective.
         budget_usd: The most that serving may cost in dollars. Required for models that cost money.
         workflow: What to serve; see :func:`~vinelm.verify`.
@@ -88,7 +94,13 @@ def evaluate(
         for name, value in (("budget_usd", budget_usd), ("log", log), ("workflow", workflow), ("models", models)):
             if value is not None:
                 raise ConfigError(f"{name} has no effect unless requests are served: leave it out", code="serve-unused")
-        return subject.judged(objective, on_done)
+        if in_use is None:
+            return subject.judged(objective, on_done)
+        if objective is not None:
+            raise ConfigError("a plan in use says what to plan for: leave the objective out, or in_use")
+        return subject.against(in_use, subject.whole(trie), on_done)
+    if in_use is not None:
+        raise ConfigError("in_use has no effect where requests are served: leave it out")
     from vinelm.evaluation.judging.served_plans import ServedPlans
 
     if objective is None:
@@ -135,15 +147,34 @@ class _Subject:
         meta = {"workflow": self.identity.workflow, "dataset_digest": self.identity.dataset_digest}
         return replace(half.annotated, signals=signals, meta={**half.annotated.meta, **meta})
 
-    def judged(self, objective: Objective | None, on_done: Done) -> Evaluation:
-        """The evaluation from the rows."""
+    def _fit(self, on_done: Done) -> CrossFit:
         try:
-            fit = CrossFit(
+            return CrossFit(
                 self.requests, self.rows, self.template, self.catalog,
                 estimator=self.estimator, seed=self.seed, on_done=on_done,
             )  # fmt: skip
         except EvidenceError as error:
             raise ConfigError(f"half of the requests is too little to plan from: {error}", code="too-few-rows") from error
+
+    def against(self, in_use: str | Path, trie: AnnotatedTrie, on_done: Done) -> Evaluation:
+        """The evaluation against what the application runs today."""
+        plan = PlanInUse.of(in_use, trie)
+        fit = self._fit(on_done)
+        aims = tuple(
+            replace(
+                self._evaluation(fit, (one.objective,), one.policies), notes=(*self._notes(fit, one.objective), one.note),
+                keeps=one.keeps, level=LEVEL,
+            )
+            for one in against_in_use(fit, plan)
+        )  # fmt: skip
+        if not aims:
+            raise ConfigError(f"no plan of VineLM promises the accuracy or the cost of {plan.name}", code="no-plan")
+        said: tuple[EvaluationVerdict, ...] = ("gain", "open", "not identified", "no gain")
+        return replace(min(aims, key=lambda one: said.index(one.verdict)), aims=aims)
+
+    def judged(self, objective: Objective | None, on_done: Done) -> Evaluation:
+        """The evaluation from the rows."""
+        fit = self._fit(on_done)
         objectives = (objective,) if objective is not None else swept(fit.planning)
         runs = fit.runs(objectives, on_done)
         if not runs:
@@ -151,17 +182,36 @@ class _Subject:
                 f"not every policy meets {objectives[0]} by the estimate of each half: loosen the bounds", code="no-plan"
             )
         kept = tuple(one for one in objectives if any(one is both.objective for both in runs))
-        spent = sum(row.cost_usd + row.tool_cost_usd for row in self.rows)
+        found = self._evaluation(fit, kept, judged_policies(runs, kept[0].target))
+        found = replace(found, notes=self._notes(fit, objective))
+        return found if len(runs) < 2 else replace(found, by_budget=_by_budget(found, runs))
+
+    def _evaluation(self, fit: CrossFit, objectives: tuple[Objective, ...], policies: Sequence[JudgedPolicy]) -> Evaluation:
         return Evaluation(
-            objectives=kept,
-            policies=tuple(judged_policies(runs, kept[0].target)),
+            objectives=objectives,
+            policies=tuple(policies),
             requests=len(self.requests),
             rows=len(self.rows),
-            spent_usd=spent,
+            spent_usd=sum(row.cost_usd + row.tool_cost_usd for row in self.rows),
             everything_usd=_everything(fit.planning, len(self.requests)),
             is_simulated=self.identity.is_simulated,
-            notes=(*((_JUDGED,) if self.is_judged else ()), *_notes(self.rows, fit, objective)),
+            fit=fit,
         )
+
+    def _notes(self, fit: CrossFit, objective: Objective | None) -> tuple[str, ...]:
+        return (*((_JUDGED,) if self.is_judged else ()), *_notes(self.rows, fit, objective))
+
+
+def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation, ...]:
+    """Each budget of a sweep judged alone."""
+    # Bonferroni: a reader picks the budget that pleases, so that all intervals have to hold together.
+    level = 1.0 - (1.0 - found.level) / len(runs)
+
+    def alone(both: BothWays) -> Evaluation:
+        policies = tuple(judged_policies([both], found.target, level=level))
+        return replace(found, objectives=(both.objective,), policies=policies, level=level)
+
+    return tuple(alone(both) for both in runs)
 
 
 def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], template: Template) -> None:
@@ -198,7 +248,7 @@ def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], temp
         )
 
 
-def swept(planning: Sequence[PlanningHalf], budgets: int = BUDGETS) -> tuple[Objective, ...]:
+def swept(planning: Sequence[PlanningHalf]) -> tuple[Objective, ...]:
     """Return the objectives of a sweep: accuracy within budgets from the cheapest plan to the most accurate one.
 
     Budgets are spaced geometrically. Where plans cost nothing, or all the same, there is one objective without a budget.
@@ -208,7 +258,7 @@ def swept(planning: Sequence[PlanningHalf], budgets: int = BUDGETS) -> tuple[Obj
     if not low > 0.0 or high <= 1.01 * low:
         return (Objective(maximize="accuracy"),)
     return tuple(
-        Objective(maximize="accuracy", max_cost_usd=float(f"{cap:.3g}")) for cap in np.geomspace(1.01 * low, high, budgets)
+        Objective(maximize="accuracy", max_cost_usd=float(f"{cap:.3g}")) for cap in np.geomspace(1.01 * low, high, BUDGETS)
     )
 
 

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, Done, judged_policies
+from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.judging.planning_half import PlanningHalf, PolicyName
-from vinelm.evaluation.judging.result import JudgedPolicy
 from vinelm.evaluation.judging.store_evaluation import swept
 from vinelm.evaluation.off_policy.followed import Followed, followed
 from vinelm.evaluation.off_policy.scores import Scores
@@ -20,8 +20,9 @@ from vinelm.trie.arrays import FloatArray
 
 SweptBound = Literal["max_cost_usd", "max_latency_s", "min_accuracy"]
 """The bound that a sweep moves. Under a cap accuracy is maximized, above a floor cost is minimized."""
-POINTS: Mapping[SweptBound, int] = {"max_cost_usd": 8, "min_accuracy": 6, "max_latency_s": 5}
-"""Bounds of each sweep. Under a latency cap plans are made again after each invocation, which takes the most time."""
+POINTS: Mapping[SweptBound, int] = {"min_accuracy": 6, "max_latency_s": 5}
+"""Bounds of each sweep; budgets are those of the evaluation. Under a latency cap plans are made again after each invocation,
+which takes the most time."""
 RESAMPLES = 1_000
 QUANTILES = (0.5, 0.95, 0.99)
 
@@ -74,7 +75,7 @@ class JudgedSweep:
 def bounds_of(planning: Sequence[PlanningHalf], bound: SweptBound) -> tuple[Objective, ...]:
     """Return the objectives of a sweep, between the ends of both halves' estimated frontiers; none where there is no range."""
     if bound == "max_cost_usd":
-        return swept(planning, POINTS[bound])
+        return swept(planning)
     ranges = [frontier_range(half.plans) for half in planning]
     if bound == "min_accuracy":
         low, high = max(one.lowest_accuracy for one in ranges), min(half.plans.best_single_accuracy for half in planning)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from vinelm.evaluation import Role
+from vinelm.evaluation.roles import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

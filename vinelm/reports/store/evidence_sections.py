@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.evaluation import JudgedStore, check_quality, share_interval
+from vinelm.evaluation import JudgedStore
+from vinelm.evaluation.store_sweeps.check_quality import check_quality, share_interval
 from vinelm.observation import Observation
 from vinelm.reports.formatting import percent
 from vinelm.reports.page.document import Row, Section, Table

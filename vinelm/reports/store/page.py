@@ -1,4 +1,4 @@
-"""The report of a store and its trie: the decision, sweeps of every bound, the chosen plan, and what it rests on."""
+"""The report of a store and its trie: the verdict, sweeps of every bound, the chosen plan, and what it rests on."""
 
 from __future__ import annotations
 
@@ -13,31 +13,26 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.estimation import require_same_workflow
 from vinelm.api.judged_rows import JudgedRows
-from vinelm.errors import EvidenceError, InfeasibleError
-from vinelm.evaluation import (
-    ContingentPlans,
-    JudgedStore,
-    PathPlan,
-    PlanInUse,
-    Plans,
-    StagePlan,
-    judge_store,
-    plan_words,
-    plans_over,
-    showcase,
-)
+from vinelm.errors import ConfigError, EvidenceError, InfeasibleError
+from vinelm.evaluation import Evaluation, JudgedPolicy, JudgedStore, judge_store
+from vinelm.evaluation.contingent.plans import ContingentPlans, plan_words, plans_over
+from vinelm.evaluation.contingent.stage_plans import StagePlan
+from vinelm.evaluation.judging.plan_in_use import PlanInUse
+from vinelm.evaluation.policy_plans import PathPlan, Plans
+from vinelm.evaluation.sweep import showcase
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.reports.charts import cost_chart
 from vinelm.reports.contingent import arm_tables, estimated_frontiers, frontier_section, plans_section, stage_table
-from vinelm.reports.formatting import percent, template_words, usd
+from vinelm.reports.evaluation_text import evaluation_sentence
+from vinelm.reports.formatting import percent, template_words, thousand, usd
 from vinelm.reports.judge_text import judge_words
 from vinelm.reports.page.document import Chart, Mark, Report, Section, Table
 from vinelm.reports.provenance import Facts, catalog_facts, price_table, version_facts
-from vinelm.reports.store.decision_text import decision_section, decision_sentence, thousand
 from vinelm.reports.store.evidence_sections import TERMS, check_section, depth_table, signals_section
 from vinelm.reports.store.plan_sections import ShownPlan, flow_section, planned, price_section, spending_section
 from vinelm.reports.store.sweep_sections import cost_sweep_chart, sweep_sections
+from vinelm.reports.store.verdict_section import verdict_section
 from vinelm.traces import StoreIdentity
 
 Done = Callable[[int, int, str], None]
@@ -55,6 +50,7 @@ def store_page(
     store: str | Path,
     trie: AnnotatedTrie | str | Path,
     *,
+    evaluation: Evaluation | None = None,
     in_use: str | Path | None = None,
     seed: int = 0,
     on_done: Done = lambda done, total, what: None,
@@ -64,6 +60,7 @@ def store_page(
     Args:
         store: Path of the observation store.
         trie: The annotated trie, or the path of its ``.vine`` file.
+        evaluation: The verdict on both, see :func:`~vinelm.report`.
         in_use: What the application runs today: a model, or a file with a plan; see :func:`~vinelm.report`.
         seed: Decides which half of the requests plans, and the resamples of the bootstrap.
         on_done: Called as ``on_done(done, total, what)``.
@@ -71,7 +68,8 @@ def store_page(
     Raises:
         StoreError: The store cannot be read.
         TrieFileError: The trie file cannot be read.
-        ConfigError: The trie was estimated for another workflow or dataset, or ``in_use`` is no fixed plan of it.
+        ConfigError: The trie was estimated for another workflow or dataset, or ``in_use`` is no fixed plan of it,
+            or ``evaluation`` is of other rows.
         EvidenceError: The store holds no observation.
     """
     from vinelm.traces import ObservationStore
@@ -80,15 +78,31 @@ def store_page(
     annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
     where = "the trie" if isinstance(trie, AnnotatedTrie) else str(trie)
     with ObservationStore.open(store) as opened:
-        identity, requests, verdicts = opened.identity, opened.request_ids(), JudgedRows.of_store(opened)
+        identity, verdicts = opened.identity, JudgedRows.of_store(opened)
         rows = opened.observations() if verdicts is None else verdicts.rows
     require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
     if not rows:
         raise EvidenceError("the store has no observation: profile some requests first")
     today = None if in_use is None else PlanInUse.of(in_use, annotated)
-    judged = judge_store(requests, rows, annotated, in_use=today, seed=seed, on_done=on_done)
+    _require_evaluation_of(rows, annotated, seed, today, evaluation)
+    judged = judge_store(store, annotated, evaluation=evaluation, in_use=in_use, seed=seed, on_done=on_done)
     facts = _provenance(annotated, Path(store), Path(where), seed)
     return _StorePage(identity, annotated, rows, judged, verdicts is not None, today).report(facts)
+
+
+def _require_evaluation_of(
+    rows: Sequence[Observation], annotated: AnnotatedTrie, seed: int, today: PlanInUse | None, evaluation: Evaluation | None
+) -> None:
+    """Refuse an evaluation that the page would not have made itself."""
+    if evaluation is None:
+        return
+    fit = evaluation.fit
+    if fit is None:
+        raise ConfigError("the evaluation served its requests: a page needs one that is judged by the rows of a store")
+    if fit.template != annotated.template or evaluation.rows != len(rows) or fit.seed != seed:
+        raise ConfigError("the evaluation is of other rows, another trie or another seed: evaluate this store and trie")
+    if bool(evaluation.aims) != (today is not None):
+        raise ConfigError("only one of the evaluation and the page is against a plan in use: give in_use to both, or to none")
 
 
 @dataclass(frozen=True)
@@ -103,12 +117,12 @@ class _StorePage:
     in_use: PlanInUse | None = None
 
     def report(self, provenance: Facts) -> Report:
-        decision = self.judged.decision
+        found = self.judged.evaluation
         sections = (
-            *((decision_section(decision),) if decision else ()),
+            *((verdict_section(found),) if found else ()),
             *(sweep_sections(self.judged) if self.judged.sweeps else (frontier_section(self.plans),)),
             *self._of_the_plan(),
-            *((found,) if (found := self._check) else ()),
+            *((check,) if (check := self._check) else ()),
             signals_section(self.judged, self.annotated),
             *self._of_arms(),
             Section(title="What was profiled", parts=(self._observed, price_table(self.annotated.catalog))),
@@ -118,8 +132,8 @@ class _StorePage:
             subtitle=f"{len(self.rows):,} observations of {self.annotated.meta.get('requests', '?')} requests; "
             f"{len(self.annotated.catalog)} models, {self.annotated.trie.n_nodes:,} "
             f"{'histories' if self.annotated.is_contingent else 'paths'} of {template_words(self.annotated.template)}",
-            headline=decision_sentence(self.judged, self._kept, len(self.annotated.catalog)),
-            is_gain=decision is not None and decision.verdict == "switch",
+            headline=f"Not judged: {self.judged.unjudged}" if found is None else evaluation_sentence(found),
+            is_gain=found is not None and found.verdict == "gain",
             hero=self._hero,
             findings=tuple(self._findings()),
             sections=sections,
@@ -155,18 +169,18 @@ class _StorePage:
 
     @cached_property
     def searched(self) -> AnnotatedTrie:
-        """The trie that the shown plan is made from: of what requests show where the decision is about that."""
-        decision, signals = self.judged.decision, self.annotated.signals
-        over_signals = decision is not None and decision.shown.policy == "signals"
+        """The trie that the shown plan is made from: of what requests show where the verdict is about that."""
+        found, signals = self.judged.evaluation, self.annotated.signals
+        over_signals = found is not None and found.headline.name == "signals"
         return signals if over_signals and signals is not None else self.annotated
 
     @cached_property
     def objective(self) -> Objective:
         """What VineLM's plan is made for: the rival's accuracy for less, or more accuracy for its dollars."""
-        decision, best = self.judged.decision, self._rival_plan
+        found, best = self.judged.evaluation, self._rival_plan
         if best is None:
             return Objective(maximize="accuracy")
-        if decision is not None and decision.shown.kind == "better":
+        if found is not None and found.aims and found.target == "accuracy":
             return Objective(maximize="accuracy", max_cost_usd=best.path_cost_usd * (1.0 + 1e-9))
         return Objective(minimize="cost", min_accuracy=max(best.accuracy - 1e-9, 0.0))
 
@@ -199,33 +213,21 @@ class _StorePage:
     # -- the head --------------------------------------------------------------------------------------------------
 
     @property
-    def _kept(self) -> str | None:
-        """What a page without a decision says to keep: what is in use, or the best single model."""
-        if self.in_use is not None:
-            return self.in_use.name
-        found = self.plans.fixed(Objective(maximize="accuracy"), "single")
-        has_answers = any(row.failure is None for row in self.rows)
-        return self.plans.model_of(found) if found is not None and has_answers else None  # type: ignore[arg-type]
-
-    @property
     def _hero(self) -> Chart:
-        chart = cost_sweep_chart(self.judged, self._mark)
+        chart = cost_sweep_chart(self.judged, self._marks)
         return chart or cost_chart(
             "cost", estimated_frontiers(self.plans, "max_cost_usd"), note="Estimated; nothing was judged."
         )
 
     @property
-    def _mark(self) -> Mark | None:
-        decision = self.judged.decision
-        if decision is None:
-            return None
-        shown = decision.shown
-        is_switch = decision.verdict == "switch"
-        accuracy, cost = (shown.accuracy, shown.cost_usd) if is_switch else (shown.rival_accuracy, shown.rival_cost_usd)
-        if not accuracy.is_identified:
-            return None
-        name = "chosen: VineLM" if is_switch else f"chosen: {' or '.join(shown.rival_names)}"
-        return Mark(x=1000 * max(cost.value, 0.0), y=min(max(accuracy.value, 0.0), 1.0), label=name)
+    def _marks(self) -> tuple[Mark, ...]:
+        """Where VineLM is worth it, and the plan in use."""
+        found = self.judged.evaluation
+        if found is None:
+            return ()
+        marks = [_mark(one.headline, "worth it") for one in (found.by_budget or (found,)) if one.verdict == "gain"]
+        in_use = found.policy("in_use")
+        return (*marks, *(() if in_use is None or not in_use.accuracy.is_identified else (_mark(in_use, "in use today"),)))
 
     def _findings(self) -> list[str]:
         failed = Counter(row.failure for row in self.rows if row.failure is not None)
@@ -267,6 +269,10 @@ class _StorePage:
     @property
     def _observed(self) -> Table:
         return stage_table(self.annotated) if self.annotated.is_contingent else depth_table(self.annotated)
+
+
+def _mark(one: JudgedPolicy, label: str) -> Mark:
+    return Mark(x=1000 * max(one.cost_usd.value, 0.0), y=min(max(one.accuracy.value, 0.0), 1.0), label=label)
 
 
 def _provenance(annotated: AnnotatedTrie, store: Path, trie: Path, seed: int) -> Facts:

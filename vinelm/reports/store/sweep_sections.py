@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vinelm.evaluation import TITLES, JudgedStore, JudgedSweep, Role, SweptPolicy
-from vinelm.reports.formatting import percent, seconds, usd
+from vinelm.evaluation import JudgedStore
+from vinelm.evaluation.judging.planning_half import TITLES
+from vinelm.evaluation.store_sweeps.swept_policies import JudgedSweep, SweptPolicy
+from vinelm.reports.formatting import percent, seconds, thousand, usd
 from vinelm.reports.page.document import Chart, Mark, Row, Section, Series, Table
-from vinelm.reports.store.decision_text import thousand
+from vinelm.reports.store.verdict_section import role_of
 
 NAMED = {"max_cost_usd": "budget", "min_accuracy": "floor", "max_latency_s": "cap"}
 WIDEST = 0.3
@@ -17,8 +19,8 @@ _BANDS = "Bands: 95 % bootstrap bands over the requests. Points with a band of m
 _JUDGED = "Judged by the half of the requests that did not choose the plan."
 
 
-def cost_sweep_chart(judged: JudgedStore, mark: Mark | None) -> Chart | None:
-    """Return accuracy against dollars under a range of budgets, the chosen plan marked; None if nothing was judged."""
+def cost_sweep_chart(judged: JudgedStore, marks: tuple[Mark, ...]) -> Chart | None:
+    """Return accuracy against dollars under a range of budgets, with these marks; None if nothing was judged."""
     sweep = judged.sweep("max_cost_usd")
     if sweep is None:
         return None
@@ -34,7 +36,7 @@ def cost_sweep_chart(judged: JudgedStore, mark: Mark | None) -> Chart | None:
         x_prefix="$",
         x_is_log=not is_free,
         series=_led(series),
-        marks=() if mark is None else (mark,),
+        marks=marks,
     )
 
 
@@ -62,13 +64,6 @@ def sweep_sections(judged: JudgedStore) -> tuple[Section, ...]:
         intro += "promises not kept: the best of many estimates is too high."
         found.append(Section(title="Achieved against promised", intro=intro, parts=(promises,)))
     return tuple(found)
-
-
-def role_of(name: str, has_signals: bool) -> Role:
-    """Return the role of a policy: VineLM is what plans over signals where there are any, else what plans paths."""
-    if name == "signals":
-        return "vinelm"
-    return "vinelm" if name == "paths" and not has_signals else name  # type: ignore[return-value]
 
 
 def _led(series: Sequence[Series]) -> tuple[Series, ...]:

@@ -1,6 +1,5 @@
-"""Databases and questions generated from a seed, for use without a download."""
+"""Databases as SQL files and questions about them, for use without a download."""
 
-from vinelm.workflows.nl2sql.bundled.cache import bundled_dataset
-from vinelm.workflows.nl2sql.bundled.files import BundledDataset
+from vinelm.workflows.nl2sql.bundled.cache import BundledDataset, bundled_dataset
 
 __all__ = ["BundledDataset", "bundled_dataset"]

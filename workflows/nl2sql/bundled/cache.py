@@ -1,4 +1,4 @@
-"""The cache of the bundled dataset: built once per user and version of the generating code, then only read."""
+"""The cache of the bundled databases: written once per user and version of the data, then only read."""
 
 from __future__ import annotations
 
@@ -8,50 +8,51 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vinelm.errors import DatasetError
-from vinelm.workflows.nl2sql.bundled.domain import Domain
-from vinelm.workflows.nl2sql.bundled.files import DATABASES, MANIFEST, QUESTIONS, BundledDataset
+from vinelm.workflows.nl2sql.bundled import build
+from vinelm.workflows.nl2sql.bundled.build import DATABASES, MANIFEST, QUESTIONS
 
 _LEFTOVER_S = 3600.0
 """A build takes seconds: an unfinished folder older than this belongs to a process that died."""
 _UNFINISHED = ".building-"
 
 
-def _own_domains() -> Sequence[Domain]:
-    from vinelm.workflows.nl2sql.bundled.domains.registry import DOMAINS
-
-    return DOMAINS
+DATA = Path(__file__).parent / "data"
+"""The bundled databases, a SQL file each, and the questions about them."""
 
 
-def bundled_dataset(
-    cache_dir: Path | None = None,
-    *,
-    name: str = "nl2sql",
-    domains: Callable[[], Sequence[Domain]] = _own_domains,
-    sources: Sequence[Path] = (),
-) -> BundledDataset:
+@dataclass(frozen=True, slots=True)
+class BundledDataset:
+    """The rows of ``questions.jsonl`` and the folder of ``<db_id>.sqlite``."""
+
+    questions: tuple[Mapping[str, Any], ...]
+    databases: Path
+
+
+def bundled_dataset(cache_dir: Path | None = None, *, name: str = "nl2sql", data: Path = DATA) -> BundledDataset:
     """Return the bundled questions and databases; their content is the same on every machine.
 
-    The first call writes them (seconds, a few MB) to ``<cache_dir>/<name>-<digest of the generating code>``; later calls only
-    read. Safe to call from several processes at once: the folder is created atomically and rebuilt if a file is missing or
+    The first call writes them (a second, a few MB) to ``<cache_dir>/<name>-<digest of the data>``; later calls only read. Safe
+    to call from several processes at once: the folder is created atomically and written again if a file is missing or
     truncated.
 
     Args:
         cache_dir: by default ``vinelm`` in the user's cache folder (``XDG_CACHE_HOME``, or ``~/.cache``).
         name: names the folder.
-        domains: returns the databases to generate; called only where they are.
-        sources: files outside of this package that the content depends on, as the module of a domain.
+        data: the folder of the SQL files and ``questions.jsonl``.
 
     Raises:
         DatasetError: the cache folder cannot be written.
     """
-    folder = (cache_dir or _user_cache()) / f"{name}-{source_digest(sources)}"
+    folder = (cache_dir or _user_cache()) / f"{name}-{digest_of(data)}"
     if not _is_whole(folder):
         try:
-            _build(folder, domains())
+            _build(folder, data)
         except OSError as failure:
             raise DatasetError(
                 f"{folder.parent}: cannot write the bundled databases: {failure.strerror}: "
@@ -61,11 +62,11 @@ def bundled_dataset(
     return BundledDataset(tuple(json.loads(line) for line in lines), folder / DATABASES)
 
 
-def source_digest(sources: Sequence[Path] = ()) -> str:
-    """Return 12 hexadecimal digits that change with the source of any module that generates the dataset."""
+def digest_of(data: Path) -> str:
+    """Return 12 hexadecimal digits that change with the data and with the code that writes it."""
     digest = hashlib.sha256()
-    for module in (*sorted(Path(__file__).parent.rglob("*.py")), *sources):
-        digest.update(module.name.encode() + b"\0" + module.read_bytes() + b"\0")
+    for source in (Path(build.__file__), *sorted(data.iterdir())):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
 
 
@@ -86,15 +87,13 @@ def _is_whole(folder: Path) -> bool:
         return False
 
 
-def _build(folder: Path, domains: Sequence[Domain]) -> None:
+def _build(folder: Path, data: Path) -> None:
     """Write to a temporary folder, then rename. If two processes build, the first to rename wins."""
-    from vinelm.workflows.nl2sql.bundled.build import write_all
-
     folder.parent.mkdir(parents=True, exist_ok=True)
     _sweep(folder.parent)
     beside = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))
     try:
-        write_all(beside, domains)
+        build.write_all(beside, data)
         beside.chmod(0o755)
         _put_in_place(beside, folder)
     finally:

@@ -10,7 +10,7 @@ from vinelm.controller.fleet.fleet import Fleet
 from vinelm.controller.fleet.leases.rate_lease import ALONE_AFTER_S
 from vinelm.controller.fleet.leases.rate_script import GRACE_MS, RECLAIM_AFTER_MS
 from vinelm.controller.fleet.redis_link import RedisLink
-from vinelm.errors import ConfigError
+from vinelm.errors import CallError, ConfigError
 
 GRACE_S, RECLAIM_S = GRACE_MS / 1000, RECLAIM_AFTER_MS / 1000
 
@@ -107,6 +107,28 @@ def test_without_redis_each_goes_on_within_its_share(world):
     world.is_up = True
     world.run(60)
     assert world.most_in_a_minute()[0] <= 12
+
+
+def test_a_process_that_loses_redis_before_it_has_a_share_refuses_calls_and_does_not_hang(world):
+    """Others may hold all of the limit, and nobody says for how long: a call that waits would wait for ever."""
+    one = world.worker()
+    world.run(1)  # an empty Redis grants nothing yet
+    world.is_up = False
+    turn = one.share.line_up(0)
+    world.run(ALONE_AFTER_S - 1)
+    assert turn.pause_s() > 0
+    world.run(2)
+    with (
+        turn,
+        pytest.raises(CallError, match=r"Redis does not answer, and this process holds too small a share.*'east'") as refused,
+    ):
+        turn.pause_s()
+    assert refused.value.kind == "rate_limit"
+    world.is_up = True
+    world.run(3)
+    one.call()
+    world.run(1)
+    assert len(world.started) == 1
 
 
 def test_a_process_that_never_reached_redis_has_the_limits_of_the_catalog(world):

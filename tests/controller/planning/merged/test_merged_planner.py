@@ -8,10 +8,10 @@ from core.merged_kit import agent, branching, random_merged
 from core.merged_plans import all_plans, arm_rates, best_within, worth
 
 from vinelm.controller import Planner
-from vinelm.controller.planning.merged.graph import MergedGraph
-from vinelm.controller.planning.merged.policies import fixed_plans
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
+from vinelm.plans.decision_graph import DecisionGraph
+from vinelm.plans.static_plans import StaticPlans
 
 CASES = [agent(2, 3, memory=1), agent(2, 3, order="ignored"), branching(2, memory=1)]
 
@@ -63,17 +63,16 @@ def best_after(annotated, rates, ends, next_models, node, left, use):
 def test_a_budget_is_kept_and_no_fixed_plan_is_better(seed):
     annotated = random_merged(agent(3, 4, memory=1), seed)
     planner = Planner(annotated)
-    fixed = list(fixed_plans(MergedGraph.of(annotated)))
-    for budget in np.quantile([plan.run.cost_usd for plan in fixed], [0.05, 0.4, 0.9]):
+    fixed = StaticPlans(DecisionGraph.of(annotated), None)
+    for budget in np.quantile(fixed.cost_usd, [0.05, 0.4, 0.9]):
         decision = planner.plan(Objective(maximize="accuracy", max_cost_usd=float(budget)))
         assert decision.path_cost_usd <= budget + 1e-12
-        assert decision.accuracy >= max(plan.run.accuracy for plan in fixed if plan.run.cost_usd <= budget) - 1e-12
+        assert decision.accuracy >= fixed.accuracy[fixed.cost_usd <= budget].max() - 1e-12
     for floor in (0.2, 0.5):
         decision = planner.plan(Objective(minimize="cost", min_accuracy=floor))
         if not decision.relaxed:
             assert decision.accuracy >= floor
-            cheaper = [plan.run.cost_usd for plan in fixed if plan.run.accuracy >= floor]
-            assert decision.path_cost_usd <= min(cheaper, default=np.inf) + 1e-12
+            assert decision.path_cost_usd <= fixed.cost_usd[fixed.accuracy >= floor].min(initial=np.inf) + 1e-12
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -139,8 +138,6 @@ def test_what_cannot_be_met_is_named():
         planner.plan(Objective(minimize="cost", min_accuracy=1.0, on_infeasible="raise"))
     with pytest.raises(ConfigError, match='risk="dp" does not plan'):
         planner.plan(Objective(maximize="accuracy", max_latency_s=1.0, risk="dp"))
-    with pytest.raises(ConfigError, match="confidence is not planned with on merged tries"):
-        planner.plan(Objective(maximize="accuracy", max_latency_s=1.0, confidence=0.9))
 
 
 def test_a_decision_shows_its_plan():
@@ -149,7 +146,7 @@ def test_a_decision_shows_its_plan():
     plain = decision.to_dict()
     assert plain["next_model"] == decision.next_model == decision.next_models["agent"]
     assert plain["contingent_plan"]["promised_accuracy"] == decision.plan.promised_accuracy
-    assert decision.plan.accuracy == decision.plan.outlook.accuracy
+    assert decision.plan.accuracy != decision.plan.promised_accuracy
     assert decision.plan.lines()[-1].endswith("end")
     assert decision.reason in decision.explain()
     assert any(option.model == decision.next_model and option.is_chosen for option in decision.alternatives())

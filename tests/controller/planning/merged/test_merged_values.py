@@ -9,10 +9,16 @@ from core.merged_kit import agent, random_merged
 from core.merged_plans import all_plans, arm_rates, best_within, worth
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller.planning.merged.evaluation import evaluate
-from vinelm.controller.planning.merged.graph import MergedGraph
-from vinelm.controller.planning.merged.policies import fixed_choice, fixed_plans, policy_at
-from vinelm.controller.planning.merged.values import Resource, induce
+from vinelm.controller.planning.contingent.grid_problem import GridProblems
+from vinelm.controller.planning.contingent.limits import Admissible
+from vinelm.controller.planning.contingent.plan import ContingentPlan
+from vinelm.controller.planning.contingent.problem import Problem
+from vinelm.controller.planning.contingent.values import PlanGoal
+from vinelm.controller.planning.path_metrics import PathMetrics
+from vinelm.controller.planning.plan_request import PlanRequest
+from vinelm.objective import Objective
+from vinelm.plans.decision_graph import DecisionGraph
+from vinelm.plans.static_plans import StaticPlans
 from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.trie import Trie
 
@@ -24,40 +30,65 @@ SMALL = [
 ]
 
 
+def from_root(annotated):
+    """The problem of every request, without caps."""
+    graph = DecisionGraph.of(annotated)
+    return Problem(graph, 0, graph.groups_at(0), Admissible(graph, {}, None), may_stop=False)
+
+
+def worth_of(found, price):
+    return found.accuracy - price * found.cost_usd
+
+
 @pytest.mark.parametrize("case", range(len(SMALL)))
 @pytest.mark.parametrize("seed", range(6))
 def test_the_induction_finds_the_best_of_all_plans(case, seed):
     annotated = random_merged(SMALL[case], seed)
-    graph, rates = MergedGraph.of(annotated), arm_rates(annotated)
-    worths = [worth(annotated, plan, rates) for plan in all_plans(annotated.trie, graph.ends)]
+    problem, rates = from_root(annotated), arm_rates(annotated)
+    worths = [worth(annotated, plan, rates) for plan in all_plans(annotated.trie, problem.graph.may_end)]
     for price in (0.0, 0.2, 0.7, 3.0):
         best = max(accuracy - price * cost for accuracy, cost, _ in worths)
-        values = induce(graph, price)
-        assert values.value[0] == pytest.approx(best, abs=1e-12)
-        seen = evaluate(graph, values.choice)
-        assert seen.accuracy - price * seen.cost_usd == pytest.approx(best, abs=1e-12)
-        assert seen.cost_usd == pytest.approx(values.cost_usd[0], abs=1e-12)
+        found = problem.best(PlanGoal("accuracy", price))
+        assert worth_of(found, price) == pytest.approx(best, abs=1e-12)
+        plan = found.plan(problem.graph, 0)
+        assert (plan.accuracy, plan.cost_usd) == pytest.approx((found.accuracy, found.cost_usd), abs=1e-12)
     cheapest = min(cost for _, cost, _ in worths)
-    assert -induce(graph, 1.0, weight=0.0).value[0] == pytest.approx(cheapest, abs=1e-12)
+    assert problem.best(PlanGoal("cost")).cost_usd == pytest.approx(cheapest, abs=1e-12)
 
 
 @pytest.mark.parametrize("case", range(len(SMALL)))
 @pytest.mark.parametrize("seed", range(4))
-def test_an_evaluation_is_what_following_every_history_gives(case, seed):
+def test_the_figures_of_a_plan_are_what_following_every_history_gives(case, seed):
     annotated = random_merged(SMALL[case], seed)
-    graph, rates, trie = MergedGraph.of(annotated), arm_rates(annotated), annotated.trie
+    graph, rates, trie = DecisionGraph.of(annotated), arm_rates(annotated), annotated.trie
     rng = np.random.default_rng(seed)
-    plans = list(all_plans(trie, graph.ends))
+    plans = list(all_plans(trie, graph.may_end))
     for at in rng.choice(len(plans), 12):
-        choice = np.full(graph.n_arms, -1)
+        choice = np.full(len(graph.source), -1)
         for (node, stage), child in plans[at].items():
-            arm = next(a for a in graph.arms_of(node) if graph.stage_of(a) == stage)
+            (group,) = graph.groups_at(node, (stage,))
             if child is not None:
-                choice[arm] = next(e for e in graph.edges_of(arm) if trie.target[e] == child)
+                choice[group] = next(e for e in graph.edges_of(group) if graph.target[e] == child)
         for node in (0, trie.children(0)[0]):
-            seen = evaluate(graph, choice, node=node)
-            expected = worth(annotated, plans[at], rates, node)
-            assert (seen.accuracy, seen.cost_usd, seen.latency_s) == pytest.approx(expected, abs=1e-12)
+            plan = ContingentPlan(graph, node, {group: int(choice[group]) for group in graph.groups_at(node)}, choice)
+            accuracy, cost, longest = worth(annotated, plans[at], rates, node)
+            if node:  # of a request that goes on there
+                accuracy, cost = (
+                    value / (1.0 - annotated.stop[node]) for value in (accuracy - annotated.stop_success[node], cost)
+                )
+            assert (plan.accuracy, plan.cost_usd, plan.latency_s) == pytest.approx((accuracy, cost, longest), abs=1e-12)
+
+
+def within(annotated, use, whole, left, price=0.0):
+    """The best plan at a price for a request that has so much left of a bound of its own."""
+    own = {"max_latency_s": whole} if use == "latency_s" else {"max_cost_usd": whole, "cost_budget": "per_request"}
+    graph = DecisionGraph.of(annotated)
+    used = (
+        {"elapsed_s": whole - left, "spent_usd": 0.0} if use == "latency_s" else {"elapsed_s": 0.0, "spent_usd": whole - left}
+    )
+    request = PlanRequest(Objective(maximize="accuracy", **own), 0, **used, load_s=None, candidates=None, may_stop=False)
+    problem = GridProblems(graph, PathMetrics(annotated)).below(request, 0, graph.groups_at(0))
+    return problem.best(PlanGoal("accuracy", price))
 
 
 @pytest.mark.parametrize("case", range(len(SMALL)))
@@ -67,27 +98,29 @@ def test_what_is_left_is_kept_exactly_where_the_grid_holds_it(case, use, seed):
     annotated = random_merged(SMALL[case], seed)
     rng = np.random.default_rng(seed)
     amounts = rng.integers(1, 30, len(annotated.trie)).astype(np.float64)
+    amounts[0] = 0.0
     annotated = replace(annotated, **{use: amounts})
-    graph, rates = MergedGraph.of(annotated), arm_rates(annotated)
-    resource = Resource.of(graph, "x", 64.0, amounts[annotated.trie.target])
+    rates, ends = arm_rates(annotated), annotated.trie.answerable
     price = 0.01 if use == "latency_s" else 0.0
-    values = induce(graph, price, [resource])
-    for left in range(0, 65, 4):
-        expected = best_within(annotated, rates, graph.ends, price, float(left), use=use)
-        assert values.value[0, left] == pytest.approx(expected, abs=1e-12)
+    for left in range(0, 65, 8):
+        expected = best_within(annotated, rates, ends, price, float(left), use=use)
+        assert worth_of(within(annotated, use, 64.0, float(left), price), price) == pytest.approx(expected, abs=1e-12)
 
 
 def test_time_and_dollars_can_both_be_bounded():
     annotated = random_merged(agent(2, 3, memory=1), 5)
-    graph = MergedGraph.of(annotated)
-    seconds, dollars = annotated.latency_s[graph.trie.target], annotated.cost_usd[graph.trie.target]
-    ample = [Resource.of(graph, "x", 1e6, seconds), Resource.of(graph, "x", 1e6, dollars)]
-    free = induce(graph, 0.3).value[0]
-    assert induce(graph, 0.3, ample).value[0, -1, -1] == pytest.approx(free, abs=1e-3)
-    tight = [Resource.of(graph, "x", 1e6, seconds), Resource.of(graph, "x", float(dollars.min()), dollars)]
-    assert induce(graph, 0.3, tight).value[0, -1, -1] <= free
-    nothing = [Resource.of(graph, "x", 0.0, seconds), Resource.of(graph, "x", 1e6, dollars)]
-    assert induce(graph, 0.3, nothing).value[0, -1, -1] == 0.0
+    graph, least = DecisionGraph.of(annotated), float(annotated.cost_usd[1:].min())
+    problems = GridProblems(graph, PathMetrics(annotated))
+
+    def value(seconds, dollars):
+        objective = Objective(maximize="accuracy", max_latency_s=seconds, max_cost_usd=dollars, cost_budget="per_request")
+        request = PlanRequest(objective, 0, 0.0, 0.0, None, None, False)
+        return worth_of(problems.below(request, 0, graph.groups_at(0)).best(PlanGoal("accuracy", 0.3)), 0.3)
+
+    free = worth_of(from_root(annotated).best(PlanGoal("accuracy", 0.3)), 0.3)
+    assert value(1e6, 1e6) == pytest.approx(free, abs=1e-3)
+    assert value(1e6, least) <= free
+    assert value(1e-9, 1e6) == 0.0
 
 
 # -- where merging loses nothing -----------------------------------------------------------------------------------
@@ -136,23 +169,23 @@ def order_free(n_models, times, seed, **settings):
 @pytest.mark.parametrize("seed", range(8))
 def test_merging_loses_nothing_where_order_has_no_effect(settings, seed):
     tree, merged = order_free(3, 4, seed, **settings)
-    graph = MergedGraph.of(merged)
+    problem = from_root(merged)
     assert merged.trie.n_nodes <= tree.trie.n_nodes
     ends = tree.trie.answerable
     for price in (0.0, 0.1, 0.5, 2.0):
         worths = np.where(ends, tree.accuracy - price * tree.path_cost_usd, -np.inf)
-        values = induce(graph, price)
-        assert values.value[0] == pytest.approx(max(worths.max(), 0.0), abs=1e-12)
-        node, path = 0, []
-        while graph.arms_of(node) and values.choice[graph.arms_of(node)[0]] >= 0:
-            node = int(merged.trie.target[values.choice[graph.arms_of(node)[0]]])
-            path.append(merged.trie.models[merged.trie.model[node]])
-        if path:
-            end = tree.trie.node(path)
-            seen = evaluate(graph, values.choice)
-            assert (seen.accuracy, seen.cost_usd, seen.latency_s) == pytest.approx(
-                (tree.accuracy[end], tree.path_cost_usd[end], tree.path_latency_s[end]), abs=1e-12
-            )
+        found = problem.best(PlanGoal("accuracy", price))
+        assert worth_of(found, price) == pytest.approx(worths.max(), abs=1e-12)
+        plan, node, path = found.plan(problem.graph, 0), 0, []
+        while (model := plan.next_model(node, "agent")) is not None:
+            node = merged.trie.child(node, model)
+            path.append(model)
+            if merged.trie.is_leaf[node]:
+                break
+        end = tree.trie.node(path)
+        assert (plan.accuracy, plan.cost_usd, plan.latency_s) == pytest.approx(
+            (tree.accuracy[end], tree.path_cost_usd[end], tree.path_latency_s[end]), abs=1e-12
+        )
 
 
 # -- the plan's own requests ---------------------------------------------------------------------------------------
@@ -162,38 +195,64 @@ def test_a_plan_is_judged_by_its_own_requests():
     """A strong model solves the easy requests, so those that go on behind it are harder than the profile's."""
     annotated = random_merged(agent(2, 4, memory=1), 3, with_difficulty=True)
     known = annotated.difficulty
-    graph = MergedGraph.of(annotated)
-    for plan in fixed_plans(graph):
+    graph = DecisionGraph.of(annotated)
+    fixed = StaticPlans(graph, None)
+    for number in range(len(fixed.accuracy)):
         mass, node, accuracy, cost = known.weight, 0, 0.0, 0.0
-        for k in range(plan.turns):
-            node = annotated.trie.child(node, plan.models[0])
+        turns = number % fixed.depth + 1
+        for k in range(turns):
+            node = annotated.trie.child(node, annotated.trie.models[fixed.models[number // fixed.depth][0]])
             cost += mass.sum() * annotated.cost_usd[node]
-            if k + 1 == plan.turns:
+            if k + 1 == turns:
                 accuracy += float(mass @ known.success[node])
-            accuracy += float(mass @ known.stop_success[node]) * (k + 1 < plan.turns)
+            accuracy += float(mass @ known.stop_success[node]) * (k + 1 < turns)
             mass = mass * (1.0 - known.stop[node])
-        seen = evaluate(graph, fixed_choice(graph, plan), mix=known.weight)
-        assert (plan.run.accuracy, plan.run.cost_usd) == pytest.approx((accuracy, cost), abs=1e-12)
-        assert (seen.accuracy, seen.cost_usd, seen.latency_s) == pytest.approx((accuracy, cost, plan.run.latency_s), abs=1e-12)
+        choice = fixed.choice(number)
+        plan = ContingentPlan(graph, 0, {0: int(choice[0])}, choice)
+        assert (fixed.accuracy[number], fixed.cost_usd[number]) == pytest.approx((accuracy, cost), abs=1e-12)
+        assert (plan.accuracy, plan.cost_usd) == pytest.approx((accuracy, cost), abs=1e-12)
+        assert plan.latency_s == pytest.approx(fixed.longest_s[number], abs=1e-12)
 
 
 def test_the_second_look_is_never_worse():
+    """The plan by the profile's rates and the one by its own requests' rates are both judged by their own requests."""
+    gains = []
     for seed in range(12):
         annotated = random_merged(agent(3, 4, memory=1), seed, with_difficulty=True)
-        graph = MergedGraph.of(annotated)
+        problem = from_root(annotated)
+        once = from_root(replace(annotated, difficulty=None))
         for price in (0.0, 0.3):
-            first = evaluate(graph, induce(graph, price).choice, mix=annotated.difficulty.weight)
-            policy = policy_at(graph, price)
-            assert policy.outlook.accuracy - price * policy.outlook.cost_usd >= first.accuracy - price * first.cost_usd - 1e-12
+            first = once.best(PlanGoal("accuracy", price)).plan(problem.graph, 0)
+            found = problem.best(PlanGoal("accuracy", price))
+            gains.append(worth_of(found, price) - worth_of(first, price))
+    assert min(gains) >= -1e-12
+    assert max(gains) > 0.0
+
+
+def test_the_mass_of_each_difficulty_gives_the_rates_of_the_plans_own_requests():
+    annotated = random_merged(agent(2, 3, memory=1), 2, with_difficulty=True)
+    graph, known = DecisionGraph.of(annotated), annotated.difficulty
+    plan = from_root(annotated).best(PlanGoal("accuracy")).plan(graph, 0)
+    mass = plan.mass
+    assert mass[0] == pytest.approx(known.weight)
+    own = graph.for_mass(mass)
+    reached = np.flatnonzero(mass.sum(axis=1) > 0)
+    stops = (mass * known.stop).sum(axis=1) / np.maximum(mass.sum(axis=1), 1e-300)
+    for group in range(len(graph.source)):
+        at = graph.source[group]
+        assert own.arm[group] == pytest.approx(1.0 - stops[at] if at in reached else graph.arm[group])
 
 
 def test_standard_errors_add_up():
     annotated = random_merged(agent(2, 3, memory=1), 1)
     trie = annotated.trie
     annotated = replace(annotated, accuracy_se=np.where(np.arange(len(trie)) > 0, 0.03, 0.0))
-    graph = MergedGraph.of(annotated)
-    one = next(plan for plan in fixed_plans(graph) if plan.turns == 1)
-    assert evaluate(graph, fixed_choice(graph, one)).standard_error == pytest.approx(0.03)
-    three = next(plan for plan in fixed_plans(graph) if plan.turns == 3)
-    seen = evaluate(graph, fixed_choice(graph, three))
-    assert 0.0 < seen.standard_error <= 0.03 * (seen.reach.sum() - 1.0)
+    graph = DecisionGraph.of(annotated)
+    fixed = StaticPlans(graph, None)
+
+    def plan(turns):
+        choice = fixed.choice(turns - 1)
+        return ContingentPlan(graph, 0, {0: int(choice[0])}, choice)
+
+    assert plan(1).standard_error == pytest.approx(0.03)
+    assert 0.0 < plan(3).standard_error <= 0.03 * (plan(3).mass.sum() - 1.0)

@@ -1,18 +1,10 @@
-"""What makes a query unfit as a gold query, and how questions and rows are drawn."""
+"""What makes a query unfit as a gold query."""
 
 import sqlite3
 from contextlib import closing
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from vinelm.workflows.nl2sql.bundled.build import SEED, write_database
-from vinelm.workflows.nl2sql.bundled.domain import Domain, ask
-from vinelm.workflows.nl2sql.bundled.domains.registry import DOMAINS
-from vinelm.workflows.nl2sql.bundled.question_checks import MAX_ROWS, fault_of
-from vinelm.workflows.nl2sql.bundled.questions import questions_of
-from vinelm.workflows.nl2sql.bundled.seeded_random import Dice, later
+from gold_queries import MAX_ROWS, fault_of
 
 
 @pytest.fixture
@@ -77,51 +69,3 @@ def test_sums_that_differ_only_in_their_last_bits_are_a_tie(shop):
     shop.execute("CREATE TABLE pair (id INTEGER, value REAL)")
     shop.executemany("INSERT INTO pair VALUES (?, ?)", [(1, 0.1 + 0.2), (2, 0.3)])
     assert fault_of(shop, "SELECT id FROM pair ORDER BY value LIMIT 1") == "a tie in the order"
-
-
-def make(connection, *kinds):
-    return questions_of(Domain("shop", "", lambda dice: {}, kinds), connection, SEED)
-
-
-def test_wordings_take_turns_and_no_value_is_asked_for_twice(shop):
-    kind = ask(["How many {k}?", "Count {k}."], "SELECT COUNT(*) FROM item WHERE kind = '{k}'", k=("As|a", "Bs|b", "Ds|d"))
-    questions = sorted(make(shop, kind), key=lambda question: question.text)
-    assert [question.text[:5] for question in questions] == ["Count", "How m"]
-    assert {question.gold_sql[-3:] for question in questions} == {"'a'", "'b'"}  # there is no d
-
-
-def test_only_sound_questions_are_made(shop):
-    kind = ask("The dearest {k}?", "SELECT id FROM item ORDER BY price DESC LIMIT {k}", k=("one|1", "two|2"), times=2)
-    assert [question.text for question in make(shop, kind, ask("Kinds?", "SELECT kind FROM item"))] == ["The dearest one?"]
-
-
-@pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.db_id)
-def test_every_kind_of_question_gives_as_many_as_it_should(domain):
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        write_database(connection, domain)
-        assert len(questions_of(domain, connection, SEED)) == sum(kind.times for kind in domain.asks)
-
-
-@given(st.text(), st.integers(-50, 50), st.integers(0, 100))
-def test_draws_stay_within_their_bounds(seed, low, width):
-    dice = Dice(seed)
-    for draw in (dice.between, dice.bell, dice.heavy):
-        assert low <= draw(low, low + width) <= low + width
-    assert dice.skewed(range(low, low + width + 1)) in range(low, low + width + 1)
-    assert low <= dice.cents(low, low + width) <= low + width + 1
-    assert sorted(dice.shuffled(range(width))) == list(range(width))
-    assert len(set(dice.sample(range(width), 7))) == min(7, width)
-    assert "2023-01-30" <= dice.day("2023-01-30", "2023-02-02") <= "2023-02-02"
-
-
-def test_draws_are_the_same_for_ever():
-    dice = Dice("vinelm")
-    drawn = [
-        dice.below(100),
-        dice.bell(0, 100),
-        dice.heavy(0, 100),
-        dice.skewed("abcdefghij"),
-        dice.day("2020-01-01", "2020-12-31"),
-    ]
-    assert drawn == [89, 84, 52, "i", "2020-04-12"]
-    assert later("2024-02-28", 2) == "2024-03-01"

@@ -11,9 +11,19 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph.path_channel import PATH_KEY, ChannelSession, Entry, Note, PathChannel, PathValue, channel_of
+from vinelm.adapters.langgraph.path_channel import (
+    PATH_KEY,
+    ChannelSession,
+    Entry,
+    Note,
+    PathChannel,
+    PathValue,
+    channel_of,
+    execution_of,
+    with_waiting,
+)
 
-_READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"  # LangGraph's, in a task's config
+_READ, _CHECKPOINTER = "__pregel_read", "__pregel_checkpointer"  # LangGraph's, in a task's config
 
 
 def with_path_channel(graph: CompiledStateGraph[Any, Any, Any, Any]) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -24,8 +34,11 @@ def with_path_channel(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Compiled
 
 
 def write_path(config: RunnableConfig, written: list[Entry | Note]) -> None:
-    """Write to the path's channel together with the update of ``config``'s node; a failing node writes neither."""
-    config["configurable"][_SEND]([(PATH_KEY, written)])
+    """Add to the path when the superstep of ``config``'s node has ended; a failing node adds nothing."""
+    channel, node = channel_of(config), execution_of(config)
+    assert channel is not None  # as :meth:`ThreadPaths.channel` has found
+    assert node is not None
+    channel.wait(node, written)
 
 
 def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
@@ -33,11 +46,8 @@ def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
     channel = channel_of(config)
     if channel is None:
         return None, False
-    own = [value for name, value in _writes(config["configurable"].get(_READ)) if name == PATH_KEY]
-    if own:
-        channel = channel.copy()
-        channel.update(own)
-    return (channel.get() if channel.path else None), bool(own)
+    known = channel.get() if channel.path else None
+    return with_waiting(known, channel, config), bool(channel.waiting_of(execution_of(config)))
 
 
 class ThreadPaths:
@@ -57,14 +67,16 @@ class ThreadPaths:
     def channel(self, config: RunnableConfig) -> PathChannel | None:
         """Return the path channel of a node's run, added to the run if its graph has none.
 
-        None where LangGraph hides the run's channels: they are internal.
+        None where LangGraph hides the run's channels, or the node's task: they are internal.
         """
+        if execution_of(config) is None:
+            return None
         found = channel_of(config)
         if found is not None:
             return found
         given = config.get("configurable", {})
         channels = _channels(given.get(_READ))
-        if channels is None or _SEND not in given:
+        if channels is None:
             return None
         with self._lock:  # the branches of a fan-out share one
             added = channels.get(PATH_KEY)
@@ -85,14 +97,6 @@ class ThreadPaths:
         while len(self._kept) > self._bound:
             self._kept.popitem(last=False)
         return fresh
-
-
-def _writes(read: Any) -> list[tuple[str, Any]]:
-    """What the task has written so far; LangGraph begins anew when it tries the task again."""
-    for given in getattr(read, "args", ()):
-        if hasattr(given, "writes"):
-            return list(given.writes)
-    return []
 
 
 def _channels(read: Any) -> dict[str, BaseChannel[Any, Any, Any]] | None:

@@ -1,0 +1,279 @@
+"""Planning problems where histories are merged: what a request has left is no part of its node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+
+from vinelm.controller.planning.contingent.grid import Grid, GridCap, least_need
+from vinelm.controller.planning.contingent.limits import Admissible
+from vinelm.controller.planning.contingent.problem import Problem, Solution
+from vinelm.controller.planning.contingent.problems import Problems, minimizes_time
+from vinelm.controller.planning.contingent.values import Best, Induction, PlanGoal, Worth
+from vinelm.controller.planning.metric import COST_CAP, DEFAULT_Z, LATENCY_CAP
+from vinelm.controller.planning.plan_request import PlanRequest
+from vinelm.errors import ConfigError
+from vinelm.objective import Objective
+from vinelm.plans.decision_graph import END, NOTHING, Integers
+from vinelm.plans.static_plans import StaticPlans
+from vinelm.trie.arrays import FloatArray
+
+INDUCTIONS = 16
+"""Most inductions over a grid that are kept: one for each goal, caps and load."""
+MOST_WITH_CAPS = 200_000
+"""Most nodes of a trie that is planned over with bounds for each request, since their worth depends on what is left."""
+LOAD_STEPS = 256
+"""Load is rounded up to this fraction of the latency bound, so that inductions are kept while it changes little."""
+LATENCY_STEPS = 256
+"""Steps between the least and the most seconds of a plan among which the fastest one for bounds on averages is sought."""
+
+
+@dataclass(frozen=True)
+class GridProblem(Problem):
+    """The same where histories are merged, with caps on a grid. Approximate under caps (:mod:`.grid`).
+
+    Args:
+        limits: What each request has to meet, by name, with what it has used.
+        induced: Returns the induction over the whole graph and the grid, by goal.
+        quick: What each invocation takes, where the next answer has to come as early as possible.
+    """
+
+    limits: Mapping[str, GridCap] = field(default_factory=dict)
+    induced: Callable[[PlanGoal], tuple[Grid, Induction]] | None = None
+    quick: GridCap | None = None
+
+    @property
+    def caps(self) -> Mapping[str, Any]:
+        """What each request has to meet, by name."""
+        return self.limits
+
+    def static_plans(self) -> StaticPlans:
+        """Return the static plans, and which of them are within the caps from the root on."""
+        limits = [(cap.use, cap.limit) for cap in self.limits.values()]
+        return StaticPlans(self.graph, self.admission.servable, None, limits)
+
+    def uncapped(self) -> Problem | None:
+        """The same without caps; None if there are none."""
+        return replace(self, limits={}, induced=None) if self.limits else None
+
+    def solved(self, goal: PlanGoal) -> Solution:
+        """The best plan by the goal; where time is minimized, that with the earliest answer, step by step."""
+        if self.quick is None:
+            return self.best(goal)
+        first = {group: END if self.can_end else self._quickest_edge(self.quick, group) for group in self.groups}
+        return self._going(first, goal)
+
+    def _induced(
+        self, goal: PlanGoal, admission: Admissible
+    ) -> tuple[Induction, Best, Callable[[Mapping[int, int]], Integers]]:
+        if self.induced is None:
+            return super()._induced(goal, admission)
+        grid, found = self.induced(goal)
+        span, graph = self.spans[0], self.graph
+        edges = np.arange(*span.edges)
+        target = graph.target[edges]
+        level = len(found.spans) - 1 - int(np.searchsorted(graph.levels, target[0], side="right") - 1)
+        at = target - found.spans[len(found.spans) - 1 - level].nodes[0]
+        left = [cap.limit - cap.use[edges] for cap in self.limits.values()]
+        below = found.below[level].each(lambda values: grid.at(values[..., at], left))
+        worth = Worth(below.accuracy, below.cost_usd + graph.cost_usd[edges], below.lost, None)
+        admitted = np.isin(edges, self._allowed(edges))
+        return found, found.best_of(span, worth, admitted), lambda first: self._followed(first, goal)
+
+    # -- where no plan meets the caps ----------------------------------------------------------------------------
+
+    def answers(self, found: Solution) -> bool:
+        """Whether no arm is stuck: a chance of it further down is due to the grid, since models that fit leave enough."""
+        return not self.is_stuck(found)
+
+    def is_stuck(self, found: Solution) -> bool:
+        """Whether some arm has no answer and no model that fits."""
+        return NOTHING in found.first.values()
+
+    def missed(self, goal: PlanGoal) -> tuple[str, ...]:
+        """The caps without which every arm has a model that fits; as few as possible, latency before cost."""
+        stuck = [group for group, choice in self.solved(goal).first.items() if choice == NOTHING]
+        for count in range(1, len(self.limits) + 1):
+            for dropped in combinations(self.limits, count):
+                if stuck and all(len(self._allowed(np.array(self.graph.edges_of(group)), dropped)) for group in stuck):
+                    return dropped
+        return tuple(self.limits) if stuck else ()
+
+    def best_effort(self, missed: Sequence[str], goal: PlanGoal) -> Solution:
+        """The plan whose arms without a model that fits go least beyond the first of the caps."""
+        found = self.solved(goal)
+        if not missed:
+            return found
+        cap = self.limits[missed[0]]
+        first = {
+            group: self._quickest_edge(cap, group, missed) if choice == NOTHING else choice
+            for group, choice in found.first.items()
+        }
+        return self._going(first, goal)
+
+    def least_beyond(self, missed: Sequence[str]) -> float:
+        """What a plan uses of the first of these caps at least if the others are dropped."""
+        cap, least = self.limits[missed[0]], []
+        for group in self.groups:
+            edges = self._allowed(np.array(self.graph.edges_of(group)), missed)
+            least.append(float((cap.use[edges] + cap.need[self.graph.target[edges]]).min(initial=np.inf)))
+        return max(least)
+
+    def _quickest_edge(self, cap: GridCap, group: int, dropped: Sequence[str] = ()) -> int:
+        """The edge on the way to the earliest answer; of equals that with the least dollars, if time is minimized."""
+        edges = self._allowed(np.array(self.graph.edges_of(group)), dropped)
+        if not len(edges):
+            return NOTHING
+        through = cap.use[edges] + cap.need[self.graph.target[edges]]
+        dollars = self.graph.cost_usd[edges] if cap is self.quick else np.zeros(len(edges))
+        return int(edges[np.lexsort((dollars, through))[0]])
+
+    def _allowed(self, edges: Integers, dropped: Sequence[str] = ()) -> Integers:
+        """Those of the edges that may be taken with what is left, some caps dropped."""
+        names, admission = self.graph.annotated.trie.models, self.admission
+        allowed = np.array([names[model] not in admission.barred for model in self.graph.model[edges]], np.bool_)
+        if admission.servable is not None:
+            allowed &= admission.servable[edges]
+        for name, cap in self.limits.items():
+            if name not in dropped:
+                allowed &= cap.fits(cap.limit - cap.use[edges] - cap.need[self.graph.target[edges]])
+        return np.asarray(edges[allowed])
+
+    # -- a request whose invocations use what they do on average --------------------------------------------------
+
+    def _going(self, first: Mapping[int, int], goal: PlanGoal) -> Solution:
+        chosen = zip(self.weights.tolist(), first.values(), strict=True)
+        lost = sum(weight for weight, choice in chosen if choice == NOTHING)
+        return Solution(first, lambda: self._followed(first, goal), float("nan"), float("nan"), lost, goal)
+
+    def _followed(self, first: Mapping[int, int], goal: PlanGoal) -> Integers:
+        """What each group below does for such a request.
+
+        Arms that it does not reach end. Where it reaches a position with different amounts left, the least is taken.
+        """
+        choice = np.full(len(self.graph.source), END, np.int64)
+        here = {self.start: [cap.limit for cap in self.limits.values()]}
+        while here:
+            reached: dict[int, list[float]] = {}
+            for at in sorted(here):
+                found = first if at == self.start else self._step_at(at, here[at], goal)
+                for group, edge in found.items():
+                    choice[group] = edge
+                    if edge >= 0:
+                        rest = [left - float(cap.use[edge]) for left, cap in zip(here[at], self.limits.values(), strict=True)]
+                        target = int(self.graph.target[edge])
+                        reached[target] = [min(pair) for pair in zip(rest, reached.get(target, rest), strict=True)]
+            here = reached
+        return choice
+
+    def _step_at(self, position: int, left: Sequence[float], goal: PlanGoal) -> Mapping[int, int]:
+        groups = self.graph.groups_at(position)
+        if not groups:
+            return {}
+        limits = {name: cap.with_left(amount) for (name, cap), amount in zip(self.limits.items(), left, strict=True)}
+        there = replace(
+            self, start=position, groups=groups, admission=replace(self.admission, barred=()), may_stop=True, is_joint=False,
+            limits=limits,
+        )  # fmt: skip
+        found = there.solved(goal)
+        return there.best_effort(there.missed(goal), goal).first if there.is_stuck(found) else found.first
+
+
+class GridProblems(Problems):
+    """The problems of a graph whose histories are merged."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._inductions: dict[tuple[object, ...], tuple[Grid, Induction]] = {}
+        self._needs: dict[tuple[object, ...], GridCap] = {}
+
+    def below(
+        self,
+        request: PlanRequest,
+        start: int,
+        groups: Sequence[int],
+        *,
+        within_s: float | None = None,
+        without: Collection[str] = (),
+        is_joint: bool = False,
+    ) -> GridProblem:
+        """Return the problem of a request at a position, as :meth:`Problems.below`."""
+        objective = request.objective
+        caps = [cap for cap in (objective.max_latency_s, within_s) if cap is not None]
+        load_s = request.load_s
+        if load_s is not None and caps:
+            step = max(min(caps) / LOAD_STEPS, 1e-9)
+            load_s = np.ceil(load_s / step) * step
+        limits: dict[str, GridCap] = {}
+        if caps:
+            limits[LATENCY_CAP] = self._seconds(objective, min(caps), load_s, request.elapsed_s)
+        if objective.cost_budget == "per_request" and objective.max_cost_usd is not None:
+            limits[COST_CAP] = self._dollars(objective, objective.max_cost_usd, request.spent_usd)
+        self._check(limits, objective)
+        admission = Admissible(self.graph, {}, self.servable, without)
+        loaded = None if load_s is None or not caps else load_s.tobytes()
+        return GridProblem(
+            self.graph, start, groups, admission, request.may_stop, is_joint, limits=limits,
+            induced=(lambda goal: self._induced(goal, limits, loaded)) if limits else None,
+            quick=self._seconds(objective, 0.0, load_s, 0.0) if minimizes_time(objective) else None,
+        )  # fmt: skip
+
+    def times(self, objective: Objective) -> FloatArray:
+        """Seconds from the root within which the fastest plan for bounds on averages may stay, rising; the last admits all."""
+        seconds = self._seconds(objective, 0.0, None, 0.0)
+        root_s = float(self.metrics.annotated.latency_s[0])
+        first = [int(self.graph.first_edge[self.graph.first_group[at]]) for at in self.graph.levels]
+        most = root_s + sum(float(seconds.use[low:high].max(initial=0.0)) for low, high in pairwise(first))
+        most = most if objective.max_latency_s is None else min(most, objective.max_latency_s)
+        least = root_s + float(seconds.need[0])
+        return least + (most - least) * np.arange(1, LATENCY_STEPS + 1) / LATENCY_STEPS
+
+    def _induced(self, goal: PlanGoal, limits: Mapping[str, GridCap], loaded: bytes | None) -> tuple[Grid, Induction]:
+        key = (goal, loaded, *((name, cap.whole, cap.z) for name, cap in limits.items()))
+        found = self._inductions.get(key)
+        if found is None:
+            grid = Grid(self.graph, limits, self.servable)
+            spans = list(self.graph.spans(0))
+            found = grid, Induction(self.graph, spans, goal, [grid.admitted(slice(*span.edges)) for span in spans], grid)
+            if len(self._inductions) >= INDUCTIONS:
+                self._inductions = dict(list(self._inductions.items())[INDUCTIONS // 2 :])
+            self._inductions[key] = found
+        return found
+
+    def _seconds(self, objective: Objective, whole: float, load_s: FloatArray | None, used: float) -> GridCap:
+        """Deviations of single invocations are added up, which is more than that of their sum."""
+        annotated, graph, z = self.metrics.annotated, self.graph, 0.0
+        if objective.risk == "mean+sd":
+            z = DEFAULT_Z if objective.z is None else objective.z
+        seconds = annotated.latency_s + z * np.sqrt(annotated.latency_var)
+        if load_s is not None:
+            seconds = seconds + np.where(annotated.engine >= 0, load_s[annotated.engine], 0.0)
+        found = self._cap(seconds, graph.latency_s, z, None if load_s is None else load_s.tobytes())
+        return replace(found, whole=whole, used=used)
+
+    def _dollars(self, objective: Objective, whole: float, used: float) -> GridCap:
+        annotated, z = self.metrics.annotated, objective.z or 0.0
+        found = self._cap(annotated.cost_usd + z * np.sqrt(annotated.cost_var), self.graph.cost_usd, z, "usd")
+        return replace(found, whole=whole, used=used)
+
+    def _cap(self, of_nodes: FloatArray, mean: FloatArray, z: float, key: object) -> GridCap:
+        found = self._needs.get((key, z))
+        if found is None:
+            use = of_nodes[self.graph.nodes[self.graph.target]]
+            found = GridCap(0.0, use, least_need(self.graph, use, self.servable), mean, z)
+            if len(self._needs) >= INDUCTIONS:
+                self._needs = {}
+            self._needs[key, z] = found
+        return found
+
+    def _check(self, limits: Mapping[str, GridCap], objective: Objective) -> None:
+        trie = self.metrics.trie
+        if (limits or objective.target == "latency") and len(trie) > MOST_WITH_CAPS:
+            raise ConfigError(
+                f"bounds on each request's time or dollars are planned over at most {MOST_WITH_CAPS:,} merged nodes, this trie"
+                f" has {trie.n_nodes:,}: give the loop a smaller memory"
+            )

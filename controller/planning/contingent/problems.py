@@ -1,0 +1,94 @@
+"""Makes the planning problems of one tree: what a request's bounds admit, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from vinelm.controller.planning.contingent.limits import Admissible, Cap, PathTotals, caps_of
+from vinelm.controller.planning.contingent.problem import WITHIN, Problem
+from vinelm.controller.planning.metric import Metric, Remaining, bounds_averages
+from vinelm.controller.planning.path_metrics import PathMetrics
+from vinelm.controller.planning.plan_request import PlanRequest
+from vinelm.errors import ConfigError
+from vinelm.objective import Objective
+from vinelm.plans.decision_graph import DecisionGraph
+from vinelm.trie.arrays import BoolArray, FloatArray
+
+DP = 'risk="dp" does not plan over templates that branch or merge histories: use risk="mean+sd"'
+"""Why no objective with a stochastic program is planned for."""
+
+
+class Problems:
+    """The problems of a graph that is a tree.
+
+    Args:
+        graph: The graph.
+        metrics: The trie's path metrics, and the models that cannot be served.
+    """
+
+    def __init__(self, graph: DecisionGraph, metrics: PathMetrics) -> None:
+        self.graph, self.metrics = graph, metrics
+
+    def below(
+        self,
+        request: PlanRequest,
+        start: int,
+        groups: Sequence[int],
+        *,
+        within_s: float | None = None,
+        without: Collection[str] = (),
+        is_joint: bool = False,
+    ) -> Problem:
+        """Return the problem of a request at a position.
+
+        Args:
+            request: The question.
+            start: Its position.
+            groups: The arms that may come next.
+            within_s: Seconds from the root, at zero load, within which histories stay; None without such a limit.
+            without: Models that must not run next.
+            is_joint: Whether the request ends in all of the arms or in none.
+        """
+        caps = caps_of(self._totals, request, start)
+        if within_s is not None:
+            caps[WITHIN] = Cap(self._totals, 0, Remaining(Metric.LATENCY), within_s)
+        seconds = None
+        if minimizes_time(request.objective):
+            seconds = Cap(self._totals, start, Remaining(Metric.LATENCY), np.inf, request.load_s)
+        admission = Admissible(self.graph, caps, self.servable, without)
+        return Problem(self.graph, start, groups, admission, request.may_stop, is_joint, seconds)
+
+    def times(self, objective: Objective) -> FloatArray:
+        """Seconds from the root within which the fastest plan for bounds on averages may stay, rising; the last admits all."""
+        return np.unique(Cap(self._totals, 0, Remaining(Metric.LATENCY), np.inf).used(1, len(self.graph.nodes)))
+
+    @cached_property
+    def servable(self) -> BoolArray | None:
+        """Whether each edge's model can be served; None if all can."""
+        if not self.metrics.missing:
+            return None
+        gone = np.array([name in self.metrics.missing for name in self.metrics.trie.models])
+        return np.asarray(~gone[self.graph.model])
+
+    @cached_property
+    def _totals(self) -> PathTotals:
+        return PathTotals(self.graph, self.metrics)
+
+
+def minimizes_time(objective: Objective) -> bool:
+    """Whether each request's time is minimized: with bounds on averages, the plan for all requests is sought instead."""
+    return objective.target == "latency" and not bounds_averages(objective)
+
+
+def check_plannable(objective: Objective, metrics: PathMetrics) -> None:
+    """Raise :class:`ConfigError` if no contingent plan can be made for the objective over this trie."""
+    if objective.risk == "dp":
+        raise ConfigError(DP, code="dp-too-large")
+    if (objective.max_latency_s is not None or objective.target == "latency") and not metrics.annotated.knows_latency:
+        asked = "max_latency_s" if objective.max_latency_s is not None else 'minimize="latency"'
+        raise ConfigError(
+            f"{asked} needs latencies, and the trie's observations have none: leave it out, or profile to measure them"
+        )

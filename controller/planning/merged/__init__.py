@@ -1,1 +1,0 @@
-"""Plans over tries whose histories are merged."""

@@ -1,0 +1,72 @@
+"""`vinelm demo`: the steps of an application on a few requests, and the commands on the store and the trie that it writes."""
+
+import contextlib
+import io
+import json
+
+import pytest
+
+import vinelm
+from vinelm.cli.main import main
+from vinelm.reports import evaluation_sentence
+
+SMALL = ("--preset", "paper-2", "--limit", "40", "--coverage", "0.3")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """The folder of a small demo of the support desk, and what it printed as JSON."""
+    folder = tmp_path_factory.mktemp("demo")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        assert main(["demo", "support", *SMALL, "--output-dir", str(folder), "--json", "--quiet"]) == 0
+    return folder, json.loads(said.getvalue())
+
+
+def test_its_verdict_is_that_of_evaluate_on_its_store(demo):
+    folder, found = demo
+    again = vinelm.evaluate(folder / "demo.db", folder / "demo.vine")
+    assert found["sentence"] == evaluation_sentence(again)
+    assert found["is_simulated"] is True
+    assert {one["policy"] for one in found["policies"]} >= {"paths", "static", "single"}
+    page = (folder / "report.html").read_text()
+    assert "simulated" in page
+    assert str(folder) not in page
+
+
+def test_each_budget_is_judged_alone(demo):
+    _, found = demo
+    assert [one["objectives"] for one in found["by_budget"]] == [[one] for one in found["objectives"]]
+    assert {one["verdict"] for one in found["by_budget"]} <= {"gain", "no gain", "open", "not identified"}
+    level = 1 - 0.05 / len(found["by_budget"])
+    assert all(one["level"] == pytest.approx(level) for one in found["by_budget"])
+
+
+def test_the_commands_read_what_it_wrote(demo, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    folder, _ = demo
+    store, trie = str(folder / "demo.db"), str(folder / "demo.vine")
+    assert main(["store", "info", store]) == 0
+    assert "Steps: router → (lookup up to 2 times | search | go on) → reply" in " ".join(capsys.readouterr().out.split())
+    assert main(["report", store, trie, "-o", str(tmp_path), "--quiet"]) == 0
+    capsys.readouterr()
+    assert "Observations by depth and stage" in (tmp_path / "report.html").read_text()
+    log = str(tmp_path / "log.jsonl")
+    options = ["--maximize", "accuracy", "--requests", "2", "--log", log, "--json", "--quiet"]
+    assert main(["verify", store, trie, *options]) in (0, 1, 2)
+
+
+def test_it_takes_no_dataset(tmp_path, capsys):
+    assert main(["demo", "support", "--dataset", "x", "--output-dir", str(tmp_path)]) == 2
+    assert "support takes no dataset" in capsys.readouterr().err
+
+
+def test_text_to_sql_fits_a_screen(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--limit", "40", "--quiet", "--no-open"]) == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0].startswith("Simulated models")
+    assert len(lines) <= 24
+    assert all(len(line) <= 80 for line in lines)
+    assert "worth it" in next(line for line in lines if "over static" in line)

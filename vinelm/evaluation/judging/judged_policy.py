@@ -1,0 +1,56 @@
+"""What a policy achieves, as the requests say that did not choose it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vinelm.evaluation.judging.planning_half import TITLES, PolicyName
+from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedPolicy:
+    """One policy, chosen on one half of the requests and judged on the other, both ways.
+
+    Attributes:
+        name: Which policy.
+        plans: What each half chose, in words; of a sweep those of its middle.
+        accuracy: Share of right answers (in time, under a latency cap).
+        cost_usd, latency_s: Dollars and seconds per request.
+        promised_accuracy: What the halves that chose it estimated, mean over both (and over a sweep).
+        against: Paired gain over the ``static`` plan and the ``single`` model, in what the objective counts: share of right
+            answers, or dollars or seconds saved.
+    """
+
+    name: PolicyName
+    plans: tuple[str, ...]
+    accuracy: OffPolicyEstimate
+    cost_usd: OffPolicyEstimate
+    latency_s: OffPolicyEstimate
+    promised_accuracy: float
+    against: Mapping[str, OffPolicyEstimate] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Its name in tables."""
+        return TITLES[self.name]
+
+    @property
+    def optimism(self) -> float | None:
+        """What choosing the best of many promised too much: promised less judged accuracy; None where not identified."""
+        return self.promised_accuracy - self.accuracy.value if self.accuracy.is_identified else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the policy as plain JSON types."""
+        return {
+            "policy": self.name,
+            "plans": list(self.plans),
+            "accuracy": self.accuracy.to_dict(),
+            "cost_usd": self.cost_usd.to_dict(),
+            "latency_s": self.latency_s.to_dict(),
+            "promised_accuracy": self.promised_accuracy,
+            "optimism": self.optimism,
+            "gain_over": {name: one.to_dict() for name, one in self.against.items()},
+        }
