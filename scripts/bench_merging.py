@@ -24,7 +24,8 @@ from simulated_agent import AgentTruth
 from simulated_agent_graph import profiled_agent
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller import ContingentPlan, Planner
+from vinelm.controller import Planner
+from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.testing import plan_at
 from vinelm.estimator import make_estimator
 from vinelm.objective import Objective

@@ -38,7 +38,7 @@ class Span(NamedTuple):
     edges: tuple[int, int]
 
 
-class Rates(NamedTuple):
+class PositionRates(NamedTuple):
     """What may happen at each position, and P(each group's stage comes next), P(the same and the answer so far is correct).
 
     Without ``arm`` the trie is linear: the one stage comes next where the request does not stop.
@@ -119,7 +119,7 @@ class DecisionGraph:
         arm_item = first if isinstance(trie, MergedTrie) else to_node[first]
         arms = None if annotated.arm is None else annotated.arm[arm_item]
         rights = None if annotated.arm_success is None else annotated.arm_success[arm_item]
-        rates = Rates(annotated.success[nodes], annotated.stop[nodes], annotated.stop_success[nodes], arms, rights)
+        rates = PositionRates(annotated.success[nodes], annotated.stop[nodes], annotated.stop_success[nodes], arms, rights)
         may_end = (trie.answerable if ends is None else trie.answerable & ends)[nodes]
         return cls(
             annotated=annotated,
@@ -206,10 +206,10 @@ class DecisionGraph:
                 (None, None) if known.arm is None or known.arm_success is None else (known.arm[:, at], known.arm_success[:, at])
             )
             success, stop, both = (rates[self.nodes, at] for rates in (known.success, known.stop, known.stop_success))
-            found.append((share, self.with_rates(Rates(success, stop, both, *arms))))
+            found.append((share, self.with_rates(PositionRates(success, stop, both, *arms))))
         return tuple(found)
 
-    def with_rates(self, rates: Rates) -> Self:
+    def with_rates(self, rates: PositionRates) -> Self:
         """Return the graph with other rates."""
         chances: dict[str, Any] = _chances(rates, self.source, self.may_end)
         return replace(self, **chances)
@@ -234,13 +234,13 @@ class DecisionGraph:
             own(getattr(known, name), getattr(annotated, name)) for name in ("success", "stop", "stop_success")
         )
         if known.arm is None or known.arm_success is None:
-            return self.with_rates(Rates(success, stop, both, None, None))
+            return self.with_rates(PositionRates(success, stop, both, None, None))
         share = mass[self.source] / np.where(is_reached, reach, 1.0)[self.source, None]
         arm, right = (
             np.where(is_reached[self.source], (share * of_arms).sum(axis=1), usual)
             for of_arms, usual in ((known.arm, self.arm), (known.arm_success, self.right))
         )
-        return self.with_rates(Rates(success, stop, both, arm, right))
+        return self.with_rates(PositionRates(success, stop, both, arm, right))
 
     # -- its parts -----------------------------------------------------------------------------------------------
 
@@ -335,7 +335,7 @@ def _common(counts: Integers) -> int:
     return int(counts[0]) if len(counts) and (counts == counts[0]).all() else 0
 
 
-def _chances(rates: Rates, source: Integers, may_end: BoolArray) -> dict[str, FloatArray]:
+def _chances(rates: PositionRates, source: Integers, may_end: BoolArray) -> dict[str, FloatArray]:
     """What may happen at each position before a model is chosen."""
     success, stop, stop_success = rates.success, rates.stop, rates.stop_success
     if rates.arm is None or rates.arm_right is None:

@@ -72,7 +72,7 @@ class GridCap:
         return plan.longest(self.mean)
 
 
-class Grid:
+class LeftGrid:
     """What requests have left of some caps, as coordinates.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.controller.planning.contingent.grid import Grid, GridCap, least_need
+from vinelm.controller.planning.contingent.grid import GridCap, LeftGrid, least_need
 from vinelm.controller.planning.contingent.limits import Admissible
 from vinelm.controller.planning.contingent.problem import Problem, Solution
 from vinelm.controller.planning.contingent.problems import Problems, minimizes_time
@@ -43,7 +43,7 @@ class GridProblem(Problem):
     """
 
     limits: Mapping[str, GridCap] = field(default_factory=dict)
-    induced: Callable[[PlanGoal], tuple[Grid, Induction]] | None = None
+    induced: Callable[[PlanGoal], tuple[LeftGrid, Induction]] | None = None
     quick: GridCap | None = None
 
     @property
@@ -188,7 +188,7 @@ class GridProblems(Problems):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._inductions: dict[tuple[object, ...], tuple[Grid, Induction]] = {}
+        self._inductions: dict[tuple[object, ...], tuple[LeftGrid, Induction]] = {}
         self._needs: dict[tuple[object, ...], GridCap] = {}
 
     def below(
@@ -232,11 +232,11 @@ class GridProblems(Problems):
         least = root_s + float(seconds.need[0])
         return least + (most - least) * np.arange(1, LATENCY_STEPS + 1) / LATENCY_STEPS
 
-    def _induced(self, goal: PlanGoal, limits: Mapping[str, GridCap], loaded: bytes | None) -> tuple[Grid, Induction]:
+    def _induced(self, goal: PlanGoal, limits: Mapping[str, GridCap], loaded: bytes | None) -> tuple[LeftGrid, Induction]:
         key = (goal, loaded, *((name, cap.whole, cap.z) for name, cap in limits.items()))
         found = self._inductions.get(key)
         if found is None:
-            grid = Grid(self.graph, limits, self.servable)
+            grid = LeftGrid(self.graph, limits, self.servable)
             spans = list(self.graph.spans(0))
             found = grid, Induction(self.graph, spans, goal, [grid.admitted(slice(*span.edges)) for span in spans], grid)
             if len(self._inductions) >= INDUCTIONS:

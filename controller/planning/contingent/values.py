@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from vinelm.controller.planning.contingent.grid import LeftGrid
 from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers, Span
 from vinelm.trie.arrays import BoolArray, FloatArray
 
@@ -55,17 +56,6 @@ class Worth(NamedTuple):
         return Worth(*(None if values is None else change(values) for values in self))  # type: ignore[arg-type]
 
 
-class Left(Protocol):
-    """What a request may have left, as coordinates of a grid."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of coordinates of each bound."""
-
-    def shifted(self, values: FloatArray, edges: slice) -> FloatArray:
-        """Values at what is left after each edge, given those at what is left before it."""
-
-
 class Best(NamedTuple):
     """The best edge of each group of a range, and what following it is worth given that the group's stage comes next.
 
@@ -95,7 +85,7 @@ class Induction:
         spans: Sequence[Span],
         goal: PlanGoal,
         admitted: Sequence[BoolArray | None] | None = None,
-        left: Left | None = None,
+        left: LeftGrid | None = None,
     ) -> None:
         self.graph, self.spans, self.goal, self.left = graph, spans, goal, left
         self._admitted = admitted

@@ -243,9 +243,15 @@ class RunFinder:
         return with_account(self._runs.inner(runtime.control, context), config)
 
     def _kept_scope(
-        self, run: GraphRun, stage: str, config: RunnableConfig, limits: Mapping[str, Any] | None, *, falls_back: bool,
+        self,
+        run: GraphRun,
+        stage: str,
+        config: RunnableConfig,
+        limits: Mapping[str, Any] | None,
+        *,
+        falls_back: bool,
         is_inner: bool = False,
-    ) -> InvocationScope:  # fmt: skip
+    ) -> InvocationScope:
         """The invocation of a run that keeps its path itself."""
         where = where_of(config)
         if run.outcomes is not None and run.path is not None and not is_inner and run.is_past(where):
