@@ -1,3 +1,4 @@
+from .explanation import explain as explain
 from .fleet.config import FleetConfig as FleetConfig
 from .fleet.fleet_reader import FleetReader as FleetReader
 from .fleet.live_invocations import LiveInvocations as LiveInvocations
@@ -17,10 +18,9 @@ from .load.monitors import InFlightLoadMonitor as InFlightLoadMonitor
 from .load.monitors import ReportedLoadMonitor as ReportedLoadMonitor
 from .load.slowdown import SlowdownCurve as SlowdownCurve
 from .load.slowdown import load_curves as load_curves
+from .planner import Planner as Planner
 from .planning.decision import Decision as Decision
-from .planning.explanation import explain as explain
 from .planning.plan_request import PlanRequest as PlanRequest
-from .planning.planner import Planner as Planner
 from .session.session import Mode as Mode
 from .session.session import Session as Session
 from .session.spend_control import SpendControl as SpendControl

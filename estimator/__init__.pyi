@@ -10,6 +10,6 @@ from .registry import ESTIMATORS as ESTIMATORS
 from .registry import make_estimator as make_estimator
 from .signals.build import estimate_signals as estimate_signals
 from .signals.first_answers import FirstAnswers as FirstAnswers
-from .stage_plans import FixedStagePlans as FixedStagePlans
-from .validation import ValidationReport as ValidationReport
-from .validation import validate_estimate as validate_estimate
+from .validation.checks import ValidationReport as ValidationReport
+from .validation.checks import validate_estimate as validate_estimate
+from .validation.stage_plans import FixedStagePlans as FixedStagePlans

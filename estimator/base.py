@@ -14,7 +14,7 @@ from vinelm.estimator.cost_latency import MeanEstimate, estimate_amount, zero_lo
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import ArmRates, Rates
 from vinelm.estimator.prompt_cache import edge_types, index_per_node
-from vinelm.estimator.sizes.by_outcome import SizesByOutcome, SizesByStops
+from vinelm.estimator.sizes_by_outcome import SizesByOutcome, SizesByStops
 from vinelm.observation import Observation
 from vinelm.template import Template
 from vinelm.trie import Trie

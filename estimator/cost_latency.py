@@ -9,9 +9,9 @@ import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
 from vinelm.estimator.observation_table import ObservationTable
+from vinelm.estimator.request_sizes import RequestSizes, improved_slope
 from vinelm.estimator.shrinkage import kinds_of, pooled_mean, shrunk_mean
-from vinelm.estimator.sizes.by_outcome import SizesByOutcome
-from vinelm.estimator.sizes.requests import RequestSizes, improved_slope
+from vinelm.estimator.sizes_by_outcome import SizesByOutcome
 from vinelm.trie import Trie
 from vinelm.trie.arrays import FloatArray
 

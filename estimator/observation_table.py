@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from vinelm.errors import EvidenceError, InputError
 from vinelm.estimator.arms import arms_of
-from vinelm.estimator.merged.table import below_a_stop, cells_above, told_arms
+from vinelm.estimator.merged_table import below_a_stop, cells_above, told_arms
 from vinelm.estimator.row_nodes import rows_with_nodes, where_of
 from vinelm.observation import Cell, Observation
 from vinelm.template import StopRule, Template

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from vinelm.controller.planner import Planner
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.plan_request import load_array
-from vinelm.controller.planning.planner import Planner
 from vinelm.errors import VineLMError
 from vinelm.protocols import Invocation, LoadMonitor
 from vinelm.trie.arrays import FloatArray

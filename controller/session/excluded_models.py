@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vinelm.controller.planning.planner import Planner
+from vinelm.controller.planner import Planner
 from vinelm.errors import FailureKind
 from vinelm.protocols import Invocation
 

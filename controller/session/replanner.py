@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import TypedDict
 
 from vinelm.controller.load.load_view import SessionLoad
+from vinelm.controller.planner import Planner
 from vinelm.controller.planning.decision import Decision
-from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.excluded_models import ExcludedModels
 from vinelm.controller.session.seen_outcomes import SeenOutcomes
 from vinelm.errors import InfeasibleError, VineLMError

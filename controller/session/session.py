@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args
 
 from vinelm.clock import Clock
 from vinelm.controller.load.load_view import LoadSource, SessionLoad
+from vinelm.controller.planner import Planner
 from vinelm.controller.planning.decision import Decision
-from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.call_follower import CallFollower, RequestWatcher
 from vinelm.controller.session.replanner import Replanner
 from vinelm.controller.session.request_rows import RequestRows

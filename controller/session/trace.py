@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
+from vinelm.controller.explanation import explain
 from vinelm.controller.planning.decision import Decision
-from vinelm.controller.planning.explanation import explain
 
 
 class TraceStep(NamedTuple):

@@ -8,12 +8,12 @@ from itertools import product
 from typing import Any
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.controller.planner import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.limits import Admissible
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
-from vinelm.controller.planning.planner import Planner
 from vinelm.controller.testing.branching_cases import random_branching
 from vinelm.controller.testing.contingent_brute_force import ContingentQuestion, Measured, rank_of
 from vinelm.errors import InfeasibleError

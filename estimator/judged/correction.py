@@ -9,7 +9,7 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator.judged.agreement import JudgeAgreement
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.estimator.validation import ValidationReport
+from vinelm.estimator.validation.checks import ValidationReport
 from vinelm.trie.arrays import FloatArray
 from vinelm.trie.difficulty import DifficultyRates
 

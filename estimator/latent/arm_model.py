@@ -29,7 +29,7 @@ from vinelm.estimator.arm_counts import sets_of_arms
 from vinelm.estimator.arms import Arms
 from vinelm.estimator.latent.features import FeatureMatrix, Part, certain_nodes, coded, stack
 from vinelm.estimator.latent.logistic_regression import ARM, Regression
-from vinelm.estimator.merged.remembered import certain_choices_of
+from vinelm.estimator.latent.remembered import certain_choices_of
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.trie import MergedTrie, Trie
 from vinelm.trie.arrays import BoolArray, FloatArray

@@ -12,13 +12,13 @@ from vinelm.estimator.base import RateEstimator, cost_and_latency
 from vinelm.estimator.latent.arm_errors import arm_standard_errors
 from vinelm.estimator.latent.arm_prediction import predict_arms
 from vinelm.estimator.latent.em import LatentFit, fit_latent
+from vinelm.estimator.latent.merged_annotation import annotate_merged
+from vinelm.estimator.latent.merged_prediction import predict_merged
 from vinelm.estimator.latent.prediction import PredictedRates, predict_rates
 from vinelm.estimator.latent.standard_errors import standard_errors
-from vinelm.estimator.merged.annotation import annotate_merged
-from vinelm.estimator.merged.prediction import predict_merged
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import Rates
-from vinelm.estimator.sizes.by_outcome import SizesByDifficulty, SizesByOutcome, SizesByStops
+from vinelm.estimator.sizes_by_outcome import SizesByDifficulty, SizesByOutcome, SizesByStops
 from vinelm.template import Template
 from vinelm.trie import MergedTrie
 

@@ -37,7 +37,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from vinelm.estimator.arms import arms_of
-from vinelm.estimator.merged.remembered import certain_decisions, certain_models, previous_choice, previous_model
+from vinelm.estimator.latent.remembered import certain_decisions, certain_models, previous_choice, previous_model
 from vinelm.trie import MergedTrie, Trie
 
 Ints = npt.NDArray[np.int64]

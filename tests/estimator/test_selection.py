@@ -8,7 +8,7 @@ import pytest
 
 from vinelm.errors import EvidenceError
 from vinelm.estimator import ObservationTable, ValidationReport, make_estimator, validate_estimate
-from vinelm.estimator.selection import selection_optimism
+from vinelm.estimator.validation.selection import selection_optimism
 from vinelm.promise import Promise, SelectionOptimism
 
 
@@ -91,7 +91,7 @@ def test_large_optimism_is_warned_of_with_what_to_do(made: Any) -> None:
     _, report = validated(table, made.sampled_rows(table, 0, 60))
     large = replace(report, selection=SelectionOptimism(cost_usd=(1.0,), accuracy=(0.3,), advantage=(0.3,)))
     assert large.to_dict()["selection"]["accuracy"] == [0.3]
-    from vinelm.estimator.validation import _optimism_warnings
+    from vinelm.estimator.validation.checks import _optimism_warnings
 
     promise = Promise(estimate=0.7, standard_error=0.1, optimism=0.2, advantage=0, advantage_optimism=None, reference=None)
     (line,) = _optimism_warnings(promise)

@@ -6,7 +6,7 @@ import pytest
 
 from vinelm.errors import EvidenceError
 from vinelm.estimator import ObservationTable, ValidationReport, make_estimator, validate_estimate
-from vinelm.estimator.validation import _held_out_error, shape_warnings
+from vinelm.estimator.validation.checks import _held_out_error, shape_warnings
 from vinelm.template import Loop, Stage, Template
 
 

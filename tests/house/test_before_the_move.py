@@ -13,7 +13,7 @@ import pytest
 
 from vinelm import Catalog, Objective, ObservationStore, load_trie
 from vinelm.backends import create_backends
-from vinelm.controller.planning.planner import Planner
+from vinelm.controller.planner import Planner
 from vinelm.profiler import profile
 from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.traces import check_store

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,13 @@ def wheel(tmp_path_factory):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return next(target.glob("*.whl"))
+
+
+def test_the_wheel_holds_the_data_of_the_workflows(wheel):
+    files = subprocess.run(["git", "ls-files", "workflows/*/data/*"], cwd=ROOT, capture_output=True, text=True, check=True)
+    wanted = {f"vinelm/{name}" for name in files.stdout.splitlines()}
+    assert len(wanted) > 10
+    assert wanted - set(zipfile.ZipFile(wheel).namelist()) == set()
 
 
 def test_the_wheel_runs_in_a_fresh_environment_from_an_empty_folder(wheel, tmp_path):

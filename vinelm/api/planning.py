@@ -126,7 +126,7 @@ def require_evidence(decision: Decision) -> None:
 
 
 def _remedy(decision: Decision) -> str:
-    from vinelm.estimator.validation import more_evidence
+    from vinelm.estimator.validation.checks import more_evidence
 
     promise, meta = decision.promise, decision.metrics.annotated.meta
     if promise.advantage <= 0.0:

@@ -25,7 +25,7 @@ from vinelm.controller.fleet.live_invocations import LiveInvocations, session_nu
 from vinelm.controller.fleet.loop.standing_orders import StandingOrders
 from vinelm.controller.fleet.member import FleetMember
 from vinelm.controller.fleet.redis_link import RedisLink
-from vinelm.controller.planning.planner import Planner
+from vinelm.controller.planner import Planner
 from vinelm.controller.session.spend_control import SpendControl
 from vinelm.errors import ConfigError, FleetUnreachable
 from vinelm.policies import SpendGuard

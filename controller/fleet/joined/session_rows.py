@@ -10,10 +10,10 @@ from typing import SupportsFloat
 
 from vinelm.controller.fleet.live_invocations import InvocationStart, LiveInvocations
 from vinelm.controller.fleet.loop.standing_orders import CallStanding, StandingOrders
+from vinelm.controller.planner import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.metric import Metric
-from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.call_follower import RequestWatcher
 from vinelm.protocols import Invocation
 

@@ -5,7 +5,7 @@ import pytest
 
 from vinelm.clock import VirtualClock
 from vinelm.controller import Planner, Session, explain
-from vinelm.controller.planning.explanation import alternatives
+from vinelm.controller.explanation import alternatives
 from vinelm.controller.testing import brute_force, random_annotated, random_question
 from vinelm.objective import Objective
 

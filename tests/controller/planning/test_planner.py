@@ -229,7 +229,7 @@ def test_many_threads_share_one_planner():
 
 
 def test_a_large_trie_is_prepared_once_for_each_kind_while_requests_are_answered(monkeypatch):
-    monkeypatch.setattr("vinelm.controller.planning.planner.SMALL", 20)
+    monkeypatch.setattr("vinelm.controller.planner.SMALL", 20)
     monkeypatch.setattr("vinelm.controller.planning.frontier_cache.LAZY", 0)
     monkeypatch.setattr("vinelm.controller.planning.frontier_cache.AHEAD", 0)
     annotated = random_annotated(random.Random(5))
@@ -247,5 +247,5 @@ def test_a_large_trie_is_prepared_once_for_each_kind_while_requests_are_answered
     assert plain.index_ends == 0
     other = planner.prepare_in_background(Objective(minimize="cost", min_accuracy=0.2))
     other.join(30)
-    monkeypatch.setattr("vinelm.controller.planning.planner.SMALL", 10_000)
+    monkeypatch.setattr("vinelm.controller.planner.SMALL", 10_000)
     assert plain.prepare_in_background(loose) is None

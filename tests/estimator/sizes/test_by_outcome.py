@@ -8,8 +8,8 @@ import pytest
 
 from vinelm.estimator import RateEstimator, make_estimator
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.estimator.sizes.by_outcome import SizesByDifficulty, SizesByStops
-from vinelm.estimator.sizes.requests import RequestSizes, improved_slope
+from vinelm.estimator.request_sizes import RequestSizes, improved_slope
+from vinelm.estimator.sizes_by_outcome import SizesByDifficulty, SizesByStops
 from vinelm.recorded_table import RecordedTable
 
 REQUESTS = 400

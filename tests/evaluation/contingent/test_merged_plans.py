@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from core.merged_kit import agent, random_merged
 
-from vinelm.estimator.stage_plans import FixedStagePlans
+from vinelm.estimator.validation.stage_plans import FixedStagePlans
 from vinelm.evaluation.plans.contingent_plans import ContingentPlans
 from vinelm.evaluation.plans.sweep import frontier_range
 from vinelm.objective import Objective

@@ -206,7 +206,7 @@ def _show_contingent(objective: Objective, annotated: AnnotatedTrie, decision: D
 
 def _show_candidates(objective: Objective, decision: Decision) -> None:
     from vinelm.cli.console import show_table, stdout
-    from vinelm.controller.planning.explanation import alternatives
+    from vinelm.controller.explanation import alternatives
     from vinelm.reports import objective_words, percent, seconds, usd
 
     is_wide = stdout().width >= _WIDE
@@ -257,8 +257,8 @@ def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
 
 def _print_json(objective: Objective, decision: Decision) -> None:
     from vinelm.cli.console import print_json
+    from vinelm.controller.explanation import alternatives
     from vinelm.controller.planning.contingent.decision import ContingentDecision
-    from vinelm.controller.planning.explanation import alternatives
 
     annotated, query = decision.metrics.annotated, decision.request
     if isinstance(decision, ContingentDecision):

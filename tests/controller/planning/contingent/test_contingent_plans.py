@@ -7,9 +7,9 @@ import pytest
 from branching import routed
 
 from vinelm.controller import Planner, explain
+from vinelm.controller.explanation import alternatives
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.plan import ContingentPlan
-from vinelm.controller.planning.explanation import alternatives
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
 from vinelm.plans.decision_graph import DecisionGraph

@@ -10,7 +10,7 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.estimator.cost_latency import MeanEstimate
-from vinelm.estimator.merged.prediction import MergedRates
+from vinelm.estimator.latent.merged_prediction import MergedRates
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.template import Template
 from vinelm.trie import MergedTrie

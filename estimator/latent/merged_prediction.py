@@ -8,7 +8,7 @@ import numpy as np
 
 from vinelm.estimator.latent.em import LatentFit, OutcomeProbabilities
 from vinelm.estimator.latent.logistic_regression import Regression, sigmoid
-from vinelm.estimator.merged.masses import choice_shares, spread_masses
+from vinelm.estimator.latent.merged_masses import choice_shares, spread_masses
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import Rates
 from vinelm.trie import MergedTrie

@@ -21,8 +21,8 @@ from vinelm.estimator.baselines.cascade import CascadeEstimator
 from vinelm.estimator.latent.estimator import LatentEstimator
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.registry import make_estimator
-from vinelm.estimator.selection import SelectablePlans, selection_optimism
-from vinelm.estimator.stage_plans import FixedStagePlans
+from vinelm.estimator.validation.selection import SelectablePlans, selection_optimism
+from vinelm.estimator.validation.stage_plans import FixedStagePlans
 from vinelm.promise import Z90, Promise, SelectionOptimism
 from vinelm.template import Stage, Template
 from vinelm.trie.arrays import BoolArray, FloatArray

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.estimator.stage_plans import FixedStagePlans
+from vinelm.estimator.validation.stage_plans import FixedStagePlans
 from vinelm.promise import SelectionOptimism, single_model_paths
 from vinelm.trie.arrays import BoolArray, FloatArray
 

@@ -1,1 +1,0 @@
-"""Estimating tries whose histories are merged (docs/estimators.md): what is remembered, masses, rates."""

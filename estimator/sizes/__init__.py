@@ -1,1 +1,0 @@
-"""Sizes of requests: how dear a request is beside the mean one, and how that follows from its outcomes."""

@@ -1,0 +1,1 @@
+"""How well a fitted model predicts rows that it has not seen, and what the choice of the best plan costs."""
