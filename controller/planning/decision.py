@@ -94,6 +94,12 @@ class Decision:
         """Expected seconds below ``node`` for a request that runs the whole path, under the load of the plan."""
         return float(self._target_view.remaining_s[1])
 
+    @property
+    def mean_rest_s(self) -> float:
+        """The same at zero load, and without any margin; NaN where it is not known."""
+        seconds = self.metrics.mean(Metric.LATENCY)
+        return float(seconds[self.target] - seconds[self.node])
+
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
         """90 % intervals of ``accuracy``, ``path_cost_usd`` and ``path_latency_s``, if the trie has standard errors.

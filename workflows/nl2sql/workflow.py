@@ -75,7 +75,7 @@ def resource_digests(data: Dataset) -> dict[str, str]:
 
 
 def load_bundled() -> Dataset:
-    """Load the bundled questions and databases, which are generated from a seed on first use."""
+    """Load the bundled questions and databases, which are written to the user's cache on first use."""
     from vinelm.workflows.nl2sql.bundled import bundled_dataset
 
     data = bundled_dataset()

@@ -11,9 +11,7 @@ from typing import SupportsFloat
 from vinelm.controller.fleet.live_invocations import InvocationStart, LiveInvocations
 from vinelm.controller.fleet.loop.standing_orders import CallStanding, StandingOrders
 from vinelm.controller.planner import Planner
-from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.decision import Decision
-from vinelm.controller.planning.metric import Metric
 from vinelm.controller.session.call_follower import RequestWatcher
 from vinelm.protocols import Invocation
 
@@ -113,7 +111,4 @@ class SessionRows(RequestWatcher):
 
 def expected_rest(decision: Decision) -> tuple[float, float]:
     """Return the seconds at zero load and the dollars that the plan expects from the decision on; NaN where not known."""
-    if isinstance(decision, ContingentDecision):
-        return decision.remaining_latency_s, decision.remaining_cost_usd
-    seconds = decision.metrics.mean(Metric.LATENCY)
-    return float(seconds[decision.target] - seconds[decision.node]), decision.remaining_cost_usd
+    return decision.mean_rest_s, decision.remaining_cost_usd

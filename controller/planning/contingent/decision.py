@@ -116,6 +116,11 @@ class ContingentDecision(Decision):
         return self.plan.expected_latency_s - (float(self.metrics.annotated.latency_s[0]) if self.node == 0 else 0.0)
 
     @property
+    def mean_rest_s(self) -> float:
+        """The same."""
+        return self.remaining_latency_s
+
+    @property
     def path(self) -> tuple[str, ...]:
         """The models that have run, from the root to ``node``."""
         return self.metrics.trie.prefix(self.node)
