@@ -25,6 +25,7 @@ import tempfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from package_page import REPOSITORY, add_package_page
 
@@ -49,10 +50,14 @@ def refusal(root: Path, version: str, repository: str) -> str | None:
     return None
 
 
+FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+"""Python 3.11 has it from 3.11.4 on. What is extracted is our own."""
+
+
 def export(root: Path, target: Path) -> int:
     """Extract what git has at HEAD with fixed modes and times; returns the time of the commit, in seconds since 1970."""
     with tarfile.open(fileobj=io.BytesIO(git(root, "archive", "--format=tar", "HEAD"))) as archive:
-        archive.extractall(target, filter="data")
+        archive.extractall(target, **FILTER)
     return int(git(root, "log", "-1", "--format=%ct"))
 
 

@@ -9,6 +9,8 @@ import asyncio
 import json
 import os
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -46,6 +48,7 @@ class Payer(BaseChatModel):
         name = str(messages[-1].content)
         self.app.pay(name.removesuffix("!"))
         if name.endswith("!") and self.app.dies_really:
+            self._wait_for_a_checkpoint()
             os._exit(9)
         if name.endswith("!"):
             self.app.saver.is_dead = True
@@ -55,6 +58,15 @@ class Payer(BaseChatModel):
             permit.settle(usage)
         self.call.on_usage(usage)
         return ChatResult(generations=[ChatGeneration(message=AIMessage("42"))])
+
+    def _wait_for_a_checkpoint(self):
+        """LangGraph saves it in another thread: before that there would be nothing to resume."""
+        until = time.monotonic() + 10.0
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            return  # it would wait for this one
+        while self.app.saver.get_tuple(THREAD) is None and time.monotonic() < until:
+            time.sleep(0.01)
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
         guard = self.call.guard

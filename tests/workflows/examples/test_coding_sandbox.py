@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -131,12 +132,20 @@ def test_without_bubblewrap_it_refuses_in_one_line(monkeypatch):
     assert caught.value.code == "sandbox-missing"
 
 
-def test_a_bubblewrap_that_fails_is_no_failed_test(monkeypatch, tmp_path):
+@pytest.fixture
+def open_folder():
+    """A folder that everybody can reach: root starts bubblewrap as nobody, who cannot see pytest's own."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_a_bubblewrap_that_fails_is_no_failed_test(monkeypatch, open_folder):
     monkeypatch.delenv(boundary.UNSAFE, raising=False)
-    fake = tmp_path / "bwrap"
+    fake = open_folder / "bwrap"
     fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
     fake.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setenv("PATH", f"{open_folder}:/bin:/usr/bin")
     run_pytest.cache_clear()
     with pytest.raises(ConfigError, match=r"cannot make one here .*No permissions to create new namespace"):
         verdict("return x + 1")
