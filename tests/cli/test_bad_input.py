@@ -307,3 +307,28 @@ def test_an_objective_at_fault(folder, capsys, options, words):
     for name, text in OBJECTIVE_FILES.items():
         (folder / name).write_text(text)
     refused(folder, capsys, ["plan", "t.vine", *options], *words)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["estimate", "a" * 1000],
+        ["plan", "a" * 1000, "--maximize", "accuracy"],
+        ["report", "a" * 1000],
+        ["reprice", "a" * 1000, "--models", "models.toml"],
+        ["export", "a" * 1000, "--output", "rows.csv"],
+        ["export", "rows.db", "--output", "a" * 1000],
+    ],
+)
+def test_a_name_that_no_file_can_have(folder, capsys, args):
+    assert main(args) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "unexpected" not in err
+
+
+@pytest.mark.parametrize(("name", "text"), [("deep.json", "[" * 100_000), ("deep.toml", "a = " + "[" * 100_000)])
+def test_an_objective_nested_too_deep(folder, capsys, name, text):
+    (folder / name).write_text(text)
+    assert main(["plan", "x.vine", "--maximize", "accuracy", "--objective", name]) == 2
+    assert f"{name}: cannot be read as" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,10 @@ from vinelm.errors import BudgetExhausted, InputError, VineLMError
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_BUDGET, EXIT_INTERRUPTED = 1, 2, 3, 130
 TRACEBACK_ENV = "VINELM_TRACEBACK"
+UNUSABLE_NAMES = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
+"""What the system says of a file whose name, not its content, is the caller's mistake: whichever line touches it first."""
+LONGEST_NAME = 60
+"""Most characters that are shown of such a name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +53,17 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(kind="interrupted", message="interrupted", exit_code=EXIT_INTERRUPTED, line="interrupted")
     if isinstance(error, VineLMError):
         return _of_ours(error)
+    if isinstance(error, OSError) and error.errno in UNUSABLE_NAMES and error.filename:
+        message = _one_line(f"{_shortened(str(error.filename))}: {error.strerror}: use another name for the file")
+        return Failure(kind="usage", message=message, exit_code=EXIT_BAD_INPUT, line=f"error: {message}")
     message, hint = _one_line(f"unexpected {type(error).__name__}: {error}"), f"set {TRACEBACK_ENV}=1 for the traceback"
     return Failure(
         kind="unexpected", message=message, hint=hint, exit_code=EXIT_FAILED, line=_one_line(f"error: {message} ({hint})")
     )
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
 
 
 def _of_ours(error: VineLMError) -> Failure:

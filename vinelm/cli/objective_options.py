@@ -59,7 +59,7 @@ def read_fields(file: Path) -> dict[str, Any]:
     try:
         text = read_text(file)
         fields = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # RecursionError: nested thousands deep
         raise ConfigError(f"{file}: cannot be read as {'JSON' if file.suffix == '.json' else 'TOML'}: {error}") from None
     if not isinstance(fields, dict):
         raise ConfigError(f"{file}: holds {type(fields).__name__}: it must be an object of fields and values")
