@@ -7,7 +7,7 @@ from vinelm.backends.limits.rate_share import RateAmounts, RateShare
 from vinelm.clock import VirtualClock
 from vinelm.controller.fleet.leases.rate_lease import RateLease
 from vinelm.controller.fleet.redis_link import RedisLink
-from vinelm.errors import FleetUnreachable
+from vinelm.errors import CallError, FleetUnreachable
 
 MINUTE = 60.0
 
@@ -20,7 +20,7 @@ class Worker:
         self.share = RateShare(world.limits, MINUTE, world.clock, (), lambda: None)
         self.part = None  # of the limits, by the orders of a policy
         self.lease = RateLease("east", self.share, name, part=lambda: self.part)
-        self.line = deque()
+        self.line, self.refused = deque(), 0
         self.link = RedisLink(world.url, world.name)
 
     def call(self, tokens=0):
@@ -33,11 +33,21 @@ class Worker:
                 raise FleetUnreachable("down")
             self.lease.wall_ms = int(self.world.clock.seconds * 1000) + self.world.wall_offset_ms
             self.lease.do(self.link)
+            is_alone = False
         except FleetUnreachable:
             self.lease.go_alone(self.link)
-        while self.line and self.line[0].pause_s() == 0.0:
-            turn = self.line.popleft()
-            self.world.started.append((self.world.clock.seconds, turn.tokens))
+            is_alone = True
+        while self.line:
+            turn = self.line[0]
+            try:
+                if turn.pause_s() > 0.0:
+                    return
+                self.world.started.append((self.world.clock.seconds, turn.tokens))
+            except CallError:  # with too small a share: it would wait for ever
+                assert is_alone
+                with turn:
+                    self.refused += 1
+            self.line.popleft()
 
 
 class World:

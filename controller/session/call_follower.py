@@ -11,6 +11,8 @@ from vinelm.protocols import Invocation
 class CallFollower(Protocol):
     """Told of each invocation of a request, without any lock held. Must neither raise nor block."""
 
+    __slots__ = ()
+
     def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
         """The invocation at the end of ``path`` begins, ``elapsed_s`` seconds after the request's arrival.
 
@@ -24,22 +26,13 @@ class CallFollower(Protocol):
         """It has no result and will be run again."""
 
 
-class RequestWatcher:
+class RequestWatcher(CallFollower):
     """One request as those see it who watch all requests: told of each invocation, and asked what they say of it.
 
-    A :class:`CallFollower` that does nothing; the fleet derives from it. Methods must not raise.
+    Does nothing; the fleet derives from it. Methods must not raise.
     """
 
     __slots__ = ()
-
-    def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
-        """See :class:`CallFollower`."""
-
-    def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """See :class:`CallFollower`."""
-
-    def interrupted(self, path: tuple[str, ...]) -> None:
-        """See :class:`CallFollower`."""
 
     def gate(self, path: tuple[str, ...], waits: bool, sent_to: str | None = None) -> None:
         """Note that the invocation begins to wait for its engine's rate limits, or was sent: to this replica, if to one."""

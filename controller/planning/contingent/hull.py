@@ -35,6 +35,7 @@ class Curve:
         self._problem, self._answers_first = problem, answers_first
         cheapest = problem.best(PlanGoal("cost"))
         self.corners: list[Solution] = [cheapest]
+        self._closed: set[tuple[int, int]] = set()  # neighbours, by id, between which an induction has found no corner
         best = self._at(0.0)
         if best.cost_usd > cheapest.cost_usd:
             self.corners.append(best)
@@ -104,11 +105,12 @@ class Curve:
     def _insert(self, low: Solution, high: Solution) -> Solution | None:
         """Find a corner between two and above the line through them, and keep it; None if there is none."""
         rise, run = high.accuracy - low.accuracy, high.cost_usd - low.cost_usd
-        if rise <= 0.0 or run <= 0.0:
+        if rise <= 0.0 or run <= 0.0 or (id(low), id(high)) in self._closed:
             return None
         middle = self._at(rise / run)
         gain = (middle.accuracy - low.accuracy) * run - rise * (middle.cost_usd - low.cost_usd)
         if gain <= _TOLERANCE * rise * run or not low.cost_usd < middle.cost_usd < high.cost_usd:
+            self._closed.add((id(low), id(high)))
             return None
         at = bisect_right([corner.cost_usd for corner in self.corners], middle.cost_usd)
         self.corners.insert(at, middle)

@@ -150,13 +150,12 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         LangGraph takes a failed node whose task has written anything for finished, and ``invoke(None)`` would skip it. So a
         node that is not ours, whose end is not seen, must have written nothing when it fails.
         """
-        self.waiting[node.task] = node, [*(item for items in self.waiting_of(node) for item in items), *written]
+        self.waiting[node.task] = node, [*self.waiting_of(node), *written]
 
-    def waiting_of(self, node: Execution | None) -> list[list[Entry | Note]]:
+    def waiting_of(self, node: Execution | None) -> list[Entry | Note]:
         """What waits of a node; nothing that an earlier attempt has left."""
-        if node is None or node.task not in self.waiting or self.waiting[node.task][0] != node:
-            return []
-        return [self.waiting[node.task][1]]
+        known, written = (None, []) if node is None else self.waiting.get(node.task, (None, []))
+        return written if known == node else []
 
     def update(self, values: Sequence[list[Entry | Note]]) -> bool:
         """Add the entries and notes of one superstep, and what waits."""
@@ -315,16 +314,17 @@ def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
             "the graph lacks VineLM's channel: leave input_schema= out of add_node and give the type to vine.stage(..., state=)"
         ) from None
     value = values.get(PATH_KEY)
-    return value if channel is None or not channel.waiting else with_waiting(value, channel, config)
+    if channel is None or not channel.waiting:
+        return value
+    return with_waiting(value, channel, channel.waiting_of(execution_of(config)))
 
 
-def with_waiting(value: PathValue | None, channel: PathChannel, config: RunnableConfig) -> PathValue | None:
-    """Return the path with what waits of the node that a config belongs to."""
-    own = channel.waiting_of(execution_of(config))
+def with_waiting(value: PathValue | None, channel: PathChannel, own: list[Entry | Note]) -> PathValue | None:
+    """Return the path with what waits of one node, as the channel will have it when the node's superstep has ended."""
     if not own:
         return value
     twin = channel.copy()
     if value is not None:
         twin.path, twin.closed = tuple(value["path"]), value["closed"]
-    twin.update(own)
+    twin.update([own])
     return twin.get() if twin.path else None

@@ -46,8 +46,8 @@ def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
     channel = channel_of(config)
     if channel is None:
         return None, False
-    known = channel.get() if channel.path else None
-    return with_waiting(known, channel, config), bool(channel.waiting_of(execution_of(config)))
+    own = channel.waiting_of(execution_of(config))
+    return with_waiting(channel.get() if channel.path else None, channel, own), bool(own)
 
 
 class ThreadPaths:
