@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.controller.planning.contingent.deadline import end_in_time
+from vinelm.controller.planning.contingent.grid_problem import too_large
 from vinelm.controller.planning.contingent.planner import ContingentPlanner
-from vinelm.controller.planning.contingent.problems import DP
-from vinelm.controller.planning.deadline_program import MOST_NODES, DeadlineProgram
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.frontier import Frontier
 from vinelm.controller.planning.frontier_cache import FrontierCache
@@ -22,6 +23,7 @@ from vinelm.controller.planning.plan_request import PlanRequest, load_array
 from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
+from vinelm.plans.decision_graph import DecisionGraph
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 SMALL = 10_000
@@ -134,11 +136,7 @@ class Planner:
 
     def unplannable(self, objective: Objective) -> str | None:
         """Return why no objective of this kind can be planned over this trie, as one line; None if it can."""
-        if objective.risk == "dp" and self._contingent is not None:
-            return DP
-        if objective.risk == "dp" and self._size > MOST_NODES:
-            return f'risk="dp" plans over at most {MOST_NODES:,} paths, this trie has {self._size:,}: use risk="mean+sd"'
-        return None
+        return too_large(self._size) if objective.risk == "dp" else None
 
     def prepare_in_background(self, objective: Objective) -> threading.Thread | None:
         """Start :meth:`prepare` in a daemon thread, once for each class of objectives, if the trie is large.
@@ -177,9 +175,19 @@ class Planner:
         if choice.relaxed and request.objective.on_infeasible == "raise":
             raise infeasible(view, choice)
         if request.objective.risk == "dp":
-            choice = _by_program(view, choice)
+            choice = self._in_time(view, choice)
         next_model = self._next_model(request.node, choice.target)
         return Decision(request.node, choice.target, next_model, choice.relaxed, self.metrics, request, frontier)
+
+    def _in_time(self, view: SubtreeView, choice: Choice) -> Choice:
+        """The choice by the chances to be late if time is left and every other bound is met; else the given one."""
+        if set(choice.relaxed) - {LATENCY_CAP} or view.limit(LATENCY_CAP) <= 0.0:
+            return choice
+        return Choice(end_in_time(self._graph, view), choice.relaxed)
+
+    @cached_property
+    def _graph(self) -> DecisionGraph:
+        return DecisionGraph.of(self.annotated)
 
     def _without(self, node: int, models: Collection[str], candidates: BoolArray | None) -> BoolArray | None:
         """The candidates without the subtrees of those next models; None for every node."""
@@ -198,11 +206,3 @@ class Planner:
         while parent[target] != node:
             target = int(parent[target])
         return self.trie.models[int(self.trie.model[target])]
-
-
-def _by_program(view: SubtreeView, choice: Choice) -> Choice:
-    """The dynamic program's choice if only the latency bound is in question and time is left; else the given one."""
-    if set(choice.relaxed) - {LATENCY_CAP} or view.limit(LATENCY_CAP) <= 0.0:
-        return choice
-    ends = view.feasible(without=(LATENCY_CAP,))
-    return Choice(DeadlineProgram(view, ends).target(), choice.relaxed)

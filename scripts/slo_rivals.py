@@ -12,7 +12,7 @@ from science.simulator import SimulationSettings, simulate, static_chooser
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
-from vinelm.controller.planning.deadline_program import LATE_WEIGHT
+from vinelm.controller.planning.metric import LATE_WEIGHT
 from vinelm.estimator import RateEstimator, make_estimator
 from vinelm.evaluation import ReplayResult
 from vinelm.evaluation.plans.baselines import workflow_level_nodes

@@ -14,6 +14,10 @@ UNITS = {FLOOR: "", LATENCY_CAP: " s", COST_CAP: " USD"}
 """The fields of an objective that are bounds, and the suffix of their values in messages."""
 DEFAULT_Z = 1.0
 """Standard deviations that ``risk="mean+sd"`` adds if the objective sets no ``z``."""
+LATE_WEIGHT = 0.75
+"""Default of ``late_weight``. With 0, a request without a correct answer tries again until it is late; with 1, it gives up
+tries that are slightly more likely to be late than correct in time.
+"""
 
 
 class Metric(StrEnum):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vinelm.controller.planning.deadline_program import LATE_WEIGHT
+from vinelm.controller.planning.metric import LATE_WEIGHT
 
 pytest.importorskip("simpy")
 

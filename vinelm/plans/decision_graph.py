@@ -267,14 +267,15 @@ class DecisionGraph:
 
     def width(self, span: Span) -> int:
         """Number of edges of each group of a span, 0 if the groups of its level differ."""
-        return self._shapes[self._level(span)][1]
+        return self._shapes[self.level_of(span.nodes[0])][1]
 
     def arms(self, span: Span) -> int:
         """Number of groups of each node of a span, 0 if the nodes of its level differ."""
-        return self._shapes[self._level(span)][0]
+        return self._shapes[self.level_of(span.nodes[0])][0]
 
-    def _level(self, span: Span) -> int:
-        return bisect_right(self.levels, span.nodes[0]) - 1
+    def level_of(self, position: int) -> int:
+        """Return the level of a position."""
+        return bisect_right(self.levels, position) - 1
 
     @cached_property
     def _shapes(self) -> list[tuple[int, int]]:

@@ -1,24 +1,32 @@
-"""Caps that hold for each request where histories are merged: what a request has left is a coordinate beside its node.
+"""What a request has left of its caps, as coordinates beside its node.
 
 A merged node is reached with different amounts left, so that what is best there depends on them. They are kept on a grid of
 :data:`BINS` equal parts, and worths are interpolated between its points: plans under caps are approximate here, while the least
 that a node needs before an answer is exact. So no plan goes beyond a cap for want of resolution.
+
+With ``risk="dp"`` (not in the VineLM paper) invocations take independent log-normal times, with the trie's means and variances.
+The time left is then not a cap that every history meets: the worth of an invocation is a mean over the times that it may take,
+and nothing where it ends too late.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Self
 
 import numpy as np
 
 from vinelm.controller.planning.contingent.plan import ContingentPlan
-from vinelm.plans.decision_graph import DecisionGraph
+from vinelm.controller.planning.normal_distribution import normal_cdf
+from vinelm.plans.decision_graph import DecisionGraph, Integers
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 BINS = 64
+"""Parts of a grid of one coordinate."""
 BINS_OF_TWO = 24
 """Parts of each grid where both time and dollars are bounded."""
 _ROUNDING = 1e-9
@@ -36,6 +44,7 @@ class GridCap:
         mean: Of each edge at zero load.
         z: Standard deviations in ``use``.
         used: What the request has used.
+        sigma: Standard deviation of the logarithm of what each edge uses; None where it uses ``use``.
     """
 
     whole: float
@@ -44,6 +53,7 @@ class GridCap:
     mean: FloatArray
     z: float = 0.0
     used: float = 0.0
+    sigma: FloatArray | None = None
 
     @property
     def limit(self) -> float:
@@ -59,9 +69,11 @@ class GridCap:
         """The same for a request that has so much left."""
         return replace(self, used=self.whole - left)
 
-    def fits(self, after: FloatArray) -> BoolArray:
-        """Where what is left in the end is not below zero, but for rounding."""
-        return np.asarray(after >= -_ROUNDING * max(self.whole, _TINY))
+    def leaves(self, enough: FloatArray, edges: Integers | slice, target: Integers) -> BoolArray:
+        """Whether edges may be taken with so much left before them; where times are chances, those that lead to an answer."""
+        if self.sigma is not None:
+            return np.broadcast_to(np.isfinite(self.need[target]), np.broadcast_shapes(np.shape(enough), target.shape))
+        return np.asarray(enough - self.use[edges] - self.need[target] >= -_ROUNDING * max(self.whole, _TINY))
 
     def holds(self, plan: ContingentPlan) -> bool:
         """Whether every history of a plan is within the limit."""
@@ -93,13 +105,57 @@ class LeftGrid:
             found &= self.servable[edges]
         for axis, cap in enumerate(self.caps):
             left = np.linspace(0.0, cap.whole, self.shape[axis])[:, None]
-            fits = cap.fits(left - cap.use[edges] - cap.need[self.graph.target[edges]])
+            fits = cap.leaves(left, edges, self.graph.target[edges])
             found &= fits.reshape(*(size if k == axis else 1 for k, size in enumerate(self.shape)), -1)
         return found
 
+    @cached_property
+    def chance_axis(self) -> int | None:
+        """The axis of what invocations use by chance; None if there is none."""
+        return next((axis for axis, cap in enumerate(self.caps) if cap.sigma is not None), None)
+
+    def in_time(self, edges: Integers | slice) -> FloatArray:
+        """P(each edge uses at most so many parts of the grid), shape (edges, parts + 1), where that is a chance."""
+        assert self.chance_axis is not None
+        cap, bins = self.caps[self.chance_axis], self.shape[self.chance_axis] - 1
+        assert cap.sigma is not None
+        sigma = cap.sigma[edges]
+        upper = np.log((np.arange(bins + 1) + 0.5) * cap.whole / bins)
+        gap = upper - (np.log(np.maximum(cap.use[edges], 1e-12)) - sigma**2 / 2)[:, None]
+        gap /= np.maximum(sigma, 1e-9)[:, None]
+        return normal_cdf(gap)
+
+    def expected(self, values: FloatArray, in_time: FloatArray) -> FloatArray:
+        """Mean values over what edges use by chance, by what is left before them; 0 counts for those that are late.
+
+        Args:
+            values: At what is left after the edges, shape (*grid, edges).
+            in_time: Of the edges, as :meth:`in_time` returns it.
+        """
+        assert self.chance_axis is not None
+        if values.strides[self.chance_axis] == 0:  # the same whatever is left, as where nothing follows
+            return values * (1.0 - self.late(in_time))
+        if not values.any():
+            return values
+        rows = np.moveaxis(values, (-1, self.chance_axis), (0, -1))
+        chance = np.diff(in_time, axis=1, prepend=0.0)
+        if rows.ndim > 2:
+            chance = np.repeat(chance, math.prod(rows.shape[1:-1]), axis=0)
+        found = _convolved(chance, rows.reshape(len(chance), -1)).reshape(rows.shape)
+        return np.moveaxis(found, (0, -1), (-1, self.chance_axis))
+
+    def late(self, in_time: FloatArray) -> FloatArray:
+        """P(each edge's invocation ends too late), by what is left before it; its shape broadcasts against (*grid, edges)."""
+        return 1.0 - in_time.T.reshape(*(size if k == self.chance_axis else 1 for k, size in enumerate(self.shape)), -1)
+
     def shifted(self, values: FloatArray, edges: slice) -> FloatArray:
-        """Values at what is left before each edge, given those at what is left after it; linear between the grid's points."""
+        """Values at what is left before each edge, given those at what is left after it; linear between the grid's points.
+
+        Without what is used by chance: see :meth:`expected`.
+        """
         for axis, cap in enumerate(self.caps):
+            if axis == self.chance_axis:
+                continue
             bins = self.shape[axis] - 1
             steps = np.minimum(cap.use[edges] / max(cap.whole, _TINY) * bins, 4.0 * bins)
             whole = np.floor(steps).astype(np.int64)
@@ -122,6 +178,13 @@ class LeftGrid:
             rows = np.arange(len(values))
             values = (1.0 - share) * values[rows, low] + share * values[rows, low + 1]
         return values
+
+
+def _convolved(chance: FloatArray, after: FloatArray) -> FloatArray:
+    """Convolve row by row: the sum over j of chance[j] x after[i - j]. Shifted rows are windows of the zero-padded row."""
+    padded = np.concatenate((np.zeros_like(after[:, 1:]), after), axis=1)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, after.shape[1], axis=1)
+    return np.asarray(np.einsum("nij,nj->ni", windows, np.ascontiguousarray(chance[:, ::-1])))
 
 
 def least_need(graph: DecisionGraph, use: FloatArray, servable: BoolArray | None) -> FloatArray:

@@ -1,24 +1,26 @@
-"""Planning problems where histories are merged: what a request has left is no part of its node."""
+"""Planning problems where what a request has left does not follow from its node: merged histories, and times as chances."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
 
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning.contingent.grid import GridCap, LeftGrid, least_need
 from vinelm.controller.planning.contingent.limits import Admissible
 from vinelm.controller.planning.contingent.problem import Problem, Solution
 from vinelm.controller.planning.contingent.problems import Problems, minimizes_time
-from vinelm.controller.planning.contingent.values import Best, Induction, PlanGoal, Worth
-from vinelm.controller.planning.metric import COST_CAP, DEFAULT_Z, LATENCY_CAP
+from vinelm.controller.planning.contingent.values import Best, Induction, PlanGoal, Worth, over_times
+from vinelm.controller.planning.metric import COST_CAP, DEFAULT_Z, LATE_WEIGHT, LATENCY_CAP
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.plans.decision_graph import END, NOTHING, Integers
+from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.arrays import FloatArray
 
@@ -26,6 +28,8 @@ INDUCTIONS = 16
 """Most inductions over a grid that are kept: one for each goal, caps and load."""
 MOST_WITH_CAPS = 200_000
 """Most nodes of a trie that is planned over with bounds for each request, since their worth depends on what is left."""
+MOST_IN_TIME = 40_000
+"""The same where times are chances."""
 LOAD_STEPS = 256
 """Load is rounded up to this fraction of the latency bound, so that inductions are kept while it changes little."""
 LATENCY_STEPS = 256
@@ -34,17 +38,21 @@ LATENCY_STEPS = 256
 
 @dataclass(frozen=True)
 class GridProblem(Problem):
-    """The same where histories are merged, with caps on a grid. Approximate under caps (:mod:`.grid`).
+    """The same with caps on a grid. Approximate under caps (:mod:`.grid`).
+
+    Where times are chances, the accuracy of a solution is that of answers in time, less the weight of late ones.
 
     Args:
         limits: What each request has to meet, by name, with what it has used.
         induced: Returns the induction over the whole graph and the grid, by goal.
         quick: What each invocation takes, where the next answer has to come as early as possible.
+        late: What a late answer weighs where times are chances; else None.
     """
 
     limits: Mapping[str, GridCap] = field(default_factory=dict)
     induced: Callable[[PlanGoal], tuple[LeftGrid, Induction]] | None = None
     quick: GridCap | None = None
+    late: float | None = None
 
     @property
     def caps(self) -> Mapping[str, Any]:
@@ -53,12 +61,13 @@ class GridProblem(Problem):
 
     def static_plans(self) -> StaticPlans:
         """Return the static plans, and which of them are within the caps from the root on."""
+        none = None if self.late is None else np.zeros(len(self.graph.nodes), np.bool_)  # their figures know no chances
         limits = [(cap.use, cap.limit) for cap in self.limits.values()]
-        return StaticPlans(self.graph, self.admission.servable, None, limits)
+        return StaticPlans(self.graph, self.admission.servable, none, limits)
 
     def uncapped(self) -> Problem | None:
-        """The same without caps; None if there are none."""
-        return replace(self, limits={}, induced=None) if self.limits else None
+        """The same without caps; None if there are none, or times are chances."""
+        return replace(self, limits={}, induced=None) if self.limits and self.late is None else None
 
     def solved(self, goal: PlanGoal) -> Solution:
         """The best plan by the goal; where time is minimized, that with the earliest answer, step by step."""
@@ -72,17 +81,29 @@ class GridProblem(Problem):
     ) -> tuple[Induction, Best, Callable[[Mapping[int, int]], Integers]]:
         if self.induced is None:
             return super()._induced(goal, admission)
-        grid, found = self.induced(goal)
+        grid, found = self.induced(goal if self.late is None else self._in_time(goal))
         span, graph = self.spans[0], self.graph
         edges = np.arange(*span.edges)
         target = graph.target[edges]
-        level = len(found.spans) - 1 - int(np.searchsorted(graph.levels, target[0], side="right") - 1)
-        at = target - found.spans[len(found.spans) - 1 - level].nodes[0]
-        left = [cap.limit - cap.use[edges] for cap in self.limits.values()]
-        below = found.below[level].each(lambda values: grid.at(values[..., at], left))
+        level = graph.level_of(target[0]) - graph.level_of(found.spans[0].nodes[0])
+        at = target - found.spans[level].nodes[0]
+        taken = [np.zeros(len(edges)) if cap.sigma is not None else cap.use[edges] for cap in self.limits.values()]
+        left = [np.asarray(cap.limit - use) for cap, use in zip(self.limits.values(), taken, strict=True)]
+        after = found.below[-level].each(lambda values: values[..., at])
+        below = over_times(after, grid, edges).each(lambda values: grid.at(values, left))
         worth = Worth(below.accuracy, below.cost_usd + graph.cost_usd[edges], below.lost, None)
         admitted = np.isin(edges, self._allowed(edges))
         return found, found.best_of(span, worth, admitted), lambda first: self._followed(first, goal)
+
+    def _in_time(self, goal: PlanGoal) -> PlanGoal:
+        """The goal with what late answers weigh; the least dollars of all are those of no answer in time."""
+        if goal.target == "cost":
+            return goal._replace(late=1.0 if goal.price else 0.0)
+        return goal._replace(late=self.late)
+
+    def _by_rates(self, goal: PlanGoal, admission: Admissible | None = None) -> Solution:
+        found = super()._by_rates(goal, admission)
+        return found if self.late is None else replace(found, accuracy=found.accuracy - self.late * found.lost)
 
     # -- where no plan meets the caps ----------------------------------------------------------------------------
 
@@ -140,7 +161,7 @@ class GridProblem(Problem):
             allowed &= admission.servable[edges]
         for name, cap in self.limits.items():
             if name not in dropped:
-                allowed &= cap.fits(cap.limit - cap.use[edges] - cap.need[self.graph.target[edges]])
+                allowed &= cap.leaves(np.asarray(cap.limit), edges, self.graph.target[edges])
         return np.asarray(edges[allowed])
 
     # -- a request whose invocations use what they do on average --------------------------------------------------
@@ -184,7 +205,7 @@ class GridProblem(Problem):
 
 
 class GridProblems(Problems):
-    """The problems of a graph whose histories are merged."""
+    """The problems of a graph whose histories are merged, and with ``risk="dp"`` of any graph."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -211,15 +232,22 @@ class GridProblems(Problems):
         limits: dict[str, GridCap] = {}
         if caps:
             limits[LATENCY_CAP] = self._seconds(objective, min(caps), load_s, request.elapsed_s)
+        is_chance = objective.risk == "dp"
+        if is_chance:
+            limits[LATENCY_CAP] = replace(limits[LATENCY_CAP], sigma=self._sigma)
         if objective.cost_budget == "per_request" and objective.max_cost_usd is not None:
             limits[COST_CAP] = self._dollars(objective, objective.max_cost_usd, request.spent_usd)
         self._check(limits, objective)
         admission = Admissible(self.graph, {}, self.servable, without)
         loaded = None if load_s is None or not caps else load_s.tobytes()
+        graph = self.graph
+        if is_chance and objective.target == "latency":
+            graph = replace(graph, cost_usd=limits[LATENCY_CAP].use)  # what is paid for is seconds
         return GridProblem(
-            self.graph, start, groups, admission, request.may_stop, is_joint, limits=limits,
-            induced=(lambda goal: self._induced(goal, limits, loaded)) if limits else None,
-            quick=self._seconds(objective, 0.0, load_s, 0.0) if minimizes_time(objective) else None,
+            graph, start, groups, admission, request.may_stop, is_joint, limits=limits,
+            induced=(lambda goal: self._induced(graph, goal, limits, loaded)) if limits else None,
+            quick=self._seconds(objective, 0.0, load_s, 0.0) if minimizes_time(objective) and not is_chance else None,
+            late=late_weight(objective) if is_chance else None,
         )  # fmt: skip
 
     def times(self, objective: Objective) -> FloatArray:
@@ -232,13 +260,30 @@ class GridProblems(Problems):
         least = root_s + float(seconds.need[0])
         return least + (most - least) * np.arange(1, LATENCY_STEPS + 1) / LATENCY_STEPS
 
-    def _induced(self, goal: PlanGoal, limits: Mapping[str, GridCap], loaded: bytes | None) -> tuple[LeftGrid, Induction]:
-        key = (goal, loaded, *((name, cap.whole, cap.z) for name, cap in limits.items()))
+    def goal(self, objective: Objective) -> PlanGoal:
+        """Return what plans are chosen by with ``risk="dp"``, without bounds on averages.
+
+        What is minimized counts as a share of the deadline, or of the most expensive history; a late answer counts 1.
+        """
+        if objective.target == "accuracy":
+            return PlanGoal("accuracy")
+        if objective.target == "latency":
+            return PlanGoal("cost", 1.0 / (objective.max_latency_s or 1.0))
+        graph, most = self.graph, np.zeros(len(self.graph.nodes))
+        for low, high in reversed(list(pairwise(graph.first_edge[graph.first_group[at]] for at in graph.levels))):
+            through = graph.cost_usd[low:high] + most[graph.target[low:high]]
+            np.maximum.at(most, graph.source[graph.group_of_edge[low:high]], through)
+        return PlanGoal("cost", 1.0 / (float(most[0]) or 1.0))
+
+    def _induced(
+        self, graph: DecisionGraph, goal: PlanGoal, limits: Mapping[str, GridCap], loaded: bytes | None
+    ) -> tuple[LeftGrid, Induction]:
+        key = (goal, loaded, *((name, cap.whole, cap.z, cap.sigma is None) for name, cap in limits.items()))
         found = self._inductions.get(key)
         if found is None:
-            grid = LeftGrid(self.graph, limits, self.servable)
-            spans = list(self.graph.spans(0))
-            found = grid, Induction(self.graph, spans, goal, [grid.admitted(slice(*span.edges)) for span in spans], grid)
+            grid = LeftGrid(graph, limits, self.servable)
+            spans = list(graph.spans(0))
+            found = grid, Induction(graph, spans, goal, [grid.admitted(slice(*span.edges)) for span in spans], grid)
             if len(self._inductions) >= INDUCTIONS:
                 self._inductions = dict(list(self._inductions.items())[INDUCTIONS // 2 :])
             self._inductions[key] = found
@@ -254,6 +299,11 @@ class GridProblems(Problems):
             seconds = seconds + np.where(annotated.engine >= 0, load_s[annotated.engine], 0.0)
         found = self._cap(seconds, graph.latency_s, z, None if load_s is None else load_s.tobytes())
         return replace(found, whole=whole, used=used)
+
+    @cached_property
+    def _sigma(self) -> FloatArray:
+        """Of the logarithm of each edge's seconds. Load scales the standard deviation with the mean."""
+        return log_sigma(self.metrics.annotated)[self.graph.nodes[self.graph.target]]
 
     def _dollars(self, objective: Objective, whole: float, used: float) -> GridCap:
         annotated, z = self.metrics.annotated, objective.z or 0.0
@@ -272,8 +322,29 @@ class GridProblems(Problems):
 
     def _check(self, limits: Mapping[str, GridCap], objective: Objective) -> None:
         trie = self.metrics.trie
+        why = too_large(len(trie)) if objective.risk == "dp" else None
+        if why is not None:
+            raise ConfigError(why, code="dp-too-large")
         if (limits or objective.target == "latency") and len(trie) > MOST_WITH_CAPS:
             raise ConfigError(
                 f"bounds on each request's time or dollars are planned over at most {MOST_WITH_CAPS:,} merged nodes, this trie"
                 f" has {trie.n_nodes:,}: give the loop a smaller memory"
             )
+
+
+def late_weight(objective: Objective) -> float:
+    """Return how many correct answers in time outweigh one more late answer."""
+    return LATE_WEIGHT if objective.late_weight is None else objective.late_weight
+
+
+def log_sigma(annotated: AnnotatedTrie) -> FloatArray:
+    """Return the standard deviation of the logarithm of each node's seconds, shape (n + 1,): they are log-normal."""
+    relative = annotated.latency_var / np.maximum(annotated.latency_s, 1e-12) ** 2
+    return np.asarray(np.sqrt(np.log1p(np.maximum(relative, 0.0))))
+
+
+def too_large(size: int) -> str | None:
+    """Return why a trie of so many nodes is not planned over with ``risk="dp"``, as one line; None if it is."""
+    if size <= MOST_IN_TIME:
+        return None
+    return f'risk="dp" plans over at most {MOST_IN_TIME:,} paths, this trie has {size:,}: use risk="mean+sd"'

@@ -15,7 +15,7 @@ from vinelm.controller.planning.contingent.problem import Problem, Solution
 from vinelm.controller.planning.contingent.problems import Problems, check_plannable
 from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.infeasibility import no_end, unmet
-from vinelm.controller.planning.metric import UNITS, bounds_averages
+from vinelm.controller.planning.metric import LATENCY_CAP, UNITS, bounds_averages
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.errors import ConfigError, InfeasibleError
@@ -54,9 +54,12 @@ class ContingentPlanner:
 
     def plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
         """Return the best plan for a request; the arguments are those of :meth:`Planner.plan`."""
-        if request.candidates is not None:
-            return self._ending_at(request.candidates)._plan(request, stage, without)
-        return self._plan(request, stage, without)
+        planner = self if request.candidates is None else self._ending_at(request.candidates)
+        if request.objective.risk != "dp":
+            return planner._plan(request, stage, without)
+        check_plannable(request.objective, self.metrics)
+        by_means = request._replace(objective=replace(request.objective, risk="mean", late_weight=None))
+        return planner._in_time(request, planner._plan(by_means, stage, without))
 
     def _ending_at(self, candidates: BoolArray) -> ContingentPlanner:
         """The planner for plans that end at these nodes only, shape (n + 1,)."""
@@ -99,6 +102,23 @@ class ContingentPlanner:
             policy.looked_up[key] = found
         return self._decision(request, policy, relaxed, found)
 
+    def _in_time(self, request: PlanRequest, found: ContingentDecision) -> ContingentDecision:
+        """The plan by the chances to be late in place of that by mean times, if time is left and all other bounds are met."""
+        objective, known = request.objective, found.problem
+        assert objective.max_latency_s is not None
+        if set(found.relaxed) - {LATENCY_CAP} or objective.max_latency_s <= request.elapsed_s:
+            return replace(found, request=request)
+        policy = self.policy(objective)
+        if policy.relaxed and objective.on_infeasible == "raise":
+            raise self._infeasible(objective, policy.relaxed[0], policy.best)
+        barred, start = known.admission.barred, known.start
+        problem = self.chances.below(request, start, known.groups, without=barred, is_joint=known.is_joint)
+        outcome = problem.solved(policy.goal)
+        if problem.is_stuck(outcome):
+            return replace(found, request=request)
+        solved = self._next_model(problem, outcome), outcome.plan(self.graph, start), problem
+        return self._decision(request, policy, (*found.relaxed, *policy.relaxed), solved)
+
     def _decision(
         self,
         request: PlanRequest,
@@ -112,7 +132,9 @@ class ContingentPlanner:
 
     def prepare(self, objective: Objective) -> None:
         """Find the plan from the root on for an objective, so that no request waits for it."""
-        self.policy(objective)
+        goal = self.policy(objective).goal
+        if objective.risk == "dp":
+            self._from_root(objective).solved(goal)
 
     def policy(self, objective: Objective) -> RootPlan:
         """Return how requests of this objective are planned, found once."""
@@ -135,9 +157,16 @@ class ContingentPlanner:
         """Makes the problems of the graph."""
         return (Problems if self.graph.is_tree else GridProblems)(self.graph, self.metrics)
 
+    @cached_property
+    def chances(self) -> GridProblems:
+        """Makes the problems of the graph with ``risk="dp"``."""
+        return GridProblems(self.graph, self.metrics)
+
     # -- from the root on, at zero load --------------------------------------------------------------------------
 
     def _policy(self, objective: Objective) -> RootPlan:
+        if objective.risk == "dp" and objective.target != "accuracy" and objective.min_accuracy is None:
+            return RootPlan(None, self.chances.goal(objective))
         if bounds_averages(objective) and objective.target == "latency":
             return self._fastest_on_average(objective)
         problem = self._from_root(objective)
@@ -151,12 +180,14 @@ class ContingentPlanner:
     def _from_root(self, objective: Objective, within_s: float | None = None) -> Problem:
         annotated = self.metrics.annotated
         root = PlanRequest(objective, 0, float(annotated.latency_s[0]), float(annotated.cost_usd[0]), None, None, False)
-        return self.problems.below(root, 0, self.graph.groups_at(0), within_s=within_s)
+        problems = self.chances if objective.risk == "dp" else self.problems
+        return problems.below(root, 0, self.graph.groups_at(0), within_s=within_s)
 
     def _population(self, objective: Objective, problem: Problem) -> Population:
         """The plans that compete; objectives that differ in bounds on averages only share them."""
         answers_first = objective.on_infeasible == "raise"
-        key = (answers_first, *sorted((name, cap.kind) for name, cap in problem.caps.items()))
+        kinds = sorted((name, cap.kind) for name, cap in problem.caps.items())
+        key = (answers_first, objective.risk == "dp", objective.late_weight, *kinds)
         found = self._curves.get(key)
         if found is None:
             if len(self._curves) >= CURVES:

@@ -17,8 +17,10 @@ from vinelm.objective import Objective
 from vinelm.plans.decision_graph import DecisionGraph
 from vinelm.trie.arrays import BoolArray, FloatArray
 
-DP = 'risk="dp" does not plan over templates that branch or merge histories: use risk="mean+sd"'
-"""Why no objective with a stochastic program is planned for."""
+FASTEST = (
+    'risk="dp" does not minimize latency within a bound on an average (min_accuracy, or max_cost_usd of a population)'
+    ' where the application branches or histories are merged: use risk="mean+sd"'
+)
 
 
 class Problems:
@@ -85,8 +87,8 @@ def minimizes_time(objective: Objective) -> bool:
 
 def check_plannable(objective: Objective, metrics: PathMetrics) -> None:
     """Raise :class:`ConfigError` if no contingent plan can be made for the objective over this trie."""
-    if objective.risk == "dp":
-        raise ConfigError(DP, code="dp-too-large")
+    if objective.risk == "dp" and objective.target == "latency" and bounds_averages(objective):
+        raise ConfigError(FASTEST)
     if (objective.max_latency_s is not None or objective.target == "latency") and not metrics.annotated.knows_latency:
         asked = "max_latency_s" if objective.max_latency_s is not None else 'minimize="latency"'
         raise ConfigError(

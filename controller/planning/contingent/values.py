@@ -24,11 +24,15 @@ class PlanGoal(NamedTuple):
     Ties go to higher accuracy, then lower cost, then the shorter longest history, then ending, then trie order. Histories that
     run into :data:`NOTHING` have no correct answer and no further cost; with ``answers_first`` they are as few as possible.
     Over outcomes a price of 0 means :data:`LEAST_PRICE`.
+
+    Where times are chances (:mod:`.grid`), late answers count as :data:`NOTHING`, and ``late`` times their chance is taken off
+    what is compared first: accuracy less ``price`` times dollars, or less ``price`` times dollars alone.
     """
 
     target: Literal["accuracy", "cost"] = "accuracy"
     price: float = 0.0
     answers_first: bool = False
+    late: float | None = None
 
 
 class Worth(NamedTuple):
@@ -121,7 +125,7 @@ class Induction:
             below = below.take(graph.target[low:high] - self.spans[depth + 1].nodes[0])
         if self.left is not None:
             left, edges = self.left, slice(low, high)
-            below = below.each(lambda values: left.shifted(values, edges))
+            below = over_times(below, left, edges).each(lambda values: left.shifted(values, edges))
         longest = None if below.longest_s is None else below.longest_s + graph.latency_s[low:high]
         worth = Worth(below.accuracy, below.cost_usd + graph.cost_usd[low:high], below.lost, longest)
         best = self.best_of(span, worth, None if self._admitted is None else self._admitted[depth])
@@ -148,7 +152,9 @@ class Induction:
         """What edges are compared by in turn, the larger the better."""
         goal, lost, longest_s = self.goal, worth.lost, worth.longest_s
         keys: list[Callable[[], FloatArray]] = []
-        if lost is not None and (goal.answers_first or goal.target == "cost"):
+        if goal.late is not None:
+            keys.append(lambda: self._value(worth))
+        elif lost is not None and (goal.answers_first or goal.target == "cost"):
             keys.append(lambda: -lost)
         if goal.target == "cost":
             keys += [lambda: -worth.cost_usd, lambda: worth.accuracy]
@@ -190,6 +196,9 @@ class Induction:
     def prefers_to_end(self, right: FloatArray, on: Worth) -> BoolArray:
         """Whether ending with a chance ``right`` of a correct answer is at least as good as going on, which is worth ``on``."""
         goal = self.goal
+        if goal.late is not None:
+            nothing = np.zeros(right.shape)
+            return np.asarray(self._value(Worth(right, nothing, None, None)) >= self._value(on))
         if goal.target == "cost":
             better: BoolArray = (on.cost_usd > 0.0) | (right >= on.accuracy)
         elif self._price:
@@ -200,6 +209,12 @@ class Induction:
         if on.lost is not None and (goal.answers_first or goal.target == "cost"):
             better = better | (on.lost > 0.0)
         return better
+
+    def _value(self, worth: Worth) -> FloatArray:
+        """What is compared first where times are chances."""
+        accuracy = 0.0 if self.goal.target == "cost" else worth.accuracy
+        late = 0.0 if worth.lost is None else (self.goal.late or 0.0) * worth.lost
+        return np.asarray(accuracy - self._price * worth.cost_usd - late)
 
     def _lost(
         self, span: Span, below: FloatArray | None, arm: FloatArray, ends: BoolArray, nothing: BoolArray
@@ -229,6 +244,15 @@ class Induction:
         totals = np.zeros(shape)
         totals[..., has_groups] = combine.reduceat(of_groups, starts[:-1][has_groups], axis=-1)
         return totals
+
+
+def over_times(after: Worth, left: LeftGrid, edges: Integers | slice) -> Worth:
+    """The worth over the times that edges may take, given that of what follows them; as it is where times are no chances."""
+    if left.chance_axis is None:
+        return after
+    in_time = left.in_time(edges)
+    found, late = after.each(lambda values: left.expected(values, in_time)), left.late(in_time)
+    return found._replace(lost=np.broadcast_to(late, found.accuracy.shape) if found.lost is None else found.lost + late)
 
 
 def _nothing(shape: tuple[int, ...], with_latency: bool) -> Best:

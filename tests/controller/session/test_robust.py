@@ -136,7 +136,7 @@ def test_a_budget_that_is_none_is_refused_before_any_call(annotated, bounds):
 @pytest.fixture
 def few_paths(monkeypatch):
     """Only tries of at most ten paths are small enough for the stochastic program."""
-    monkeypatch.setattr("vinelm.controller.planner.MOST_NODES", 10)
+    monkeypatch.setattr("vinelm.controller.planning.contingent.grid_problem.MOST_IN_TIME", 10)
     return Objective(maximize="accuracy", max_latency_s=4.0, risk="dp", late_weight=0.5)
 
 

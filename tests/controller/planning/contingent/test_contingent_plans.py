@@ -158,13 +158,6 @@ def test_only_whole_histories_where_nothing_can_end_the_request(planner):
         planner.plan(BEST, candidates=np.ones(3, bool))
 
 
-def test_a_stochastic_program_is_refused(planner):
-    objective = Objective(maximize="accuracy", max_latency_s=5.0, risk="dp")
-    assert 'use risk="mean+sd"' in planner.unplannable(objective)
-    with pytest.raises(ConfigError, match=r"risk=\"dp\" does not plan over templates that branch"):
-        planner.plan(objective)
-
-
 def test_a_plan_for_averages_is_the_same_wherever_the_request_is(planner):
     objective = Objective(maximize="accuracy", max_cost_usd=0.8)
     whole = planner.plan(objective)

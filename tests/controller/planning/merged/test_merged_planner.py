@@ -8,7 +8,7 @@ from core.merged_kit import agent, branching, random_merged
 from core.merged_plans import all_plans, arm_rates, best_within, worth
 
 from vinelm.controller import Planner
-from vinelm.errors import ConfigError, InfeasibleError
+from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
 from vinelm.plans.decision_graph import DecisionGraph
 from vinelm.plans.static_plans import StaticPlans
@@ -136,8 +136,6 @@ def test_what_cannot_be_met_is_named():
     assert annotated.latency_s[annotated.trie.child(0, relaxed.next_model)] == fastest
     with pytest.raises(InfeasibleError, match="no plan meets min_accuracy = 1: the highest accuracy is"):
         planner.plan(Objective(minimize="cost", min_accuracy=1.0, on_infeasible="raise"))
-    with pytest.raises(ConfigError, match='risk="dp" does not plan'):
-        planner.plan(Objective(maximize="accuracy", max_latency_s=1.0, risk="dp"))
 
 
 def test_a_decision_shows_its_plan():

@@ -1,0 +1,90 @@
+"""Where a request on a linear trie ends with ``risk="dp"``: the problem of its time left as chances, for one request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from vinelm.controller.planning.contingent.grid import GridCap, LeftGrid, least_need
+from vinelm.controller.planning.contingent.grid_problem import GridProblem, late_weight, log_sigma, too_large
+from vinelm.controller.planning.contingent.limits import Admissible
+from vinelm.controller.planning.contingent.values import Induction, PlanGoal
+from vinelm.controller.planning.metric import LATENCY_CAP, Metric
+from vinelm.controller.planning.subtree import SubtreeView
+from vinelm.errors import ConfigError
+from vinelm.plans.decision_graph import DecisionGraph, PositionRates
+from vinelm.trie.arrays import FloatArray
+
+
+def end_in_time(graph: DecisionGraph, view: SubtreeView) -> int:
+    """Return the node where a request ends if every invocation takes its mean time.
+
+    The first step of its path is the choice. Which node comes after it depends on the time that is left then.
+
+    Args:
+        graph: The decision graph of the trie.
+        view: What may be chosen; some node meets all bounds but that on latency.
+
+    Raises:
+        ConfigError: The subtree has more than ``MOST_IN_TIME`` nodes.
+    """
+    why = too_large(view.span.stop - view.span.start)
+    if why is not None:
+        raise ConfigError(why, code="dp-too-large")
+    problem = _problem(graph, view)
+    solution, at = problem.solved(_goal(view)), problem.start
+    first = dict(solution.first)
+    while groups := problem.graph.groups_at(at):
+        edge = first.pop(groups[0], None)
+        edge = int(solution.choice[groups[0]]) if edge is None else edge
+        if edge < 0:
+            break
+        at = int(problem.graph.target[edge])
+    return int(graph.nodes[at])
+
+
+def _problem(graph: DecisionGraph, view: SubtreeView) -> GridProblem:
+    metrics, left_s = view.metrics, view.limit(LATENCY_CAP)
+    ends = np.zeros(len(graph.nodes), np.bool_)
+    ends[view.span] = view.feasible(without=(LATENCY_CAP,))
+    answers, stop = metrics.answers(view.objective.confidence), metrics.annotated.stop
+    at, success = graph.nodes, answers.stopped + (1.0 - stop) * answers.right
+    rates = PositionRates(success[at], stop[at], answers.stopped[at], None, None)
+    graph = replace(graph, may_end=ends[at]).with_rates(rates)
+    seconds = _seconds(view)[at[graph.target]]
+    paid = {"latency": seconds, "cost": graph.cost_usd, "accuracy": np.zeros(len(seconds))}[view.objective.target]
+    graph = replace(graph, cost_usd=paid)
+    sigma = log_sigma(metrics.annotated)[at[graph.target]]
+    cap = GridCap(left_s, seconds, least_need(graph, seconds, None), graph.latency_s, sigma=sigma)
+    grid = LeftGrid(graph, {LATENCY_CAP: cap}, None)
+    start = int(graph.position[view.root])
+    groups = graph.groups_at(start)
+    spans = list(graph.spans(start, groups))
+    late = late_weight(view.objective)
+
+    @cache
+    def induced(goal: PlanGoal) -> tuple[LeftGrid, Induction]:
+        return grid, Induction(graph, spans, goal, [grid.admitted(slice(*span.edges)) for span in spans], grid)
+
+    rules = Admissible(graph, {}, None)
+    return GridProblem(graph, start, groups, rules, limits={LATENCY_CAP: cap}, late=late, induced=induced)
+
+
+def _goal(view: SubtreeView) -> PlanGoal:
+    """What is minimized counts as a share of the time left, or of the most expensive path; a late answer counts 1."""
+    if view.objective.target == "accuracy":
+        return PlanGoal("accuracy")
+    if view.objective.target == "latency":
+        return PlanGoal("cost", 1.0 / view.limit(LATENCY_CAP))
+    full = view.metrics.mean(Metric.FULL_COST)[view.span]
+    return PlanGoal("cost", 1.0 / (float(full.max() - full[0]) or 1.0))
+
+
+def _seconds(view: SubtreeView) -> FloatArray:
+    """Mean seconds of each invocation under the present load."""
+    annotated, load_s = view.metrics.annotated, view.request.load_s
+    if load_s is None:
+        return annotated.latency_s
+    return np.asarray(annotated.latency_s + np.where(annotated.engine >= 0, load_s[annotated.engine], 0.0))
