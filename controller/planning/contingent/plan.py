@@ -64,9 +64,20 @@ class ContingentPlan:
         ``KeyError`` if the trie has no such stage there.
         """
         for group in self.graph.groups_at(int(self.graph.position[node]), (stage,)):
-            edge = self._choice(group)
+            edge = self.chosen(group)
             return None if edge < 0 else self._model(edge)
         raise KeyError(stage)
+
+    def chosen(self, group: int) -> int:
+        """Return the choice of a group: an edge, or that the request ends."""
+        return self.first[group] if group in self.first else int(self.choice[group])
+
+    def is_same_as(self, other: ContingentPlan) -> bool:
+        """Whether another plan over the same graph chooses the same after every history that may happen."""
+        pairs = zip(self._arms, other._arms, strict=False)
+        return len(self._arms) == len(other._arms) and all(
+            np.array_equal(one.group, same.group) and np.array_equal(one.edge, same.edge) for one, same in pairs
+        )
 
     # -- what it is worth --------------------------------------------------------------------------------------
 
@@ -237,9 +248,9 @@ class ContingentPlan:
 
     def _runs(self) -> Iterator[str]:
         steps, position, groups = [], self.start, list(self.first)
-        while groups and self._choice(groups[0]) >= 0:
-            steps.append((self._stage(groups[0]), self._model(self._choice(groups[0]))))
-            position = int(self.graph.target[self._choice(groups[0])])
+        while groups and self.chosen(groups[0]) >= 0:
+            steps.append((self._stage(groups[0]), self._model(self.chosen(groups[0]))))
+            position = int(self.graph.target[self.chosen(groups[0])])
             groups = self._all_groups(position)
         at = int(self.graph.annotated.trie.depth[self.graph.nodes[self.start]])
         for (stage, model), run in groupby(steps):
@@ -253,7 +264,7 @@ class ContingentPlan:
         found = []
         for group in self._groups(position):
             room[0] -= 1
-            edge = self._choice(group)
+            edge = self.chosen(group)
             step: dict[str, Any] = {"stage": self._stage(group), "probability": self._probability(group)}
             step["model"] = None if edge < 0 else self._model(edge)
             step["steps"] = self._steps(int(self.graph.target[edge]), room) if edge >= 0 and room[0] > 0 else []
@@ -264,7 +275,7 @@ class ContingentPlan:
         groups = self._groups(position)
         for group in groups:
             share = f"{self._probability(group):4.0%} " if len(groups) > 1 or self._probability(group) < 0.995 else ""
-            edge = self._choice(group)
+            edge = self.chosen(group)
             what = {END: "end", NOTHING: "no model fits the bounds"}.get(edge) or self._model(edge)
             yield f"{'  ' * depth}{share}{self._stage(group)}: {what}"
             if edge >= 0:
@@ -280,9 +291,6 @@ class ContingentPlan:
 
     def _groups(self, position: int) -> list[int]:
         return list(self.first) if position == self.start else self._all_groups(position)
-
-    def _choice(self, group: int) -> int:
-        return self.first[group] if group in self.first else int(self.choice[group])
 
     def _stage(self, group: int) -> str:
         return str(self.graph.annotated.trie.stages[self.graph.stage[group]])

@@ -122,4 +122,4 @@ def test_of_tries_that_branch_the_ways_are_compared():
         0.2 * before.reach[node]
     )
     assert found.metrics["accuracy"].moved == ()
-    assert found.flips is None
+    assert found.flips == ()

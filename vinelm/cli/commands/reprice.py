@@ -82,21 +82,9 @@ def _reprice_trie(file: Path, store: Path, models: Path, output: Path, *, as_jso
     before = load_trie(file)
     after = repriced_trie(before, store, Catalog.from_file(models), where=str(file))
     save_trie(output, after)
-    if before.is_contingent:
-        _tell({"trie": str(output), "repriced": after.meta["repriced"]}, as_json=as_json)
-        return
     show_difference(compare_tries(before, after), as_json=as_json, top=0, more={"trie": str(output)})
     if not as_json:
         echo(f"wrote {output}")
-
-
-def _tell(facts: dict[str, object], *, as_json: bool) -> None:
-    if as_json:
-        from vinelm.cli.console import print_json
-
-        print_json(facts)
-    else:
-        echo(f"wrote {facts['trie']}: see `vinelm trie show` and `vinelm plan`")
 
 
 def _show_store(found: Repriced, output: Path) -> None:

@@ -13,9 +13,7 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
-from vinelm.controller.planning.contingent.limits import within_all
 from vinelm.controller.planning.contingent.plan import ContingentPlan
-from vinelm.controller.planning.metric import COST_CAP, LATENCY_CAP
 from vinelm.controller.planning.path_metrics import no_standard_errors
 from vinelm.objective import Objective
 from vinelm.plans.static_plans import StaticPlans
@@ -174,14 +172,13 @@ class StagePlans:
         per_request = replace(objective, min_accuracy=None, confidence=None, on_infeasible="best_effort")
         if objective.cost_budget == "population":
             per_request = replace(per_request, max_cost_usd=None)
+        if objective.risk == "dp":  # a static plan does not look at the time left
+            per_request = replace(per_request, risk="mean", late_weight=None)
         found = self._known.get(per_request)
         if found is None:
             decision = self._planner.plan(per_request, elapsed_s=float(self.annotated.latency_s[0]))
             assert isinstance(decision, ContingentDecision)
-            caps = [cap for name, cap in decision.problem.admission.caps.items() if name in (LATENCY_CAP, COST_CAP)]
-            graph = decision.plan.graph
-            within = within_all(caps, len(graph.nodes)) if caps else None
-            found = self._known[per_request] = StaticPlans(graph, None, within)
+            found = self._known[per_request] = decision.problem.static_plans()
         return found
 
     def _lower(self, fixed: StaticPlans, objective: Objective) -> FloatArray:

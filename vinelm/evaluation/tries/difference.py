@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -12,9 +12,9 @@ import numpy.typing as npt
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Price
 from vinelm.errors import ConfigError
-from vinelm.evaluation.plans.pareto import frontier_nodes
-from vinelm.evaluation.plans.sweep import spaced_caps
+from vinelm.evaluation.tries.plan_flips import PlanFlip, matched, plan_flips
 from vinelm.extras import required_extra
+from vinelm.plans.decision_graph import DecisionGraph
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 with required_extra("profile", "comparing two tries"):
@@ -28,8 +28,6 @@ METRICS: Mapping[MovedMetric, tuple[str, str]] = {
 }
 """What is compared: the path metric of :class:`~vinelm.annotated_trie.AnnotatedTrie`, and its standard error."""
 FALSE_DISCOVERIES = 0.05
-N_CAPS = 24
-_TWO_SIDED_95 = 1.96
 _EXACT = 1e-9
 """Relative difference below which two figures count as equal."""
 
@@ -67,39 +65,6 @@ class MovedPaths:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanFlip:
-    """Another plan for the highest accuracy within a range of mean dollars per request.
-
-    Attributes:
-        min_cap_usd: The smallest of the caps that were tried at which the plans differ so.
-        max_cap_usd: The largest of them.
-        before: The first trie's plan: models from the root.
-        after: The second trie's plan.
-        gain: Accuracy of the new plan less that of the old one, both by the second trie; None if it does not have the old one.
-        standard_error: Of the gain, as if both were estimated from different requests; None if it is not known.
-        old_cost_usd: Dollars of the old plan by the second trie; None if it does not have it.
-    """
-
-    min_cap_usd: float
-    max_cap_usd: float
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-    gain: float | None
-    standard_error: float | None
-    old_cost_usd: float | None
-
-    @property
-    def why(self) -> Literal["gone", "over the cap", "beyond noise", "within noise"]:
-        """Why the old plan is not chosen any more: a model of it is gone, it costs too much, or another is more accurate."""
-        if self.gain is None or self.old_cost_usd is None:
-            return "gone"
-        if self.old_cost_usd > self.min_cap_usd * (1 + _EXACT):
-            return "over the cap"
-        known = self.standard_error is not None and self.gain > _TWO_SIDED_95 * self.standard_error
-        return "beyond noise" if known else "within noise"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TrieDifference:
     """Two tries compared.
 
@@ -111,7 +76,7 @@ class TrieDifference:
             seconds is no noise.
         prices: Model to its price in the first and in the second trie, where they differ.
         metrics: What moved, by metric.
-        flips: Plans that changed, by rising cap; None where the tries branch, whose plans are no single paths.
+        flips: Plans that changed, by rising cap.
     """
 
     common: int
@@ -120,7 +85,7 @@ class TrieDifference:
     has_same_answers: bool
     prices: Mapping[str, tuple[Price, Price]]
     metrics: Mapping[MovedMetric, MovedPaths]
-    flips: tuple[PlanFlip, ...] | None
+    flips: tuple[PlanFlip, ...]
 
 
 def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference:
@@ -132,37 +97,42 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
     errors go together, and the test names fewer paths than it might.
 
     Of tries that branch, invocations with the same stages and models before them are compared: the share of all requests that
-    take this way and are right at its end or before, and what they spend and wait on it. Their plans are not compared.
+    take this way and are right at its end or before, and what they spend and wait on it. Where histories are merged, no single
+    path leads to an invocation: plans alone are compared.
 
     Args:
         before: The first trie.
         after: The second trie; other models, other prices, more invocations or other rows.
 
     Raises:
-        ConfigError: A trie merges histories, one branches and the other does not, or the tries belong to different workflows or
+        ConfigError: One trie branches or merges histories and the other does not, or the tries belong to different workflows or
             stop rules.
     """
     _require_comparable(before, after)
     one, other = _common(before, after)
-    has_same_answers = bool(len(one)) and np.allclose(before.accuracy[one], after.accuracy[other], rtol=_EXACT, atol=_EXACT)
+    is_merged = before.trie.is_merged
+    rates = (each.success if is_merged else each.accuracy for each in (before, after))
+    mine, theirs = (rate[nodes] for rate, nodes in zip(rates, (one, other), strict=True))
+    has_same_answers = bool(len(one)) and np.allclose(mine, theirs, rtol=_EXACT, atol=_EXACT)
+    metrics = () if is_merged else METRICS
     return TrieDifference(
         common=len(one),
         only_before=before.trie.n_nodes - len(one),
         only_after=after.trie.n_nodes - len(one),
         has_same_answers=has_same_answers,
         prices=_prices(before, after),
-        metrics={name: _moved(before, after, one, other, name, is_exact=has_same_answers) for name in METRICS},
-        flips=None if before.is_contingent else _flips(before, after),
+        metrics={name: _moved(before, after, one, other, name, is_exact=has_same_answers) for name in metrics},
+        flips=plan_flips(before, after),
     )
 
 
 def _require_comparable(before: AnnotatedTrie, after: AnnotatedTrie) -> None:
-    if before.trie.is_merged or after.trie.is_merged:
-        raise ConfigError(
-            "a node of a trie that merges histories has no single path to compare: compare what `vinelm plan` makes of each"
-        )
-    if before.is_contingent != after.is_contingent:
-        raise ConfigError("one of the tries branches and the other does not: compare two of the same workflow")
+    for what, kinds in (
+        ("branches", [each.is_contingent for each in (before, after)]),
+        ("merges histories", [each.trie.is_merged for each in (before, after)]),
+    ):
+        if kinds[0] != kinds[1]:
+            raise ConfigError(f"one of the tries {what} and the other does not: compare two of the same workflow")
     mine, theirs = (annotated.meta.get("workflow") for annotated in (before, after))
     if mine is not None and theirs is not None and mine != theirs:
         raise ConfigError(f"the tries belong to different workflows, {mine!r} and {theirs!r}: compare two of the same")
@@ -178,6 +148,11 @@ def _common(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[npt.NDArray[np
     if before.trie == after.trie:
         nodes = np.arange(1, len(before.trie))
         return nodes, nodes
+    if before.trie.is_merged:
+        graphs = DecisionGraph.of(before), DecisionGraph.of(after)
+        same = [(graphs[0].nodes[at], graphs[1].nodes[to]) for to, at in matched(*graphs).items() if to]
+        pairs = np.array(sorted(same), np.intp).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
     there = {key: node for node, key in _keys(after)}
     found = [(node, there[key]) for node, key in _keys(before) if key in there]
     pairs = np.array(found, np.intp).reshape(-1, 2)
@@ -256,64 +231,3 @@ def discoveries(p_values: FloatArray, level: float) -> BoolArray:
     rejected = np.zeros(len(order), np.bool_)
     rejected[order[:count]] = True
     return rejected
-
-
-# -- plans -----------------------------------------------------------------------------------------------------
-
-
-def _flips(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[PlanFlip, ...]:
-    """Where the plans under a cap differ, neighbouring caps with the same two plans as one."""
-    frontiers = [frontier_nodes(annotated, "cost") for annotated in (before, after)]
-    ends = [
-        float(annotated.path_cost_usd[node])
-        for annotated, nodes in zip((before, after), frontiers, strict=True)
-        for node in (nodes[0], nodes[-1])
-    ]
-    found: list[PlanFlip] = []
-    was_there = False
-    for cap in spaced_caps(min(ends), max(ends), "max_cost_usd", N_CAPS):
-        flip = _flip(before, after, frontiers, cap)
-        if flip is not None and was_there and (found[-1].before, found[-1].after, found[-1].why) == (
-            flip.before, flip.after, flip.why
-        ):  # fmt: skip
-            flip = _wider(found.pop(), cap)
-        was_there = flip is not None
-        if flip is not None:
-            found.append(flip)
-    return tuple(found)
-
-
-def _wider(flip: PlanFlip, cap: float) -> PlanFlip:
-    return replace(flip, max_cap_usd=cap)
-
-
-def _flip(before: AnnotatedTrie, after: AnnotatedTrie, frontiers: Sequence[Sequence[int]], cap: float) -> PlanFlip | None:
-    chosen = [_within(annotated, nodes, cap) for annotated, nodes in zip((before, after), frontiers, strict=True)]
-    if chosen[0] is None or chosen[1] is None:
-        return None
-    old, new = before.trie.prefix(chosen[0]), after.trie.prefix(chosen[1])
-    if old == new:
-        return None
-    there = _node_of(after, old)
-    gain = None if there is None else float(after.accuracy[chosen[1]] - after.accuracy[there])
-    error = after.accuracy_se
-    se = None if there is None or error is None else float(np.hypot(error[chosen[1]], error[there]))
-    cost = None if there is None else float(after.path_cost_usd[there])
-    return PlanFlip(min_cap_usd=cap, max_cap_usd=cap, before=old, after=new, gain=gain, standard_error=se, old_cost_usd=cost)
-
-
-def _within(annotated: AnnotatedTrie, frontier: Sequence[int], cap: float) -> int | None:
-    """The most accurate node of the frontier that the cap allows; None if it allows none."""
-    allowed = [node for node in frontier if annotated.path_cost_usd[node] <= cap]
-    return allowed[-1] if allowed else None
-
-
-def _node_of(annotated: AnnotatedTrie, path: Sequence[str]) -> int | None:
-    """The node of a path of models; None if the trie has none."""
-    trie, node = annotated.trie, 0
-    for name in path:
-        below = [child for child in trie.children(node) if trie.models[int(trie.model[child])] == name]
-        if not below:
-            return None
-        node = below[0]
-    return node

@@ -29,7 +29,7 @@ def command(*, before: Path, after: Path, top: int, as_json: bool) -> None:
 
     A path is named only if two independent estimates with its standard errors would hardly differ so much (false discovery rate
     5 % over all paths). The plans are those of highest accuracy within caps on the mean dollars of a request.
-    Of tries that branch, the ways through the application are compared, and not the plans.
+    Of tries that branch, the ways through the application are compared; where histories are merged, the plans alone.
 
     Example: vinelm trie diff nl2sql-monday.vine nl2sql.vine
     """
@@ -55,6 +55,8 @@ def show_difference(found: TrieDifference, *, as_json: bool, top: int, more: Map
         _show_prices(found)
     if found.has_same_answers:
         say("Both were estimated from the same answers: accuracies are equal, and no difference in dollars is noise.")
+    if not found.metrics:
+        say("Where histories are merged no single path leads to an invocation: the plans are compared.")
     _show_moved(found, top)
     _show_flips(found.flips)
 
@@ -95,15 +97,12 @@ def _cells(node: MovedNode, figure: Any, *, scale: float) -> tuple[str, ...]:
     return " > ".join(node.path), figure(node.before), figure(node.after), f"{scale * (node.after - node.before):+.3g}", width
 
 
-def _show_flips(flips: tuple[PlanFlip, ...] | None) -> None:
+def _show_flips(flips: tuple[PlanFlip, ...]) -> None:
     from vinelm.cli.console import say, show_table
     from vinelm.reports import usd
 
-    if flips is None:
-        say("Plans over tries that branch are no single paths: compare what `vinelm plan` makes of each.")
-        return
     if not flips:
-        say("No plan changes: for every cap on the dollars of a request the most accurate path is the same.")
+        say("No plan changes: for every cap on the dollars of a request the most accurate plan is the same.")
         return
     rows = []
     for flip in flips:
@@ -147,5 +146,5 @@ def _plain(found: TrieDifference) -> dict[str, Any]:
             }
             for name, moved in found.metrics.items()
         },
-        "flips": None if found.flips is None else [flip(one) for one in found.flips],
+        "flips": [flip(one) for one in found.flips],
     }

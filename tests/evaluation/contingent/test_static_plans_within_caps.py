@@ -1,0 +1,25 @@
+"""Static plans where histories are merged: those within a bound of each request, against the longest way followed by hand."""
+
+import numpy as np
+import pytest
+from core.merged_kit import agent, random_merged
+
+from vinelm.controller import Planner
+from vinelm.evaluation.plans.stage_plans import StagePlans
+from vinelm.objective import Objective
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_static_plan_keeps_the_deadline_of_each_request(seed):
+    annotated = random_merged(agent(2, 3, memory=1), seed)
+    plans = StagePlans(Planner(annotated))
+    free = plans.best(Objective(maximize="accuracy"))
+    for share in np.linspace(0.3, 1.2, 10):
+        cap = float(share * free.path_latency_s)
+        found = plans.best(Objective(maximize="accuracy", max_latency_s=cap))
+        if found is not None:
+            assert found.path_latency_s <= cap * (1 + 1e-9)
+    assert plans.best(Objective(maximize="accuracy", max_latency_s=1e-6)) is None
+    assert plans.best(Objective(maximize="accuracy", max_latency_s=cap, risk="dp")) == plans.best(
+        Objective(maximize="accuracy", max_latency_s=cap)
+    )
