@@ -12,4 +12,3 @@ from .signals.build import estimate_signals as estimate_signals
 from .signals.first_answers import FirstAnswers as FirstAnswers
 from .validation.checks import ValidationReport as ValidationReport
 from .validation.checks import validate_estimate as validate_estimate
-from .validation.stage_plans import FixedStagePlans as FixedStagePlans

@@ -16,9 +16,10 @@ import numpy as np
 from branching_truths import BRANCHING_TRUTHS, make_branching_truth
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.estimator import FixedStagePlans, ObservationTable, make_estimator
+from vinelm.estimator import ObservationTable, make_estimator
 from vinelm.estimator.arms import arms_of
 from vinelm.observation import Observation
+from vinelm.plans.static_plans import StaticPlans
 from vinelm.recorded_table import RecordedTable
 
 BRANCHING_ESTIMATORS = ("latent", "cascade", "cascade-svd")
@@ -42,12 +43,13 @@ def buy_branching(table: RecordedTable, coverage: float, seed: int) -> list[Obse
 
 
 def judge_branching(exact: AnnotatedTrie, fitted: AnnotatedTrie) -> dict[str, float]:
-    truth, found = FixedStagePlans.of(exact, with_errors=False), FixedStagePlans.of(fitted)
-    error = found.accuracy - truth.accuracy
-    caps = np.quantile(truth.cost_usd, np.linspace(0.05, 1.0, N_CAPS))
+    truth, found = StaticPlans.of(exact), StaticPlans.of(fitted)
+    whole = truth.is_whole  # those that only the application ends
+    error = (found.accuracy - truth.accuracy)[whole]
+    caps = np.quantile(truth.cost_usd[whole], np.linspace(0.05, 1.0, N_CAPS))
     regret = []
     for cap in caps:
-        allowed = truth.cost_usd <= cap
+        allowed = whole & (truth.cost_usd <= cap)
         regret.append(truth.accuracy[allowed].max() - truth.accuracy[allowed][np.argmax(found.accuracy[allowed])])
     assert exact.arm is not None
     assert fitted.arm is not None
@@ -61,8 +63,8 @@ def judge_branching(exact: AnnotatedTrie, fitted: AnnotatedTrie) -> dict[str, fl
         "arm_mae_plain": float(off[weight > 0].mean()),
     }  # fmt: skip
     if fitted.accuracy_se is not None and fitted.arm_se is not None:
-        results["coverage90"] = float(np.mean(np.abs(error) <= Z90 * found.standard_error))
-        results["mean_se"] = float(found.standard_error.mean())
+        results["coverage90"] = float(np.mean(np.abs(error) <= Z90 * found.error[whole]))
+        results["mean_se"] = float(found.error[whole].mean())
         results["arm_coverage90"] = float(np.mean(off[weight > 0] <= Z90 * fitted.arm_se[first][weight > 0]))
     return results
 

@@ -10,7 +10,7 @@ import numpy as np
 from simulated_agent import AgentTruth
 
 from vinelm.estimator import make_estimator
-from vinelm.merged_paths import stage_runs
+from vinelm.plans.static_plans import StaticPlans
 from vinelm.promise import Z90
 
 NAME = "simulated: agent 8x25 memory=2"
@@ -43,11 +43,12 @@ def _once(seed: int, walks: int) -> dict[str, float]:
     fitted = make_estimator().fit(rows, truth.template(memory=2), truth.catalog).annotated_
     seconds = time.perf_counter() - start
     errors, covered = [], []
-    for model, name in enumerate(fitted.trie.models):
-        for run in stage_runs(fitted, (name,)):
-            if run.turns in TURNS:
-                errors.append(run.accuracy - truth.path_accuracy((model,) * run.turns)[0])
-                covered.append(abs(errors[-1]) <= Z90 * run.standard_error)
+    plans = StaticPlans.of(fitted)
+    for row, (model,) in enumerate(plans.models.tolist()):
+        for turns in TURNS:
+            plan = row * plans.depth + turns - 1
+            errors.append(plans.accuracy[plan] - truth.path_accuracy((model,) * turns)[0])
+            covered.append(abs(errors[-1]) <= Z90 * plans.error[plan])
     error = np.abs(errors)
     return {
         "rows": float(len(rows)), "mae": float(error.mean()), "max_abs": float(error.max()),

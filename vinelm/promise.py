@@ -181,6 +181,32 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
     return math.sqrt(effects + float(share_variance(np.array(accuracy), requests)))
 
 
+def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accuracy: float) -> float | None:
+    """Return an upper bound on the standard error of a plan's accuracy; None without errors in the trie.
+
+    The sampling of the requests acts on the plan as on one share, p (1 - p) / n. The rest of a node's error moves the plan by
+    the chance of reaching the node times that of no correct answer later. It comes from the effects of its stage and model,
+    which nodes of the same stage and model share: these add up as standard deviations, those of different ones as variances.
+
+    Args:
+        annotated: An annotated merged trie; ``meta["requests"]`` is the number of requests that it was estimated from.
+        visited: Rows of (node, P(it is reached), P(a correct answer later | it is reached)).
+        accuracy: The plan's accuracy.
+    """
+    errors, requests = annotated.accuracy_se, annotated.meta.get("requests")
+    if errors is None:
+        return None
+    node = visited[:, 0].astype(np.int64)
+    own, sampling = errors[node] ** 2, 0.0
+    if requests:
+        own = np.maximum(own - share_variance(annotated.success[node], requests), 0.0)
+        sampling = float(share_variance(np.array(accuracy), requests))
+    moved = visited[:, 1] * np.sqrt(own) * np.clip(1.0 - visited[:, 2], 0.0, 1.0)
+    kind = annotated.trie.stage[node].astype(np.int64) * len(annotated.trie.models) + annotated.trie.model[node]
+    together = np.bincount(np.maximum(kind, 0), moved)
+    return math.sqrt(float(together @ together) + sampling)
+
+
 def error_between_fits(accuracy: FloatArray) -> FloatArray:
     """Return the standard error of plans over outcomes, of which the fits to resampled requests say different accuracies.
 

@@ -22,7 +22,7 @@ from vinelm.estimator.latent.estimator import LatentEstimator
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.registry import make_estimator
 from vinelm.estimator.validation.selection import SelectablePlans, selection_optimism
-from vinelm.estimator.validation.stage_plans import FixedStagePlans
+from vinelm.plans.static_plans import StaticPlans
 from vinelm.promise import Z90, Promise, SelectionOptimism
 from vinelm.template import Stage, Template
 from vinelm.trie.arrays import BoolArray, FloatArray
@@ -191,11 +191,11 @@ def _promise(latent: AnnotatedTrie, selection: SelectionOptimism | None) -> Prom
     if latent.is_linear:
         evidence = {} if selection is None else {"selection": selection.to_dict()}
         return Promise.of(replace(latent, meta={**latent.meta, "evidence": evidence}), _best(SelectablePlans.of(latent)))
-    plans = FixedStagePlans.of(latent)
+    plans = StaticPlans.of(latent)
     best = int(np.argmax(plans.accuracy))
-    alone = np.flatnonzero(plans.is_single_model & (plans.cost_usd <= plans.cost_usd[best]))
-    reference = int(alone[np.argmax(plans.accuracy[alone])]) if len(alone) and not plans.is_single_model[best] else None
-    cost, error = float(plans.cost_usd[best]), float(plans.standard_error[best])
+    alone = np.flatnonzero(plans.runs_one_model & (plans.cost_usd <= plans.cost_usd[best]))
+    reference = int(alone[np.argmax(plans.accuracy[alone])]) if len(alone) and not plans.runs_one_model[best] else None
+    cost, error = float(plans.cost_usd[best]), float(plans.error[best])
     return Promise(
         estimate=float(plans.accuracy[best]),
         standard_error=error if math.isfinite(error) else None,

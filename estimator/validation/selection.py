@@ -1,7 +1,7 @@
 """Measure how optimistic the choice of the best of many paths is: choose on one half of the requests, judge by the other.
 
-On a trie that branches the choice is among fixed plans (a model for each stage): a path is no plan there. Contingent plans are
-chosen from more alternatives, so that their optimism may be larger than what is measured here.
+On a trie that branches the choice is among static plans (a model for each stage): a path is not a plan there. Contingent plans
+are chosen from more alternatives, so that their optimism may be larger than what is measured here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.estimator.validation.stage_plans import FixedStagePlans
+from vinelm.plans.static_plans import StaticPlans
 from vinelm.promise import SelectionOptimism, single_model_paths
 from vinelm.trie.arrays import BoolArray, FloatArray
 
@@ -25,7 +25,7 @@ Halves = tuple[AnnotatedTrie, AnnotatedTrie]
 
 @dataclass(frozen=True, eq=False)
 class SelectablePlans:
-    """The choices: the nodes of a linear trie, or the fixed plans of one that branches; arrays of one shape.
+    """The choices: the nodes of a linear trie, or the static plans of one that branches; arrays of one shape.
 
     ``allowed``: it can be chosen at all; ``single``: it runs on one model.
     """
@@ -41,8 +41,8 @@ class SelectablePlans:
         if fitted.is_linear:
             trie = fitted.trie
             return cls(fitted.accuracy, fitted.path_cost_usd, trie.answerable, single_model_paths(trie))
-        plans = FixedStagePlans.of(fitted, with_errors=False)
-        return cls(plans.accuracy, plans.cost_usd, np.ones(len(plans.accuracy), np.bool_), plans.is_single_model)
+        plans = StaticPlans.of(fitted)
+        return cls(plans.accuracy, plans.cost_usd, np.ones(len(plans.accuracy), np.bool_), plans.runs_one_model)
 
 
 def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple[SelectionOptimism, float]:

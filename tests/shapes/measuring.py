@@ -6,10 +6,10 @@ import itertools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from langgraph.errors import GraphRecursionError
 from langgraph.types import Command
 
@@ -17,7 +17,7 @@ from shapes.kit import MODELS, Shape, ShapeBackend, catalog
 from vinelm import AnnotatedTrie, Objective, ObservationStore, Request, Template, VineLM, Workflow
 from vinelm.adapters.langgraph import build_graph
 from vinelm.api.profiling import bind_workflow, identity_of
-from vinelm.merged_paths import stage_runs
+from vinelm.plans.static_plans import StaticPlans
 from vinelm.policies import Policy
 from vinelm.profiler import profile
 
@@ -105,26 +105,11 @@ class Service:
 
 def expected(annotated: AnnotatedTrie, models: Mapping[str, str]) -> tuple[float, float]:
     """Accuracy and dollars that the trie promises for a model per stage, ended by the workflow's own checks."""
-    trie = annotated.trie
-    if trie.is_merged:
-        *_, whole = stage_runs(annotated, [models[stage] for stage in trie.stages])
-        return whole.accuracy, whole.cost_usd + float(annotated.cost_usd[0])
-
-    @cache
-    def below(node: int) -> tuple[float, float]:
-        right, dollars = annotated.stop_success[node], annotated.cost_usd[node]
-        arms = list(trie.arms(node))
-        if not arms:
-            return float(annotated.success[node]), float(dollars)
-        children = [trie.child(node, models[stage], stage) for stage in arms]
-        shares = [1.0] if annotated.arm is None else [annotated.arm[child] for child in children]
-        scale = (1.0 - annotated.stop[node]) / (sum(shares) or 1.0)
-        for child, share in zip(children, (scale * share for share in shares), strict=True):
-            accuracy, cost = below(child)
-            right, dollars = right + share * accuracy, dollars + share * cost
-        return float(right), float(dollars)
-
-    return below(0)
+    plans = StaticPlans.of(annotated)
+    wanted = [annotated.trie.models.index(models[stage]) for stage in annotated.trie.stages]
+    row = int(np.flatnonzero((plans.models == wanted).all(axis=1))[0])
+    whole = (row + 1) * plans.depth - 1
+    return float(plans.accuracy[whole]), float(plans.cost_usd[whole])
 
 
 def fixed_plans(annotated: AnnotatedTrie, most: int = 1000) -> list[dict[str, str]]:

@@ -13,9 +13,10 @@ from math import comb
 
 import numpy as np
 
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers
 from vinelm.promise import END_CORRELATION, SAMPLING_PART, error_between_fits, share_variance
-from vinelm.template.assignments import every_assignment
+from vinelm.template.assignments import every_assignment, runs_one_model
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 MOST = 4096
@@ -64,6 +65,11 @@ class StaticPlans:
     within: BoolArray | None = None
     limits: Sequence[tuple[FloatArray, float]] = ()
 
+    @classmethod
+    def of(cls, annotated: AnnotatedTrie) -> StaticPlans:
+        """Return the static plans of a trie: the same ones, in the same order, for every trie of one template."""
+        return cls(DecisionGraph.of(annotated), None)
+
     @cached_property
     def models(self) -> Integers:
         """The assignments, shape (assignments, stages)."""
@@ -78,6 +84,16 @@ class StaticPlans:
     def depth(self) -> int:
         """Number of ways to cut an assignment."""
         return len(self.graph.levels) - 2
+
+    @cached_property
+    def runs_one_model(self) -> BoolArray:
+        """Whether each plan has one model at every stage."""
+        return np.repeat(runs_one_model(self.models), self.depth)
+
+    @cached_property
+    def is_whole(self) -> BoolArray:
+        """Whether only the application ends each plan."""
+        return np.asarray(np.arange(len(self.models) * self.depth) % self.depth == self.depth - 1)
 
     @property
     def accuracy(self) -> FloatArray:
@@ -98,11 +114,14 @@ class StaticPlans:
     def error(self) -> FloatArray:
         """The standard error of each plan's accuracy, as that of a contingent plan.
 
-        A static plan has one model for each stage, so that the ends of one stage are those of one stage and model.
+        A static plan has one model for each stage, so that the ends of one stage are those of one stage and model. NaN where
+        the trie has none.
         """
         together, squares = self._worth[5:], self._worth[3]
         if self.graph.right_by_fit is not None:
             return error_between_fits(together)
+        if self.graph.annotated.accuracy_se is None:
+            return np.full(len(self.accuracy), np.nan)
         if not self._requests:
             return np.asarray(together.sum(0))
         effects = END_CORRELATION * (together**2).sum(0) + (1.0 - END_CORRELATION) * squares

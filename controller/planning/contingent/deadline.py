@@ -33,6 +33,8 @@ def end_in_time(graph: DecisionGraph, view: SubtreeView) -> int:
     why = too_large(view.span.stop - view.span.start)
     if why is not None:
         raise ConfigError(why, code="dp-too-large")
+    if not graph.groups_at(int(graph.position[view.root])):
+        return view.root
     problem = _problem(graph, view)
     solution, at = problem.solved(_goal(view)), problem.start
     first = dict(solution.first)

@@ -289,6 +289,13 @@ def test_confidence_changes_the_program_s_choice():
     assert planner.plan(Objective(**fields, confidence=0.9)).target == 1
 
 
+def test_after_the_last_invocation_a_request_ends():
+    annotated = KINDS["linear"](0)
+    leaf = len(annotated.trie) - 1
+    decision = Planner(annotated).plan(Objective(maximize="accuracy", max_latency_s=9.0, risk="dp"), node=leaf)
+    assert (decision.target, decision.next_model) == (leaf, None)
+
+
 def test_confidence_without_standard_errors_is_refused():
     annotated = random_table(1, n_requests=40, n_models=2, depth=2).annotate()
     with pytest.raises(ConfigError, match="confidence needs standard errors"):

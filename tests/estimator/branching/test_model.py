@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vinelm.estimator import ESTIMATORS, FixedStagePlans, ObservationTable, make_estimator, validate_estimate
+from vinelm.estimator import ESTIMATORS, ObservationTable, make_estimator, validate_estimate
 from vinelm.estimator.arms import arms_of
 from vinelm.estimator.latent.arm_errors import _moved, _parts, _questions
 from vinelm.estimator.latent.arm_prediction import predict_arms
 from vinelm.estimator.latent.em import LatentFit, fit_latent
 from vinelm.estimator.latent.estimator import LatentEstimator
 from vinelm.estimator.latent.standard_errors import above
+from vinelm.plans.static_plans import StaticPlans
 from vinelm.promise import contingent_standard_error
 from vinelm.recorded_table import RecordedTable
 from vinelm.trie import Trie
@@ -50,9 +51,9 @@ def test_the_model_that_decides_changes_the_arm_and_the_answers_behind_it(made: 
     fitted = LatentEstimator().fit(made.sampled_rows(table, 0, 1200), table.template, table.catalog).annotated_
     trie, exact = fitted.trie, table.annotate()
     assert fitted.arm is not None
-    plans, truth = FixedStagePlans.of(fitted), FixedStagePlans.of(exact, with_errors=False)
+    plans, truth = StaticPlans.of(fitted), StaticPlans.of(exact)
     router = trie.stages.index("router")
-    by_a, by_b = (plans.accuracy[plans.models[:, router] == model].mean() for model in (0, 1))
+    by_a, by_b = (plans.accuracy[plans.is_whole][plans.models[:, router] == model].mean() for model in (0, 1))
     assert by_a == pytest.approx(0.1 + 0.7 * GOOD, abs=0.05)
     assert by_b == pytest.approx(0.1 + 0.7 * POOR, abs=0.05)
     assert np.abs(plans.accuracy - truth.accuracy).mean() < 0.05
@@ -68,11 +69,11 @@ def test_intervals_of_arms_and_plans_cover_the_truth_and_narrow_with_more_rows(m
         for runs in (100, 600):
             fitted = LatentEstimator().fit(made.sampled_rows(table, seed, runs), table.template, table.catalog).annotated_
             assert fitted.arm_se is not None
-            plans, truth = FixedStagePlans.of(fitted), truth or FixedStagePlans.of(exact, with_errors=False)
+            plans, truth = StaticPlans.of(fitted), truth or StaticPlans.of(exact)
             decided = fitted.trie.depth == 2
             arms_in.append(np.abs(fitted.arm - exact.arm)[decided] <= 1.645 * fitted.arm_se[decided])
-            plans_in.append(np.abs(plans.accuracy - truth.accuracy) <= 1.645 * plans.standard_error)
-            widths.append((fitted.arm_se[decided].mean(), plans.standard_error.mean()))
+            plans_in.append(np.abs(plans.accuracy - truth.accuracy) <= 1.645 * plans.error)
+            widths.append((fitted.arm_se[decided].mean(), plans.error.mean()))
     assert np.mean(arms_in) > 0.85
     assert np.mean(plans_in) > 0.85
     few, many = np.mean(widths[0::2], axis=0), np.mean(widths[1::2], axis=0)
@@ -143,13 +144,13 @@ def plan_by_walking(annotated: Any, models: dict[str, str]) -> tuple[float, floa
 @pytest.mark.parametrize("shape", ["router", "corrective", "entry"])
 def test_fixed_plans_are_worth_what_walking_their_arms_gives(made: Any, shape: str) -> None:
     exact = made.branching(5, shape=shape).annotate()
-    plans = FixedStagePlans.of(exact)
-    assert len(plans.accuracy) == 2 ** len(exact.trie.stages)
-    for i, models in enumerate(plans.models):
+    plans = StaticPlans.of(exact)
+    assert len(plans.models) == 2 ** len(exact.trie.stages)
+    for i, models in zip(np.flatnonzero(plans.is_whole), plans.models, strict=True):
         chosen = {stage: exact.trie.models[model] for stage, model in zip(exact.trie.stages, models, strict=True)}
         assert (plans.accuracy[i], plans.cost_usd[i]) == pytest.approx(plan_by_walking(exact, chosen))
-    assert np.isnan(plans.standard_error).all()
-    assert plans.is_single_model.sum() == 2
+    assert np.isnan(plans.error).all()
+    assert (plans.runs_one_model & plans.is_whole).sum() == 2
 
 
 def test_a_plans_error_lies_between_independent_and_equal_errors_of_its_ends(made: Any) -> None:
@@ -177,7 +178,7 @@ def test_every_estimator_annotates_a_branching_trie(made: Any, name: str) -> Non
     np.testing.assert_allclose(
         np.bincount(arms.source, fitted.arm[first], len(fitted.trie))[inner], (1.0 - fitted.stop)[inner], atol=1e-12
     )
-    off = FixedStagePlans.of(fitted).accuracy - FixedStagePlans.of(table.annotate()).accuracy
+    off = StaticPlans.of(fitted).accuracy - StaticPlans.of(table.annotate()).accuracy
     assert np.abs(off).mean() < 0.2
 
 
@@ -187,7 +188,7 @@ def test_validation_judges_fixed_plans(made: Any) -> None:
     estimator = LatentEstimator().fit(rows, table.template, table.catalog)
     cells = ObservationTable.from_observations(rows, table.template, estimator.annotated_.trie)
     found = validate_estimate(cells, table.template, table.catalog, estimator.annotated_)
-    plans = FixedStagePlans.of(estimator.annotated_)
+    plans = StaticPlans.of(estimator.annotated_)
     assert found.best_accuracy == pytest.approx(plans.accuracy.max())
     assert 0.0 < found.best_promised <= found.best_accuracy
     assert 0.0 < found.best_half_width < 0.5

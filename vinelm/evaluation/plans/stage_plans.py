@@ -19,7 +19,6 @@ from vinelm.objective import Objective
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.policies import StaticPolicy
 from vinelm.promise import Promise
-from vinelm.template.assignments import runs_one_model
 from vinelm.trie.arrays import FloatArray
 
 
@@ -118,7 +117,7 @@ class StagePlans:
         fixed = self._fixed(objective)
         allowed = fixed.is_allowed.copy()
         if single:
-            allowed &= np.repeat(runs_one_model(fixed.models), fixed.depth)
+            allowed &= fixed.runs_one_model
         accuracy = self._lower(fixed, objective)
         if objective.min_accuracy is not None:
             allowed &= accuracy >= objective.min_accuracy
@@ -135,10 +134,8 @@ class StagePlans:
     def single_models(self) -> Iterator[tuple[str, StagePlan]]:
         """Yield (model, plan) for each model that every stage allows; the plan goes on until the application ends."""
         fixed = self._fixed(Objective(maximize="accuracy"))
-        for row in np.flatnonzero(runs_one_model(fixed.models)).tolist():
-            index = row * fixed.depth + fixed.depth - 1
-            if fixed.is_allowed[index]:
-                yield self.annotated.trie.models[int(fixed.models[row][0])], self._plan(fixed, index)
+        for index in np.flatnonzero(fixed.runs_one_model & fixed.is_whole & fixed.is_allowed).tolist():
+            yield self.annotated.trie.models[int(fixed.models[index // fixed.depth][0])], self._plan(fixed, index)
 
     def with_models(self, models: Mapping[str, str], most_invocations: int | None) -> StagePlan | None:
         """Return the plan with these models; None if it is not among the static plans, or not allowed to end there.
