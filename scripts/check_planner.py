@@ -1,7 +1,8 @@
 """Checks the planner against its specification: random questions on random irregular, non-monotone tries, with ties.
 
 On tries that branch, plans are compared with all contingent plans: with bounds for each request and load, at every tested price
-of accuracy, and, with bounds on averages, with the best of all corners of the hull and all fixed plans.
+of accuracy, and, with bounds on averages, with the best of all corners of the hull and all fixed plans. Where histories are
+merged, plans without bounds are exact; with bounds the gap to the best plan of all is measured.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import json
 import random
 import sys
 import time
+
+from merged_checks import check_merged
 
 from vinelm.controller import Planner, PlanRequest
 from vinelm.controller.planning import frontier
@@ -37,6 +40,7 @@ def main() -> int:
         "--large", type=int, default=20_000, help="questions on tries of 340 to 5,460 paths, against a full scan"
     )
     parser.add_argument("--branching", type=int, default=10_000, help="random tries that branch")
+    parser.add_argument("--merged", type=int, default=2_000, help="random tries that merge histories")
     parser.add_argument("--per-trie", type=int, default=25)
     parser.add_argument("--seed", type=int, default=20261121)
     parser.add_argument("--json", action="store_true")
@@ -62,13 +66,14 @@ def main() -> int:
     branching = check_branching(options.branching, options.seed, mismatches)
     result = {
         "queries": options.queries,
-        "mismatches": len(mismatches),
         "feasible": feasible,
         "tied": ties,
         "from_frontiers_at_most": looked_up,
         "large_queries": large,
         "mean_nodes": nodes / (options.queries / options.per_trie),
         **branching,
+        **check_merged(options.merged, options.seed, mismatches),
+        "mismatches": len(mismatches),
         "seconds": round(time.perf_counter() - started, 1),
     }
     if options.json:

@@ -2,6 +2,8 @@
 
 import datetime
 import gc
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,10 @@ from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
 
 pytest_plugins = ("outside_world",)
+
+SCRIPTS = str(Path(__file__).parents[1] / "scripts")
+if SCRIPTS not in sys.path:
+    sys.path.append(SCRIPTS)  # parts are imported as the scripts import them; last, so that none hides a test's module
 
 settings.register_profile("no deadline", deadline=None)  # no test asserts a time of the clock
 settings.load_profile("no deadline")

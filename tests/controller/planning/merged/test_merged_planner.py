@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from core.merged_kit import agent, branching, random_merged
-from core.merged_plans import all_plans, arm_rates, best_within, worth
+from science.merged_plans import all_plans, arm_rates, best_within, worth
 
 from vinelm.controller import Planner
 from vinelm.errors import InfeasibleError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import make_catalog
 from core.merged_kit import agent, random_merged
-from core.merged_plans import all_plans, arm_rates, best_within, worth
+from science.merged_plans import all_plans, arm_rates, best_within, worth
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning.contingent.grid_problem import GridProblems

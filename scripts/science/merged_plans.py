@@ -1,4 +1,4 @@
-"""Plans over small merged tries by trying all of them, written from the definition."""
+"""Plans over small tries that merge histories, by trying all of them: written from the definition, not from our graph."""
 
 from functools import cache
 from itertools import product
@@ -49,7 +49,7 @@ def worth(annotated, plan, rates, node=0):
     return of(node)
 
 
-def best_within(annotated, rates, ends, price, left, node=0, use="latency_s"):
+def best_within(annotated, rates, ends, price, left, *, node=0, use="latency_s"):
     """The best value with so much left, by trying every choice at every node and amount that occurs."""
     trie, amounts = annotated.trie, getattr(annotated, use)
 
