@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning.contingent.deadline import end_in_time
 from vinelm.controller.planning.contingent.grid_problem import too_large
 from vinelm.controller.planning.contingent.planner import ContingentPlanner
@@ -24,6 +23,7 @@ from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.plans.decision_graph import DecisionGraph
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 SMALL = 10_000

@@ -37,13 +37,13 @@ from starlette.routing import Route
 
 from vinelm import Objective, VineLM
 from vinelm.adapters.langgraph import build_graph
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
 from vinelm.controller import FleetConfig
 from vinelm.errors import CallRefused, ConfigError, InputError, VineLMError
+from vinelm.requests.workflow import Request
 from vinelm.telemetry import Prometheus
-from vinelm.workflow import Request
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.workflows import load_workflow
 
 STATUS = ((CallRefused, 429), (InputError, 400), (VineLMError, 502))

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol, Self
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, NotFittedError
 from vinelm.estimator.arm_counts import counted_arms
@@ -15,9 +14,10 @@ from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import ArmRates, Rates
 from vinelm.estimator.prompt_cache import edge_types, index_per_node
 from vinelm.estimator.sizes_by_outcome import SizesByOutcome, SizesByStops
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 class Estimator(Protocol):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.estimator.arms import arms_of
-from vinelm.observation import Cell
+from vinelm.rows.observation import Cell
 from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray
 

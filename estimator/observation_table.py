@@ -13,7 +13,7 @@ from vinelm.errors import EvidenceError, InputError
 from vinelm.estimator.arms import arms_of
 from vinelm.estimator.merged_table import below_a_stop, cells_above, told_arms
 from vinelm.estimator.row_nodes import rows_with_nodes, where_of
-from vinelm.observation import Cell, Observation
+from vinelm.rows.observation import Cell, Observation
 from vinelm.template import StopRule, Template
 from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray, FloatArray

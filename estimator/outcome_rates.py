@@ -76,7 +76,7 @@ class Rates:
 
 @dataclass(frozen=True, eq=False)
 class ArmRates:
-    """The arms that lead to each node, shape (n + 1,) (:class:`vinelm.annotated_trie.AnnotatedTrie`).
+    """The arms that lead to each node, shape (n + 1,) (:class:`vinelm.trie.annotated_trie.AnnotatedTrie`).
 
     Args:
         arm: P(the node's stage comes next | its parent is reached); 1 at the root.

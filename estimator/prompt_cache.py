@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 EDGES = ("first", "switched", "kept")
 """Edge types: the first invocation of a request; after one with another prompt cache; after one with the same prompt cache."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from vinelm.errors import InputError
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import StopRule
 from vinelm.trie import Trie
 

@@ -18,7 +18,7 @@ from vinelm.profiler.execution.replayed.runner import Units
 from vinelm.profiler.execution.unit import LocalWorker
 from vinelm.profiler.execution.unit_budget import TopUp
 from vinelm.profiler.scheduling.config import ExecutionConfig
-from vinelm.protocols import RateLimiter
+from vinelm.requests.protocols import RateLimiter
 from vinelm.traces import CheckpointPlace, ObservationStore
 from vinelm.version import __version__
 

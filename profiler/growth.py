@@ -12,16 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from vinelm.judging import LLMJudge
-from vinelm.observation import Cell
 from vinelm.profiler.execution.fingerprint import SETTING
 from vinelm.profiler.execution.job import Job, Worker, run_job
 from vinelm.profiler.execution.replayed.runner import Units
 from vinelm.profiler.shown_rows import renew_shown
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Cell
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.growth.grow import Growth, grow
 from vinelm.traces.growth.plan import RequestDigest
 from vinelm.traces.growth.rescoring import RowsToScore, RowToScore
-from vinelm.workflow import Request, Workflow
 
 
 def request_digests(workflow: Workflow, requests: Iterable[Request] = ()) -> dict[str, RequestDigest]:

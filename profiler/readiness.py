@@ -20,15 +20,15 @@ from vinelm.backends.offline.scripted import ScriptedChatModel
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError, WorkflowError
 from vinelm.judging import LLMJudge
-from vinelm.observation import Observation, Usage
 from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.judging import judge_catalog
 from vinelm.profiler.execution.replayed.runner import ReplayRunner, Units, make_units
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
+from vinelm.requests.workflow import Request, StagedWriter, Workflow
+from vinelm.rows.observation import Observation, Usage
 from vinelm.signals import Signals
 from vinelm.template import Branch, Loop, Parallel, Stage, Step, Template
-from vinelm.workflow import Request, StagedWriter, Workflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +307,7 @@ class ScriptedBackend:
         self._workflow = workflow
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
-        """See :meth:`vinelm.protocols.Backend.chat_model`."""
+        """See :meth:`vinelm.requests.protocols.Backend.chat_model`."""
         return ScriptedChatModel.bound(self, model, call)
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:

@@ -29,7 +29,8 @@ from vinelm.profiler.scheduling.results import ProfileResult, Progress
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.scheduler import Scheduler
 from vinelm.profiler.shown_rows import classify_new
-from vinelm.protocols import Backend, Sampler
+from vinelm.requests.protocols import Backend, Sampler
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Template
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.growth.broken_stage import retire_broken
@@ -37,7 +38,6 @@ from vinelm.traces.growth.changes import differences
 from vinelm.traces.growth.plan import RequestDigest
 from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.store.shared_run import SharedRun, shared_run
-from vinelm.workflow import Request, Workflow
 
 
 def profile(
@@ -70,7 +70,7 @@ def profile(
         backends: one for each provider of the catalog.
         store: a store of this workflow; held exclusively during the run.
         requests: those to sample from; default: all of the workflow's.
-        sampler: ``"priced"``, ``"cascade"``, ``"exhaustive"``, or any :class:`~vinelm.protocols.Sampler`.
+        sampler: ``"priced"``, ``"cascade"``, ``"exhaustive"``, or any :class:`~vinelm.requests.protocols.Sampler`.
         coverage: stop at this fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
         budget_usd: dollars that the store as a whole may cost, earlier runs included.
         budget_calls: model calls that the store as a whole may hold.

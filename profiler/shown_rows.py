@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from vinelm.observation import Cell, Observation
 from vinelm.profiler.execution.fingerprint import code_digest
 from vinelm.profiler.execution.job import Job, Worker, run_job
 from vinelm.profiler.execution.outcome import with_error
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Cell, Observation
 from vinelm.signals import Signals
 from vinelm.signals.classes import answer_classes
 from vinelm.signals.declaration import Labels
 from vinelm.template import Template
 from vinelm.traces import ObservationStore
 from vinelm.traces.store.shown import Shown, ShownRows, SignalRecord
-from vinelm.workflow import Request
 
 Note = Callable[[str], None]
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from vinelm.catalog import Catalog, Model, Price
-from vinelm.observation import Observation
 from vinelm.profiler.execution.job import Job, Worker
 from vinelm.profiler.runner import settings_of
-from vinelm.protocols import RequestPath, Sampler
+from vinelm.requests.protocols import RequestPath, Sampler
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
-from vinelm.workflow import Request, Workflow
 
 ROUNDS, PATHS = 3, 60  # how far a sampler is followed; the uniform one never ends
 
@@ -53,7 +53,7 @@ def observe(template: Template, paths: Sequence[RequestPath], earlier: Sequence[
 
 
 class SamplerContract:
-    """The tests of :class:`~vinelm.protocols.Sampler`. Override :meth:`make_sampler`."""
+    """The tests of :class:`~vinelm.requests.protocols.Sampler`. Override :meth:`make_sampler`."""
 
     template = Template((Stage("generate", ("m0", "m1")), Loop((Stage("repair", ("m0", "m1")),), 2)))
     catalog = catalog_of("m0", "m1")

@@ -28,15 +28,15 @@ from science.restricted_plans import best_workflow_level
 
 from vinelm import AnnotatedTrie, Objective
 from vinelm.controller import Planner
-from vinelm.dataset import split_requests
 from vinelm.errors import InputError
 from vinelm.estimator import make_estimator, validate_estimate
 from vinelm.evaluation import follow
+from vinelm.plans.promise import Promise
 from vinelm.profiler import CascadeSampler, PricedSampler
-from vinelm.promise import Promise
-from vinelm.protocols import Sampler
-from vinelm.recorded_table import RecordedTable
-from vinelm.workflow import Request
+from vinelm.requests.dataset import split_requests
+from vinelm.requests.protocols import Sampler
+from vinelm.requests.workflow import Request
+from vinelm.trie.recorded_table import RecordedTable
 
 SAMPLERS = ("cascade", "priced 0.5", "priced 1")
 BUDGETS_USD = tuple(float(usd) for usd in np.geomspace(0.5e-3, 25e-3, 10))

@@ -34,14 +34,14 @@ from result_files import add_results_option, provenance, write_results
 from science.recorded_answers import answers_table
 from simulated_truths import SHAPES, TRUTHS, make_truth
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.estimator import ObservationTable, RateEstimator, make_estimator
 from vinelm.profiler import make_sampler
-from vinelm.protocols import Sampler
-from vinelm.recorded_table import RecordedTable
+from vinelm.requests.protocols import Sampler
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.recorded_table import RecordedTable
 
 COVERAGES = (0.002, 0.005, 0.01, 0.02, 0.05)
 EVERYWHERE = ("latent", "cascade", "cascade-svd", "average", "prefix-average")

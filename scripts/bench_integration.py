@@ -26,8 +26,8 @@ from vinelm import AnnotatedTrie, Catalog, Loop, Model, Objective, Price, Stage,
 from vinelm.backends import OfflineChatModel, create_backends
 from vinelm.clock import VirtualClock, WallClock
 from vinelm.controller import InFlightLoadMonitor
-from vinelm.observation import Usage
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
+from vinelm.rows.observation import Usage
 from vinelm.trie.trie import Trie
 
 MODELS, DEPTH, SERVER_S = 8, 3, 0.05

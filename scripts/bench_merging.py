@@ -20,18 +20,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from result_files import add_results_option, provenance, write_results
+from science.contingent_checks import plan_at
 from simulated_agent import AgentTruth
 from simulated_agent_graph import profiled_agent
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.plan import ContingentPlan
-from vinelm.controller.testing import plan_at
 from vinelm.estimator import make_estimator
 from vinelm.objective import Objective
 from vinelm.plans import DecisionGraph, StaticPlans
 from vinelm.template import Template
 from vinelm.trie import MergedTrie, Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.difficulty import DifficultyRates
 
 Floats = npt.NDArray[np.float64]

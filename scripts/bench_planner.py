@@ -23,9 +23,9 @@ from planner_tries import KINDS, branching_trie, impossible, objectives, synthet
 from result_files import add_results_option, provenance, write_results
 from stage_overhead import stage_overhead
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.objective import Objective
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 SHAPES = ((2, 4), (8, 3), (4, 6), (8, 5), (8, 6), (8, 7))
 BRANCHING = ((4, 3, 1_000), (8, 3, 30_000), (4, 6, 1_000_000))

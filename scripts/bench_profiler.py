@@ -32,12 +32,12 @@ from result_files import add_results_option, provenance, write_results
 from vinelm.backends import OfflineChatModel
 from vinelm.backends.offline.chat_model import request_of
 from vinelm.catalog import Catalog, Model, Price
-from vinelm.observation import Observation, Usage
 from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
 from vinelm.profiler.execution.fingerprint import store_identity
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Observation, Usage
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore
-from vinelm.workflow import Request, Workflow
 
 PAPER = {"8x3": 2.87, "2x4": 2.37, "4x6": 26.8}
 """Naive over checkpointed cost, from checkpoints alone (Table 2 of the paper)."""
@@ -74,11 +74,11 @@ class BenchBackend:
 
     @property
     def is_virtual_time(self) -> bool:
-        """See :class:`vinelm.protocols.Backend`."""
+        """See :class:`vinelm.requests.protocols.Backend`."""
         return self.latency_s == 0
 
     def chat_model(self, model: Model, call: Any) -> OfflineChatModel:
-        """See :class:`vinelm.protocols.Backend`."""
+        """See :class:`vinelm.requests.protocols.Backend`."""
         return OfflineChatModel.bound(self, model, call)
 
     def answer(self, model: Model, call: Any, prompt_chars: int) -> tuple[str, Usage]:
@@ -189,7 +189,7 @@ def run(arguments: dict[str, Any], execution: ExecutionConfig, **settings: Any) 
 def bare_stage_s() -> float:
     """The stage's own time: its function on its model, without graph, checkpoint, ledger or store."""
     from vinelm.clock import VirtualClock
-    from vinelm.protocols import CallContext
+    from vinelm.requests.protocols import CallContext
 
     loaded = load(2, 3, 1)
     request, backend = loaded.workflow.requests[0], loaded.backends["bench"]

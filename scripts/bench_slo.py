@@ -60,7 +60,7 @@ from slo_workloads import WORKLOADS, SloWorkload
 
 from vinelm.controller import Planner
 from vinelm.objective import Objective
-from vinelm.recorded_table import RecordedTable
+from vinelm.trie.recorded_table import RecordedTable
 
 ARRIVALS = ("idle", "Poisson", "bursty")
 SLOTS, SLOPE, OTHERS = 8, 0.06, 2.4  # per engine: concurrent requests, slowdown per request, mean running background requests

@@ -33,7 +33,7 @@ from vinelm import Catalog, Model, Price
 from vinelm.backends import create_backends
 from vinelm.backends.http.clients import http_client, library_of_openai
 from vinelm.clock import WallClock
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
 
 PRICE = Price(input=1.0, output=10.0, source="bench", as_of=datetime.date(2026, 1, 1))
 PROMPT = "2 + 2?"

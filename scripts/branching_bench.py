@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from branching_truths import BRANCHING_TRUTHS, make_branching_truth
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator import ObservationTable, make_estimator
 from vinelm.estimator.arms import arms_of
-from vinelm.observation import Observation
 from vinelm.plans.static_plans import StaticPlans
-from vinelm.recorded_table import RecordedTable
+from vinelm.rows.observation import Observation
+from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.recorded_table import RecordedTable
 
 BRANCHING_ESTIMATORS = ("latent", "cascade", "cascade-svd")
 N_CAPS = 15

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from simulated_truths import catalog_of_models
 
 from vinelm.catalog import Catalog
-from vinelm.recorded_table import RecordedTable
 from vinelm.template import Branch, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.recorded_table import RecordedTable
 
 Floats = npt.NDArray[np.float64]
 N_REQUESTS = 500

@@ -38,7 +38,7 @@ from vinelm.controller import FleetConfig, GlobalLoop, RedisLink
 from vinelm.controller.fleet.joined.fleet import Fleet
 from vinelm.controller.fleet.policies.finding import fleet_policy
 from vinelm.errors import CallRefused, FleetUnreachable
-from vinelm.observation import Usage
+from vinelm.rows.observation import Usage
 
 UPPER_USD, MINUTE_S = 0.01, 60.0
 KEYS = "vinelm:{chaos}:"

@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import copy
 
 import vinelm
-from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE, PICTURES = ROOT / "docs" / "examples", ROOT / "docs" / "pictures"

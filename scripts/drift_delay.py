@@ -21,7 +21,6 @@ import numpy as np
 from result_files import add_results_option, provenance, write_results
 from scipy.stats import binomtest
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.estimator import DriftConfig
 from vinelm.estimator.drift.e_process import EProcess
@@ -29,6 +28,7 @@ from vinelm.estimator.drift.hypotheses import hypotheses_of
 from vinelm.estimator.drift.monitor import ANNOTATION_SHARE
 from vinelm.template import Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 SHARES = (0.5, 0.3, 0.15, 0.05)
 """Of the requests, by node: the models that plans of several objectives call first."""

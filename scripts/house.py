@@ -40,7 +40,20 @@ LEVELS = (
     ("cli",),
 )
 """A room imports rooms of the lines above its own, never one of its own line."""
-CORE_FOLDERS = ("catalog", "datasets", "io", "judging", "plans", "policies", "signals", "template", "trie", "vinefile")
+CORE_FOLDERS = (
+    "catalog",
+    "datasets",
+    "io",
+    "judging",
+    "plans",
+    "policies",
+    "requests",
+    "rows",
+    "signals",
+    "template",
+    "trie",
+    "vinefile",
+)
 FILE_LIMIT, FUNCTION_LIMIT, FOLDER_LIMIT = 400, 60, 20
 
 

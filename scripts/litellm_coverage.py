@@ -23,7 +23,7 @@ from vinelm.catalog import Catalog, Model
 from vinelm.catalog.loading import read_catalog_file
 from vinelm.clock import WallClock
 from vinelm.errors import InputError
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
 
 PLACEHOLDERS = {
     "(BASE|URL|ENDPOINT|HOST)": "https://placeholder.example/v1",

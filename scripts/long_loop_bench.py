@@ -10,8 +10,8 @@ import numpy as np
 from simulated_agent import AgentTruth
 
 from vinelm.estimator import make_estimator
+from vinelm.plans.promise import Z90
 from vinelm.plans.static_plans import StaticPlans
-from vinelm.promise import Z90
 
 NAME = "simulated: agent 8x25 memory=2"
 TURNS = (1, 2, 3, 5, 8, 12, 18, 25)

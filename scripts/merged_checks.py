@@ -12,10 +12,10 @@ from typing import Any
 from freeze_parts.tries import Draw, merged
 from science.merged_plans import all_plans, arm_rates, best_within, worth
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.objective import Objective
 from vinelm.plans.decision_graph import DecisionGraph
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 MOST_PLANS = 20_000
 """Largest number of plans of a trie that are all tried for a bound on mean dollars."""

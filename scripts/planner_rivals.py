@@ -8,11 +8,11 @@ from __future__ import annotations
 import statistics
 import time
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner, PlanRequest
 from vinelm.controller.planning.plan_request import load_array
 from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.objective import Objective
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 def python_induction_time(annotated: AnnotatedTrie, asked, load) -> float:

@@ -6,11 +6,11 @@ from datetime import date
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.objective import Objective
 from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 KINDS = ("min cost | A", "max A | T", "max A | C", "max A | C, T")
 """Targets and bounds of the objectives: accuracy, dollars (cost) and seconds (time)."""

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from simulated_truths import make_truth
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator import ObservationTable, RateEstimator, make_estimator
-from vinelm.recorded_table import RecordedTable
+from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.recorded_table import RecordedTable
 
 SIZE_CORRELATION = 0.6
 PRICED = (("three-skills", "8x3"), ("three-skills", "4x6"), ("noisy-verifier", "8x3"))

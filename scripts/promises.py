@@ -28,14 +28,14 @@ from result_files import add_results_option, provenance, write_results
 from simulated_evaluator import make_evaluator
 from simulated_truths import make_truth
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.errors import EvidenceError
 from vinelm.estimator import make_estimator, validate_estimate
 from vinelm.evaluation import replay
 from vinelm.objective import Objective
-from vinelm.promise import Z90, single_model_paths
-from vinelm.recorded_table import RecordedTable
+from vinelm.plans.promise import Z90, single_model_paths
+from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.recorded_table import RecordedTable
 
 MAX_ERROR = 0.15
 """The default of `vinelm estimate --max-error`."""

@@ -34,18 +34,18 @@ from vinelm import AnnotatedTrie, Catalog, Model, Objective, Price, Workflow
 from vinelm.backends import create_backends
 from vinelm.clock import VirtualClock
 from vinelm.controller import Planner
-from vinelm.dataset import split_requests
 from vinelm.errors import DatasetError, InputError
 from vinelm.estimator import ESTIMATORS, make_estimator
 from vinelm.evaluation import follow
-from vinelm.observation import Usage
 from vinelm.profiler import profile
 from vinelm.profiler.execution.fingerprint import store_identity
-from vinelm.protocols import Backend, CallContext
-from vinelm.recorded_table import RecordedTable
+from vinelm.requests.dataset import split_requests
+from vinelm.requests.protocols import Backend, CallContext
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Usage
 from vinelm.template import StopRule
 from vinelm.traces import ObservationStore
-from vinelm.workflow import Request
+from vinelm.trie.recorded_table import RecordedTable
 from vinelm.workflows.nl2sql import finished, nl2sql
 from vinelm.workflows.nl2sql.graph import shown
 from vinelm.workflows.nl2sql.prompts import extract_sql

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.catalog import Catalog
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
 
 Floats = npt.NDArray[np.float64]

@@ -12,12 +12,12 @@ from simulated_agent import CHECK_OF_RIGHT, CHECK_OF_WRONG, AgentTruth
 
 from vinelm.backends import OfflineChatModel
 from vinelm.backends.offline.chat_model import request_of
-from vinelm.observation import Observation, Usage
 from vinelm.profiler import profile
 from vinelm.profiler.execution.fingerprint import store_identity
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Observation, Usage
 from vinelm.template import Template
 from vinelm.traces import ObservationStore
-from vinelm.workflow import Request, Workflow
 
 
 class State(TypedDict, total=False):

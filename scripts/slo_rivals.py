@@ -10,13 +10,13 @@ import numpy as np
 from bench_estimator import buy, encode
 from science.simulator import SimulationSettings, simulate, static_chooser
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.controller.planning.metric import LATE_WEIGHT
 from vinelm.estimator import RateEstimator, make_estimator
 from vinelm.evaluation import ReplayResult
 from vinelm.evaluation.plans.baselines import workflow_level_nodes
-from vinelm.recorded_table import RecordedTable
+from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.recorded_table import RecordedTable
 
 TRIALS = 3
 """Simulations of each plan before one is chosen, each with arrivals and background traffic of its own."""

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from vinelm.catalog import Catalog, Model, Price
-from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.recorded_table import RecordedTable
 
 MODELS = (  # name, skill, seconds at zero load, dollars, sigma of log latency
     ("tiny", -0.2, 0.55, 0.0002, 0.30),

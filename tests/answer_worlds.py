@@ -6,11 +6,11 @@ from functools import cached_property
 import numpy as np
 from conftest import make_catalog
 
-from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.signals import Outcome
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 RIGHT, NONE, ALIKE, USUAL, SECOND, OWN = range(6)
 PRICES = (1.0, 3.0, 10.0)

@@ -3,9 +3,9 @@
 import numpy as np
 from conftest import make_catalog
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.template import Branch, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 TEMPLATE = Template(
     (

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import settings
 
 from vinelm.catalog import Catalog, Model, Price
-from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.recorded_table import RecordedTable
 
 pytest_plugins = ("outside_world",)
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 PRICE = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2025-06-01"}
 CATALOG = Catalog.from_dict({"model": [{"name": n, "provider": "simulated", "model": n, "price": PRICE} for n in "ab"]})

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 import vinelm
-from vinelm.observation import Observation
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore, StoreIdentity
-from vinelm.workflow import Request
 
 
 def made_store(

@@ -9,7 +9,7 @@ from conftest import make_catalog, make_template
 import vinelm
 from vinelm.evaluation import Evaluation
 from vinelm.objective import Objective
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.trie import Trie
 

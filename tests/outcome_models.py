@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from conftest import make_catalog
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator.signals.answers import Context
 from vinelm.estimator.signals.build import signals_trie
 from vinelm.estimator.signals.predictive import Predictive
 from vinelm.signals import Label
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 LABELS = (Label(False, None), Label(True, None), Label(False, "odd"))
 RIGHT, NONE, ALIKE, USUAL, SECOND, OWN = range(6)

@@ -6,7 +6,7 @@ from vinelm.catalog import Catalog
 from vinelm.estimator import make_estimator
 from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.rivals import Evidence
-from vinelm.protocols import RequestPath
+from vinelm.requests.protocols import RequestPath
 from vinelm.template import Loop, Stage, Template
 
 

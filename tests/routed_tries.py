@@ -3,9 +3,9 @@
 import numpy as np
 from conftest import make_catalog
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 def routed_trie(seed: int = 0, n_models: int = 2, *, answers_everywhere: bool = False) -> AnnotatedTrie:

@@ -6,7 +6,7 @@ from vinelm.controller.fleet.leases.dollar_lease import DollarLease
 from vinelm.controller.fleet.leases.postgres_journal import journal_at
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.errors import CallRefused, FleetUnreachable
-from vinelm.observation import Usage
+from vinelm.rows.observation import Usage
 
 DAY = 20_000
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.backends import create_backends, simulated_catalog
 from vinelm.clock import VirtualClock
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.workflows.support import support
 from vinelm.workflows.support.graph import DeskStages, after_query, desk_of
 

@@ -10,11 +10,11 @@ import pytest
 
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import StoreError
-from vinelm.observation import Observation
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.store.store import ObservationStore
-from vinelm.workflow import Request
 
 
 def an_identity(**changes: Any) -> StoreIdentity:

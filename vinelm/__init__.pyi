@@ -1,6 +1,5 @@
 from .adapters.langchain.chat_model import VineChatModel as VineChatModel
 from .adapters.langchain.middleware import VineMiddleware as VineMiddleware
-from .annotated_trie import AnnotatedTrie as AnnotatedTrie
 from .api.application import VineLM as VineLM
 from .api.estimation import estimate as estimate
 from .api.planning import plan as plan
@@ -10,7 +9,6 @@ from .catalog.catalog import Catalog as Catalog
 from .catalog.model import Model as Model
 from .catalog.model import Price as Price
 from .controller.planning.decision import Decision as Decision
-from .dataset import read_jsonl as read_jsonl
 from .datasets.reading import read_dataset as read_dataset
 from .errors import BudgetExhausted as BudgetExhausted
 from .errors import CallError as CallError
@@ -33,6 +31,9 @@ from .objective import Objective as Objective
 from .profiler.scheduling.config import ExecutionConfig as ExecutionConfig
 from .profiler.scheduling.results import ProfileResult as ProfileResult
 from .reports.store.reporting import report as report
+from .requests.dataset import read_jsonl as read_jsonl
+from .requests.workflow import Request as Request
+from .requests.workflow import Workflow as Workflow
 from .signals.declaration import Signals as Signals
 from .template.steps import Branch as Branch
 from .template.steps import Loop as Loop
@@ -40,10 +41,9 @@ from .template.steps import Parallel as Parallel
 from .template.steps import Stage as Stage
 from .template.template import Template as Template
 from .traces.store.store import ObservationStore as ObservationStore
+from .trie.annotated_trie import AnnotatedTrie as AnnotatedTrie
 from .vinefile import load_trie as load_trie
 from .vinefile import save_trie as save_trie
-from .workflow import Request as Request
-from .workflow import Workflow as Workflow
 from .workflows.registry import load_workflow as load_workflow
 
 __version__: str

@@ -15,7 +15,7 @@ from typing import Any
 from vinelm.datasets import Columns, read_dataset
 from vinelm.datasets.reading import with_dataset
 from vinelm.errors import ConfigError, InputError, WorkflowError
-from vinelm.workflow import Workflow
+from vinelm.requests.workflow import Workflow
 
 WORKFLOWS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -151,7 +151,7 @@ def _checked(spec: str, found: Any, verb: str) -> Workflow:
     if not isinstance(found, Workflow):
         kind = type(found).__name__
         raise WorkflowError(
-            f"{spec} {verb} a {kind}, not a Workflow: make it a vinelm.workflow.Workflow, or a callable that returns one"
+            f"{spec} {verb} a {kind}, not a Workflow: make it a vinelm.Workflow, or a callable that returns one"
         )
     return found
 

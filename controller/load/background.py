@@ -10,7 +10,7 @@ from threading import Event, Lock, Thread
 
 from vinelm.clock import Clock, WallClock
 from vinelm.errors import VineLMError
-from vinelm.protocols import EngineDelay, LoadMonitor
+from vinelm.requests.protocols import EngineDelay, LoadMonitor
 
 PATIENCE_S = 0.002
 """How long a plan waits for a new reading; it does not wait while an earlier reading is still under way."""
@@ -19,7 +19,7 @@ QUEUE = 10_000
 
 
 class BackgroundLoadMonitor:
-    """A :class:`~vinelm.protocols.LoadMonitor` that reads another one, or a function, in a background thread.
+    """A :class:`~vinelm.requests.protocols.LoadMonitor` that reads another one, or a function, in a background thread.
 
     The thread is a daemon; it reads the source when :meth:`delays` is called and ends with this object.
 

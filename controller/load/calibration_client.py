@@ -16,8 +16,8 @@ from vinelm.catalog import Catalog, Model
 from vinelm.clock import WallClock
 from vinelm.controller.load.calibration import Experiment
 from vinelm.errors import CallError, ConfigError, VineLMError
-from vinelm.observation import Usage
-from vinelm.protocols import CallContext, PricesCalls
+from vinelm.requests.protocols import CallContext, PricesCalls
+from vinelm.rows.observation import Usage
 
 PROMPTS = tuple(
     f"Write a SQL query that answers the question, then explain it clause by clause.\nTables: {tables}\nQuestion: {question}"

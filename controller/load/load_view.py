@@ -9,7 +9,7 @@ from vinelm.controller.planner import Planner
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.plan_request import load_array
 from vinelm.errors import VineLMError
-from vinelm.protocols import Invocation, LoadMonitor
+from vinelm.requests.protocols import Invocation, LoadMonitor
 from vinelm.trie.arrays import FloatArray
 
 LoadSource = Callable[[], Mapping[str, float]]

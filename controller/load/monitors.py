@@ -11,7 +11,7 @@ from math import isfinite
 from vinelm.clock import Clock, WallClock
 from vinelm.controller.load.slowdown import SlowdownCurve
 from vinelm.errors import VineLMError
-from vinelm.protocols import EngineDelay
+from vinelm.requests.protocols import EngineDelay
 
 WINDOW_S = 30.0
 """Age up to which finished calls count."""
@@ -49,7 +49,8 @@ class _OwnCalls:
 
 
 class InFlightLoadMonitor:
-    """A :class:`~vinelm.protocols.LoadMonitor` from our own calls alone. It sees other traffic only through our latencies.
+    """A :class:`~vinelm.requests.protocols.LoadMonitor` from our own calls alone. It sees other traffic only through our
+    latencies.
 
     The delay of an engine is the larger of two estimates: the slowdown curve at our calls in flight, and the mean excess
     latency of the calls that finished in the last ``WINDOW_S`` seconds, minus its standard error because latency varies without
@@ -112,7 +113,7 @@ class _Report:
 
 
 class ReportedLoadMonitor:
-    """A :class:`~vinelm.protocols.LoadMonitor` from engines' own reports, corrected by our own calls since.
+    """A :class:`~vinelm.requests.protocols.LoadMonitor` from engines' own reports, corrected by our own calls since.
 
     The number of requests in an engine is the reported one plus the calls that we have sent since, minus those that finished.
     An :class:`EnginePoller` feeds it through :meth:`report`.

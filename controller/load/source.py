@@ -10,7 +10,7 @@ from vinelm.controller.load.load_view import LoadSource
 from vinelm.controller.load.monitors import InFlightLoadMonitor, ReportedLoadMonitor
 from vinelm.controller.load.slowdown import load_curves, spread_curve
 from vinelm.errors import ConfigError
-from vinelm.protocols import LoadMonitor
+from vinelm.requests.protocols import LoadMonitor
 
 NEVER_BLOCK = (InFlightLoadMonitor, ReportedLoadMonitor, BackgroundLoadMonitor)
 """Monitors whose reading takes no time worth speaking of, so that a decision may wait for it."""

@@ -14,7 +14,7 @@ from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.io.frames import html_table
-from vinelm.promise import Z90, Promise
+from vinelm.plans.promise import Z90, Promise
 
 EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", COST_CAP: "least cost instead"}
 

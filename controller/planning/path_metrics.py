@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning.metric import Metric, Quantity
 from vinelm.errors import ConfigError
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 IntArray = npt.NDArray[np.integer[Any]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol, SupportsFloat
 
 from vinelm.controller.planning.decision import Decision
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
 
 
 class CallFollower(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from vinelm.controller.planner import Planner
 from vinelm.errors import FailureKind
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
 
 OF_THE_ENGINE = frozenset[FailureKind | None](("auth", "rate_limit", "timeout", "server"))
 """Failures that other models of the same engine may share."""

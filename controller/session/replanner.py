@@ -13,7 +13,7 @@ from vinelm.controller.session.excluded_models import ExcludedModels
 from vinelm.controller.session.seen_outcomes import SeenOutcomes
 from vinelm.errors import InfeasibleError, VineLMError
 from vinelm.objective import Objective
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
 from vinelm.signals import Outcome
 from vinelm.trie.arrays import BoolArray, FloatArray
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from threading import Lock, RLock
 
 from vinelm.controller.planning.decision import Decision
-from vinelm.observation import Observation
 from vinelm.policies import observed_row
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 
 Path = tuple[str, ...]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.signals import Outcome
-from vinelm.signals.outcomes import Seen
+from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.outcomes import Seen
 
 Path = tuple[str, ...]
 _NOTHING = Outcome(None, None)

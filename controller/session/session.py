@@ -18,11 +18,11 @@ from vinelm.controller.session.trace import TraceStep
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
 from vinelm.policies import Judge, OnError, SpendGuard, StopRulePolicy
-from vinelm.protocols import Invocation, LoadMonitor
+from vinelm.requests.protocols import Invocation, LoadMonitor
+from vinelm.requests.workflow import Request
 from vinelm.signals import Outcome
 from vinelm.template import Template
 from vinelm.trie.arrays import BoolArray
-from vinelm.workflow import Request
 
 Mode = Literal["enforce", "observe", "off"]
 _MODES, _ON_ERROR = get_args(Mode), get_args(OnError)
@@ -61,7 +61,7 @@ class Session(StopRulePolicy):
         fallback: whether another model may answer after a failed call, in mode "enforce"; see :meth:`fallback_model`.
         can_end: whether the controller may end the request after any answer; False where no edge of the graph is wrapped.
         candidates: nodes to end at, shape (n + 1,); None for all.
-        load: read before each plan, must not block; a :class:`~vinelm.protocols.LoadMonitor` is also notified of this
+        load: read before each plan, must not block; a :class:`~vinelm.requests.protocols.LoadMonitor` is also notified of this
             request's own calls.
         least_call_usd: returns the dollars reserved for even the smallest call of a model. Under a cap per request, a next
             model for which not even that is left is not planned.

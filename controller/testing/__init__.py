@@ -1,4 +1,4 @@
-"""For tests: the planner's specification, random questions, and a contract suite for load monitors."""
+"""A contract suite for load monitors of one's own."""
 
 from vinelm.whole_imports import attach_stub
 

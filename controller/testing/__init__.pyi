@@ -1,14 +1,1 @@
-from .branching_cases import annotated_at_random as annotated_at_random
-from .branching_cases import random_branching as random_branching
-from .brute_force import brute_force as brute_force
-from .contingent_brute_force import ContingentQuestion as ContingentQuestion
-from .contingent_brute_force import Measured as Measured
-from .contingent_checks import check_averages as check_averages
-from .contingent_checks import check_prices as check_prices
-from .contingent_checks import check_request_bounds as check_request_bounds
-from .contingent_checks import plan_at as plan_at
-from .contingent_checks import small_branching as small_branching
 from .load_monitors import LoadMonitorContract as LoadMonitorContract
-from .random_cases import grid_annotated as grid_annotated
-from .random_cases import random_annotated as random_annotated
-from .random_cases import random_question as random_question

@@ -7,13 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from vinelm.protocols import LoadMonitor
+from vinelm.requests.protocols import LoadMonitor
 
 THREADS, CALLS = 8, 100
 
 
 class LoadMonitorContract:
-    """The contract of every :class:`~vinelm.protocols.LoadMonitor`. Inherit it in a test class and override :meth:`make`."""
+    """The contract of every :class:`~vinelm.requests.protocols.LoadMonitor`.
+
+    Inherit it in a test class and override :meth:`make`.
+    """
 
     engine = "east"
     """An engine whose load the monitor made by :meth:`make` can report."""

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError
 from vinelm.estimator.arm_counts import counted_arms
@@ -25,6 +24,7 @@ from vinelm.estimator.outcome_rates import Rates
 from vinelm.estimator.shrinkage import pooled_mean
 from vinelm.template import Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 

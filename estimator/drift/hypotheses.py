@@ -10,10 +10,10 @@ from statistics import NormalDist
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator.drift.e_process import Bets, EProcess, MeanAbove, MeanBelow, ShareAbove, ShareBelow
 from vinelm.estimator.drift.report import Direction
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 BORROWED_ROWS = 8
 """Rows that the annotation of a node is worth at least: an estimator borrows from the other nodes of its stage and model."""

@@ -8,11 +8,11 @@ from statistics import fmean
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import ConfigError
 from vinelm.estimator.drift.hypotheses import Hypothesis, hypotheses_of
 from vinelm.estimator.drift.report import DriftReport, Moved
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 REMEMBERED_ROWS = 10_000
 """Rows whose node is remembered, so that the rows below them find theirs where the trie branches."""

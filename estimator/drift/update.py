@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.estimator.drift.hypotheses import dollars_of, seconds_of, stop_of
 from vinelm.estimator.drift.monitor import DriftMonitor
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 GROUP_ROWS = 20.0

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from vinelm.errors import ConfigError
-from vinelm.promise import Z90
+from vinelm.plans.promise import Z90
 from vinelm.trie.arrays import FloatArray
 
 Z95 = 1.959963984540054

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator.judged.agreement import JudgeAgreement
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.validation.checks import ValidationReport
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 from vinelm.trie.difficulty import DifficultyRates
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator.cost_latency import MeanEstimate
 from vinelm.estimator.latent.arm_model import ArmModel
 from vinelm.estimator.latent.arm_prediction import PredictedArms
@@ -34,6 +33,7 @@ from vinelm.estimator.latent.standard_errors import (
 )
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 TINY = 1e-9

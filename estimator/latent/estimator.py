@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.estimator.base import RateEstimator, cost_and_latency
@@ -21,6 +20,7 @@ from vinelm.estimator.outcome_rates import Rates
 from vinelm.estimator.sizes_by_outcome import SizesByDifficulty, SizesByOutcome, SizesByStops
 from vinelm.template import Template
 from vinelm.trie import MergedTrie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 class LatentEstimator(RateEstimator):

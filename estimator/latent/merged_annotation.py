@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.estimator.cost_latency import MeanEstimate
 from vinelm.estimator.latent.merged_prediction import MergedRates
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.template import Template
 from vinelm.trie import MergedTrie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator.cost_latency import MeanEstimate
 from vinelm.estimator.latent.em import LatentFit
 from vinelm.estimator.latent.logistic_regression import Regression
 from vinelm.estimator.latent.prediction import PredictedRates, Sensitivity
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 ACCURACY_SCALE = 0.92

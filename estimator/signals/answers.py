@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.errors import EvidenceError
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.signals import Label
 from vinelm.signals.declaration import MOST_SIGNALS, STATUS
 from vinelm.trie.arrays import BoolArray, FloatArray

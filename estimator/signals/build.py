@@ -7,19 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import EvidenceError
 from vinelm.estimator.signals.answers import AnswerTable, Ints
 from vinelm.estimator.signals.histories import LEAST_REACH, histories
 from vinelm.estimator.signals.history_level import HistoryLevel, best_class
 from vinelm.estimator.signals.optimism import FitMasses, selection_optimism
 from vinelm.estimator.signals.predictive import FITS, Predictive
-from vinelm.observation import Observation
-from vinelm.signals import Outcomes
-from vinelm.signals.outcomes import arm_title
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
+from vinelm.trie.outcomes import Outcomes, arm_title
 
 MOST_HISTORIES = 300_000
 """With more histories, the less likely ones are not continued."""

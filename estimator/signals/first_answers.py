@@ -13,7 +13,7 @@ from vinelm.errors import EvidenceError
 from vinelm.estimator.signals.answer_model import ALIKE, NONE, OF_TYPE, OWN, RIGHT, SECOND, USUAL
 from vinelm.estimator.signals.answers import AnswerTable, Context, Ints
 from vinelm.estimator.signals.predictive import FITS, Predictive
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.signals import Label
 from vinelm.trie.arrays import BoolArray, FloatArray
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from vinelm.estimator.signals.answers import Ints
 from vinelm.estimator.signals.history_level import HistoryLevel
-from vinelm.promise import SelectionOptimism
+from vinelm.plans.promise import SelectionOptimism
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 PRICES = 8

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import EvidenceError
 from vinelm.estimator.baselines.cascade import CascadeEstimator
@@ -22,9 +21,10 @@ from vinelm.estimator.latent.estimator import LatentEstimator
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.registry import make_estimator
 from vinelm.estimator.validation.selection import SelectablePlans, selection_optimism
+from vinelm.plans.promise import Z90, Promise, SelectionOptimism
 from vinelm.plans.static_plans import StaticPlans
-from vinelm.promise import Z90, Promise, SelectionOptimism
 from vinelm.template import Stage, Template
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 FEWEST_REQUESTS = 10
@@ -65,7 +65,7 @@ class ValidationReport:
         requests: distinct requests.
         observations: rows.
         best_accuracy: accuracy of the most accurate path, by the latent model.
-        best_promised: the same less the expected optimism of its selection (:class:`vinelm.promise.Promise`).
+        best_promised: the same less the expected optimism of its selection (:class:`vinelm.plans.promise.Promise`).
         best_half_width: half width of the 90 % interval of the promised accuracy, the uncertainty of the optimism included.
         held_out_error: root mean square error of P(right | reached) at nodes with at least two held-out rows, corrected for
             sampling noise; None if there is no such node.

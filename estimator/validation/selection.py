@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.plans.promise import SelectionOptimism, single_model_paths
 from vinelm.plans.static_plans import StaticPlans
-from vinelm.promise import SelectionOptimism, single_model_paths
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 N_CAPS = 10

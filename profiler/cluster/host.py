@@ -116,7 +116,7 @@ class UnitHost:
 
 @dataclass(slots=True, eq=False)
 class AskedPermit:
-    """One attempt at a call, admitted by the run; see :class:`~vinelm.protocols.RatePermit`."""
+    """One attempt at a call, admitted by the run; see :class:`~vinelm.requests.protocols.RatePermit`."""
 
     attempt: int
     replica: int = 0
@@ -137,7 +137,7 @@ class AskingRateLimiter:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[AskedPermit]:
-        """See :class:`~vinelm.protocols.RateLimiter`. ``sleep`` raises where the unit that waits is gone."""
+        """See :class:`~vinelm.requests.protocols.RateLimiter`. ``sleep`` raises where the unit that waits is gone."""
         permit = self.host.ask(self.model, tokens)
         try:
             while not permit.admitted.wait(_LOOK_S):

@@ -17,7 +17,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie.arrays import FloatArray
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vinelm.observation import Observation
 from vinelm.profiler.coverage.base import N_DRAWS, Coverage, CoverageUpperBound
 from vinelm.profiler.coverage.branching_counts import CellKinds, OutcomeCounts
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie.arrays import FloatArray
 

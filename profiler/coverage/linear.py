@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vinelm.observation import Observation
 from vinelm.profiler.coverage.base import N_DRAWS, Coverage, CoverageUpperBound
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie.arrays import FloatArray
 

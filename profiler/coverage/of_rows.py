@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from vinelm.observation import Observation
 from vinelm.profiler.coverage.base import Coverage
 from vinelm.profiler.coverage.branching import BranchingCoverage
 from vinelm.profiler.coverage.linear import LinearCoverage
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 
 

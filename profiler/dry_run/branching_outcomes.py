@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from vinelm.catalog import Catalog
-from vinelm.observation import Cell, Observation
 from vinelm.profiler.dry_run.outcome_model import OutcomeModel, Unit, unit_of
+from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
 _PRIOR = 4.0

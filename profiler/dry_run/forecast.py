@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from vinelm.catalog import Catalog
-from vinelm.observation import Observation
 from vinelm.profiler.dry_run.branching_outcomes import BranchingOutcomeModel
 from vinelm.profiler.dry_run.outcome_model import OutcomeModel
 from vinelm.profiler.dry_run.simulated_run import Proposals, SimulatedRun
 from vinelm.profiler.dry_run.throughput import EngineRate
 from vinelm.profiler.execution.ledger import ProfileLimits
-from vinelm.protocols import Sampler
+from vinelm.requests.protocols import Sampler
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 
 _WORK = 16_000  # cells to simulate in all

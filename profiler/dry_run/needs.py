@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from vinelm.observation import Observation
 from vinelm.profiler.dry_run.forecast import Forecast, ForecastInterval
 from vinelm.profiler.execution.ledger import ProfileLimits
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie import Trie
 

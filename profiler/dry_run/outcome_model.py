@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vinelm.catalog import Catalog
-from vinelm.observation import Cell, Observation
 from vinelm.profiler.execution.ledger import FIRST_PROMPT_TOKENS, PriceBound
+from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
 _PRIOR = 4.0

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from vinelm.observation import Cell, Observation
 from vinelm.profiler.coverage.of_rows import coverage_of
 from vinelm.profiler.dry_run.outcome_model import OutcomeModel, Unit
 from vinelm.profiler.dry_run.throughput import Workload
 from vinelm.profiler.execution.ledger import ProfileLimits
 from vinelm.profiler.scheduling.active_path import activate
-from vinelm.protocols import RequestPath, Sampler
+from vinelm.requests.protocols import RequestPath, Sampler
+from vinelm.rows.observation import Cell, Observation
 
 _IDLE = 20_000  # paths in a row without a new cell: an endless sampler has nothing left
 

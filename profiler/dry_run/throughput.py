@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from vinelm.backends.limits.rate_limits import WINDOW_S, RateLimits
 from vinelm.backends.registry import rate_limiters_of
 from vinelm.catalog import Catalog
-from vinelm.protocols import Backend
+from vinelm.requests.protocols import Backend
 
 
 @dataclass(frozen=True, slots=True)

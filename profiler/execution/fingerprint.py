@@ -32,9 +32,9 @@ from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.judging import LLMJudge
 from vinelm.judging.judgement import JUDGED
-from vinelm.protocols import Backend
+from vinelm.requests.protocols import Backend
+from vinelm.requests.workflow import Workflow
 from vinelm.traces import StoreIdentity
-from vinelm.workflow import Workflow
 
 SETTING = "setting "
 """Prefix of the fingerprint parts that come from the ``settings`` of :func:`store_identity`."""
@@ -134,20 +134,20 @@ class _Recorder:
         self.routes: list[Callable[..., Any]] = []
 
     def stage(self, name: str, fn: Callable[..., Any] | None = None, **settings: Any) -> Any:
-        """See :class:`vinelm.protocols.Vine`; also as a decorator."""
+        """See :class:`vinelm.requests.protocols.Vine`; also as a decorator."""
         if fn is None:
             return lambda given: self.stage(name, given, **settings)
         self.stages[name] = fn
         return self.adapter.stage(name, fn, **settings)
 
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        """See :class:`vinelm.protocols.Vine`."""
+        """See :class:`vinelm.requests.protocols.Vine`."""
         self.routes.append(fn)
         return self.adapter.route(fn, **settings)
 
     @property
     def finish(self) -> Callable[..., Any]:
-        """See :class:`vinelm.protocols.Vine`."""
+        """See :class:`vinelm.requests.protocols.Vine`."""
         return self.adapter.finish
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:

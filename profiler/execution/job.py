@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from vinelm.judging import Judgement
-from vinelm.observation import Cell, Observation
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
-from vinelm.workflow import Request
 
 TopUp = Callable[[float], bool]
 """Asks for the unit's reservation to be raised to that many dollars; returns whether it was. May block."""

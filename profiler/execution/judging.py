@@ -16,13 +16,13 @@ from vinelm.errors import CallError, CallRefused, ConfigError, WorkflowError
 from vinelm.judging import Judgement, LLMJudge
 from vinelm.judging.judge import AGAIN
 from vinelm.judging.judgement import REFUSED, verdict_of
-from vinelm.observation import Usage
 from vinelm.profiler.execution.fingerprint import code_digest
 from vinelm.profiler.execution.ledger import FIRST_PROMPT_TOKENS
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitModels
 from vinelm.profiler.execution.unit_budget import UnitBudget
-from vinelm.protocols import Backend, CallContext
-from vinelm.workflow import Request, Workflow
+from vinelm.requests.protocols import Backend, CallContext
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Usage
 
 STAGE = "judge"
 """The stage that the judge's calls name: no stage of a workflow is paid for them."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.judging import Judgement
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.traces import ObservationStore
 from vinelm.traces.databases.running_totals import Totals
 from vinelm.traces.store.judgements import Judgements

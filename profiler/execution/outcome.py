@@ -13,14 +13,14 @@ import numpy as np
 
 from vinelm.errors import CallError, FailureKind, VineLMError, WorkflowError
 from vinelm.judging import LLMJudge
-from vinelm.observation import Observation
 from vinelm.profiler.execution.checkpoints import StateError
 from vinelm.profiler.execution.judging import UNIT_JUDGE
 from vinelm.profiler.execution.unit_policy import UnitPolicy
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Observation
 from vinelm.signals import Signals
 from vinelm.signals.declaration import STATUS, digest_of_text
 from vinelm.template import Stage
-from vinelm.workflow import Request, Workflow
 
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 

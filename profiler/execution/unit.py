@@ -27,9 +27,9 @@ from vinelm.profiler.execution.outcome import failed_row, scored, with_place, wi
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitAdapter
 from vinelm.profiler.execution.unit_budget import UnitBudget
 from vinelm.profiler.execution.unit_policy import StageReachedError, UnitChat, UnitPolicy, answered
-from vinelm.protocols import Backend
+from vinelm.requests.protocols import Backend
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Stage, Template
-from vinelm.workflow import Request, Workflow
 
 
 class NeedsReplayError(WorkflowError):

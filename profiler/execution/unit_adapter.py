@@ -16,9 +16,9 @@ from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.clock import Clock
 from vinelm.errors import WorkflowError
-from vinelm.observation import Usage
 from vinelm.profiler.execution.unit_budget import UnitBudget
-from vinelm.protocols import Backend, CallContext, PricesCalls, RateLimiter
+from vinelm.requests.protocols import Backend, CallContext, PricesCalls, RateLimiter
+from vinelm.rows.observation import Usage
 from vinelm.template import Template
 
 UNIT_BUDGET: ContextVar[UnitBudget | None] = ContextVar("vinelm_unit_budget", default=None)
@@ -37,7 +37,7 @@ UNIT_CALLS: ContextVar[ReplayedCalls | None] = ContextVar("vinelm_unit_calls", d
 
 
 class UnitModels:
-    """The chat models of profiled units; a :class:`~vinelm.protocols.ChatModelSource`.
+    """The chat models of profiled units; a :class:`~vinelm.requests.protocols.ChatModelSource`.
 
     A backend that can price a call asks the unit's budget before it; the calls of others are charged when they end.
 

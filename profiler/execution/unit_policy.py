@@ -9,16 +9,16 @@ from langgraph.types import Command, Interrupt
 
 from vinelm.clock import Clock
 from vinelm.errors import FailureKind, VineLMError, WorkflowError
-from vinelm.observation import Observation
 from vinelm.policies import ForcedMode, ForcedPolicy, observed_row
 from vinelm.profiler.execution.job import stage_of
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Observation
 from vinelm.template import Stage, Template
-from vinelm.workflow import Request, Workflow
 
 
 class UnitPolicy(ForcedPolicy):
-    """Forces the last invocation of ``prefix`` and makes its :class:`~vinelm.observation.Observation`."""
+    """Forces the last invocation of ``prefix`` and makes its :class:`~vinelm.rows.observation.Observation`."""
 
     def __init__(
         self, template: Template, prefix: tuple[str, ...], clock: Clock, request: Request, stages: Sequence[str] = ()

@@ -24,7 +24,7 @@ from vinelm.profiler.execution.unit_budget import UnitBudget
 from vinelm.profiler.isolation.framing import plain_row, receive, send
 from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter
 from vinelm.profiler.isolation.workflow_source import WorkflowSource
-from vinelm.workflow import Request
+from vinelm.requests.workflow import Request
 
 
 def main(descriptor: int, limits: int) -> None:

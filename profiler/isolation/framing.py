@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 
 _HEAD = struct.Struct("<II")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vinelm.profiler.execution.unit import warm_up
-from vinelm.protocols import Backend, Preloads
+from vinelm.requests.protocols import Backend, Preloads
 
 
 def preload(backends: Iterable[Backend]) -> None:

@@ -16,18 +16,18 @@ from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, c
 from dataclasses import dataclass, field
 from typing import Protocol, SupportsFloat
 
-from vinelm.protocols import RatePermit
+from vinelm.requests.protocols import RatePermit
 
 _LONGEST = 4096  # bytes of a message, which holds a model's name
 
 
 class AdmitsAttempts(Protocol):
-    """The part of a :class:`vinelm.protocols.RateLimiter` that threads use."""
+    """The part of a :class:`vinelm.requests.protocols.RateLimiter` that threads use."""
 
     def admit(
         self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0
     ) -> AbstractContextManager[RatePermit]:
-        """See :meth:`vinelm.protocols.RateLimiter.admit`."""
+        """See :meth:`vinelm.requests.protocols.RateLimiter.admit`."""
 
 
 class RateLimitProxy:
@@ -96,7 +96,7 @@ class _ProxiedPermit:
     replica: int = 0  # of a replica group: the parent has chosen it
 
     def settle(self, tokens: int) -> None:
-        """See :class:`vinelm.protocols.RatePermit`."""
+        """See :class:`vinelm.requests.protocols.RatePermit`."""
         self.tokens = tokens
 
     def take(self, answer: bytes) -> None:
@@ -113,7 +113,7 @@ class _ProxiedPermit:
 
 
 class ProxiedRateLimiter:
-    """The child's side of one model's :class:`vinelm.protocols.RateLimiter`, for any of its threads and event loops.
+    """The child's side of one model's :class:`vinelm.requests.protocols.RateLimiter`, for any of its threads and event loops.
 
     Raises ``ConnectionError`` if the parent is gone.
     """
@@ -124,7 +124,9 @@ class ProxiedRateLimiter:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[_ProxiedPermit]:
-        """See :class:`vinelm.protocols.RateLimiter`; only ``tokens`` is used: the parent waits, and units are all equal."""
+        """See :class:`vinelm.requests.protocols.RateLimiter`; only ``tokens`` is used: the parent waits, and units are all
+        equal.
+        """
         permit = self._request(tokens)
         try:
             permit.take(permit.channel.recv(1))

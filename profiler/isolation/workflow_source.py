@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
-from vinelm.protocols import Backend
-from vinelm.workflow import Workflow
+from vinelm.requests.protocols import Backend
+from vinelm.requests.workflow import Workflow
 
 
 class LoadedWorkflow(Protocol):

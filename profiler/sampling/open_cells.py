@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from vinelm.errors import TemplateError
-from vinelm.observation import Cell, Observation
 from vinelm.profiler.scheduling.active_path import next_stage
+from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
 Prefix = tuple[str, ...]

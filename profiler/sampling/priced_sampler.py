@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
-from vinelm.observation import Observation
 from vinelm.profiler.sampling.model_choices import Models, models_by_depth
 from vinelm.profiler.sampling.open_cells import OpenCells
-from vinelm.protocols import Choice, RequestPath
+from vinelm.requests.protocols import Choice, RequestPath
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 
 ALPHA = 1.0
@@ -33,7 +33,7 @@ PILOT = 2
 
 
 class PricedSampler:
-    """Asks each model in proportion to price ** -alpha (:class:`~vinelm.protocols.Sampler`).
+    """Asks each model in proportion to price ** -alpha (:class:`~vinelm.requests.protocols.Sampler`).
 
     The requests have one random order, and the first answers of a model are those of the first requests in it: a request that
     a dear model answered was answered by the cheaper ones too, which shows where they agree. Once a model has answered every
@@ -86,7 +86,7 @@ class PricedSampler:
         self.continued_share = continued_share
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """See :meth:`~vinelm.protocols.Sampler.propose`."""
+        """See :meth:`~vinelm.requests.protocols.Sampler.propose`."""
         order = list(self.request_ids)
         random.Random(f"priced:{self.seed}").shuffle(order)
         rng = random.Random(f"priced:{self.seed}:{round_}")

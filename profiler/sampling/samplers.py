@@ -8,10 +8,10 @@ from itertools import product
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
-from vinelm.observation import Observation
 from vinelm.profiler.sampling.model_choices import Models, models_by_depth
 from vinelm.profiler.sampling.priced_sampler import PricedSampler
-from vinelm.protocols import Choice, RequestPath, Sampler
+from vinelm.requests.protocols import Choice, RequestPath, Sampler
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 
 
@@ -28,7 +28,7 @@ class CascadeSampler:
         self.seed = seed
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """See :meth:`~vinelm.protocols.Sampler.propose`."""
+        """See :meth:`~vinelm.requests.protocols.Sampler.propose`."""
         rng = random.Random(f"cascade:{self.seed}:{round_}")
         choices = models_by_depth(self.template)
         while True:
@@ -45,7 +45,7 @@ class ExhaustiveSampler:
         self.seed = seed  # has no effect: every path is proposed
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """See :meth:`~vinelm.protocols.Sampler.propose`."""
+        """See :meth:`~vinelm.requests.protocols.Sampler.propose`."""
         choices = [self._united(models) for models in models_by_depth(self.template)]
         for request_id in self.request_ids if round_ == 0 else ():
             for path in product(*choices):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from vinelm.observation import Cell, Observation
-from vinelm.protocols import RequestPath
+from vinelm.requests.protocols import RequestPath
+from vinelm.rows.observation import Cell, Observation
 from vinelm.template import StopRule, Template
 
 Visit = tuple[str, str]
@@ -38,7 +38,7 @@ class ActivePath:
         models: those of its invocations, as far as they are known.
         number: the position among all paths of the run.
         round: the sampler's round that proposed it.
-        probability: see :class:`~vinelm.protocols.RequestPath`.
+        probability: see :class:`~vinelm.requests.protocols.RequestPath`.
         goes_on: whether it is executed to its end although the workflow's own check passes an answer before.
         committed: how many of its cells are committed.
     """

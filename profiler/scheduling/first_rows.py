@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from vinelm.observation import Cell, Observation
+from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
 BROKEN_AFTER = 8

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from vinelm.catalog import Catalog
-from vinelm.observation import Cell, Observation
 from vinelm.profiler.coverage.of_rows import new_coverage
 from vinelm.profiler.execution.ledger import PriceBound
 from vinelm.profiler.scheduling.first_rows import FirstRows
 from vinelm.profiler.scheduling.request_paths import PriceBounds
+from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
 _REFIT = 1.05  # the interval is computed anew each time the committed cells have grown by this factor

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from vinelm.errors import BudgetExhausted
 from vinelm.judging import Judgement
-from vinelm.observation import Cell, Observation
 from vinelm.profiler.execution.job import Job, UnitFinished, Worker, run_job
 from vinelm.profiler.execution.judging import Judging
 from vinelm.profiler.execution.ledger import Ledger, Reservation
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 from vinelm.traces import ObservationStore
 from vinelm.traces.store.judgements import Judgements
-from vinelm.workflow import Request
 
 
 @dataclass(frozen=True, slots=True)

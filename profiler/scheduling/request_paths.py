@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from vinelm.observation import Observation
 from vinelm.profiler.execution.ledger import PriceBound
 from vinelm.profiler.scheduling.active_path import ActivePath, activate
-from vinelm.protocols import RequestPath, Sampler
+from vinelm.requests.protocols import RequestPath, Sampler
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 
 LARGEST_BLOCK = 256

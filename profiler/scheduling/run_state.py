@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError, WorkflowError
 from vinelm.judging import Judgement
-from vinelm.observation import Cell, Observation
 from vinelm.profiler.execution.job import Job, UnitFinished, UnitOutcome
 from vinelm.profiler.execution.ledger import Ledger, Reservation
 from vinelm.profiler.execution.outcome import with_error
@@ -19,6 +18,8 @@ from vinelm.profiler.scheduling.active_path import next_stage
 from vinelm.profiler.scheduling.observed_cells import ObservedCells
 from vinelm.profiler.scheduling.pending_rows import verdicts_of
 from vinelm.profiler.scheduling.results import Progress, StoppedBy
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Cell, Observation
 from vinelm.signals import Signals
 from vinelm.signals.declaration import Labels
 from vinelm.template import Template
@@ -26,7 +27,6 @@ from vinelm.traces import ObservationStore
 from vinelm.traces.store.judgements import Judgements
 from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.store.shared_run import SharedRun
-from vinelm.workflow import Request
 
 READ_S = 0.5
 """How often the rows of other runs are read."""

@@ -17,7 +17,7 @@ from vinelm.profiler.scheduling.request_paths import ActivePaths
 from vinelm.profiler.scheduling.results import Progress
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.threads import Threads, TopUpRequest
-from vinelm.protocols import Sampler
+from vinelm.requests.protocols import Sampler
 
 _WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed
 

@@ -6,8 +6,8 @@ import queue
 import threading
 from dataclasses import dataclass, field
 
-from vinelm.observation import Cell
 from vinelm.profiler.execution.job import Job, TopUp, UnitFinished, Worker, run_job
+from vinelm.rows.observation import Cell
 
 
 @dataclass(slots=True)

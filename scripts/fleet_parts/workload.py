@@ -17,8 +17,8 @@ from slo_workloads import TRAINING, simulated_requests
 from vinelm.catalog import Catalog, Model, Price, ReplicaGroup
 from vinelm.controller import Planner, SlowdownCurve
 from vinelm.controller.load.slowdown import spread_curve
-from vinelm.recorded_table import RecordedTable
 from vinelm.trie.arrays import FloatArray
+from vinelm.trie.recorded_table import RecordedTable
 
 REPLICAS = {"tiny": 1, "small": 2, "medium": 4, "large": 4}
 """Engines of each model; those of one model are a replica group if there are several."""

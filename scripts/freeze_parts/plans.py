@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from freeze_parts.tries import ENGINES, made
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.errors import InfeasibleError, VineLMError
 from vinelm.objective import Objective
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 TRIES = 200
 """Of each kind."""

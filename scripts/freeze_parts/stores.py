@@ -23,13 +23,13 @@ from freeze_parts.tries import catalog_of
 
 import vinelm
 from vinelm import Loop, Objective, ObservationStore, Stage, Template
-from vinelm.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS
 from vinelm.errors import InfeasibleError, VineLMError
-from vinelm.observation import Observation
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Observation
 from vinelm.template import Branch
 from vinelm.traces import StoreIdentity
 from vinelm.trie import Trie
-from vinelm.workflow import Request
+from vinelm.trie.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS
 
 APPLICATION = Path(__file__).resolve().parents[2] / "tests" / "house" / "before"
 """A small application with its models and questions."""

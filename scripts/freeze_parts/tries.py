@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import TemplateError
-from vinelm.signals import Label, Outcomes
-from vinelm.signals.outcomes import arm_title
+from vinelm.signals import Label
 from vinelm.template import END, Branch, Loop, Parallel, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.difficulty import DifficultyRates
+from vinelm.trie.outcomes import Outcomes, arm_title
 
 LEAST_NODES, MOST_NODES = 5, 90
 ENGINES = 2

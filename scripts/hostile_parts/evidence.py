@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vinelm.catalog import Catalog
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Stage, Template
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.served.writer import EvidenceWriter, Feedback

@@ -33,7 +33,7 @@ THE_CALL = (
     "vinelm.catalog.",
     "vinelm.errors",
     "vinelm.objective",
-    "vinelm.observation",
+    "vinelm.rows.observation",
 )
 """Modules of the model's call itself, and of what the caller makes before the run: what fails there is a failed call."""
 BOUNDARIES = frozenset(

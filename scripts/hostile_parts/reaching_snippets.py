@@ -48,7 +48,7 @@ READING = (
     reach("etc-shadow", "read /etc/shadow", "return open('/etc/shadow').read()"),
     reach("etc-hosts", "read names of other machines", "return open('/etc/hosts').read() or open('/etc/resolv.conf').read()"),
     reach("project", "read the project's source", "return open({project!r}).read()"),
-    reach("project-import", "import the project", "import vinelm.workflow; return vinelm.workflow.__file__"),
+    reach("project-import", "import the project", "import vinelm.requests.workflow; return vinelm.requests.workflow.__file__"),
     reach("site-packages", "import an installed package", "import numpy; return True"),
     reach(
         "walk",

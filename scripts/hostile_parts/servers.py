@@ -29,8 +29,8 @@ from vinelm.backends import create_backends
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import WallClock
 from vinelm.errors import CallError
-from vinelm.observation import Usage
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
+from vinelm.rows.observation import Usage
 
 from .lies import KINDS, Kind
 from .lying_server import LyingServer

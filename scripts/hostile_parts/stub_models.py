@@ -14,8 +14,8 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from vinelm import AnnotatedTrie, Catalog, Loop, Stage, Template
 from vinelm.catalog import Model, Price
 from vinelm.errors import CallError
-from vinelm.observation import Usage
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
+from vinelm.rows.observation import Usage
 from vinelm.trie.trie import Trie
 
 NAMES = ("good", "fair", "poor")

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from science.random_cases import random_annotated
 
 from vinelm import AnnotatedTrie, Objective, load_trie, save_trie
-from vinelm.annotated_trie import NODE_ARRAYS
 from vinelm.controller import Planner
-from vinelm.controller.testing import random_annotated
 from vinelm.errors import InfeasibleError, TrieFileError
+from vinelm.trie.annotated_trie import NODE_ARRAYS
 from vinelm.trie.trie import ARRAYS
 
 Progress = Callable[[str], None]

@@ -24,9 +24,9 @@ from langgraph.types import Command, interrupt
 
 from vinelm import AnnotatedTrie, Catalog, Loop, Objective, Stage, Template, VineLM
 from vinelm.catalog import Model, Price
-from vinelm.observation import Usage
 from vinelm.policies import aauthorized
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
+from vinelm.rows.observation import Usage
 from vinelm.trie.trie import Trie
 
 CAP_USD, COST_USD, UPPER_USD = 1.0, 0.1, 0.3

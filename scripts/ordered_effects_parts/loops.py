@@ -11,12 +11,12 @@ from pathlib import Path
 
 from vinelm.backends import create_backends, simulated_catalog
 from vinelm.errors import DatasetError
-from vinelm.observation import Observation
 from vinelm.profiler import profile
 from vinelm.profiler.execution.fingerprint import store_identity
+from vinelm.requests.workflow import Workflow
+from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore
-from vinelm.workflow import Workflow
 from vinelm.workflows import load_workflow
 
 FILE = Path("outcomes") / "exam_retries.csv.gz"

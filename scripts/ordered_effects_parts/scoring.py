@@ -12,7 +12,7 @@ from vinelm.estimator.signals.answers import AnswerTable, Context
 from vinelm.estimator.signals.histories import histories
 from vinelm.estimator.signals.history_level import HistoryLevel
 from vinelm.estimator.signals.predictive import Predictive
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.signals import Label
 from vinelm.trie.arrays import FloatArray
 

@@ -11,8 +11,8 @@ from bench_estimator import buy, encode
 from reproduce_parts.tables import NL2SQL_2, Case
 from simulated_truths import N_REQUESTS, make_truth
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator import RateEstimator, make_estimator
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 PAPER_SIX = ("average", "prefix-average", "prefix-impute", "prefix-xgboost", "cascade", "cascade-svd")
 """In the order of the paper's Table 1; the last is its VineLM, the one before it VineLM-Lite."""

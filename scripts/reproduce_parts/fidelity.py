@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from reproduce_parts.estimation import Fits
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.objective import Objective
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 POINTS = 15

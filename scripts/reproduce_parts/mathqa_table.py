@@ -12,11 +12,11 @@ from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
 from vinelm.clock import VirtualClock
 from vinelm.errors import CallError
-from vinelm.observation import Usage
-from vinelm.protocols import Backend, CallContext
-from vinelm.recorded_table import RecordedTable
+from vinelm.requests.protocols import Backend, CallContext
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Usage
 from vinelm.trie import Trie
-from vinelm.workflow import Request, Workflow
+from vinelm.trie.recorded_table import RecordedTable
 from vinelm.workflows.mathqa import mathqa
 from vinelm.workflows.mathqa.graph import MathState, check, solve
 

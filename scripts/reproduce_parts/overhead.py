@@ -10,8 +10,8 @@ import numpy as np
 from planner_tries import objectives
 from reproduce_parts.tables import Case
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 KIND = "max A | T"
 """Highest accuracy under a cap on seconds, with a load on every engine: what the paper replans."""

@@ -25,9 +25,9 @@ if __name__ == "__main__":
 from bench_profiler import load_sdk
 from local_openai import local_openai
 
-from vinelm.observation import Observation
 from vinelm.profiler import ExecutionConfig, ProfileResult, Progress, RayCluster, WorkflowSource, profile
 from vinelm.profiler.execution.fingerprint import store_identity
+from vinelm.rows.observation import Observation
 from vinelm.traces import ObservationStore
 
 LATENCY_S = 0.5

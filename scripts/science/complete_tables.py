@@ -10,8 +10,8 @@ import numpy as np
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.evaluation import OutcomeTable
-from vinelm.recorded_table import RecordedTable
 from vinelm.template import Template
+from vinelm.trie.recorded_table import RecordedTable
 
 
 def for_systems(table: OutcomeTable, systems: Sequence[str]) -> OutcomeTable:

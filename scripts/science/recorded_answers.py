@@ -12,9 +12,9 @@ from vinelm.catalog import Catalog
 from vinelm.errors import DatasetError
 from vinelm.io.fields import as_count, as_flag, as_text
 from vinelm.io.tables import Row, read_table
-from vinelm.recorded_table import RecordedTable
 from vinelm.template import Template
 from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.recorded_table import RecordedTable
 
 AmountOf = Callable[[Sequence[str], Sequence[str]], FloatArray]
 """Maps (request ids, models) to an array of amounts of shape (requests, models)."""

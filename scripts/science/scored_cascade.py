@@ -15,7 +15,7 @@ import numpy as np
 
 from vinelm.evaluation import NO_ANSWER, OutcomeTable
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 LONGEST = 3

@@ -18,8 +18,8 @@ from vinelm.errors import ConfigError
 from vinelm.evaluation import ReplayResult
 from vinelm.extras import required_extra
 from vinelm.objective import Objective
-from vinelm.recorded_table import RecordedTable
 from vinelm.trie.arrays import FloatArray
+from vinelm.trie.recorded_table import RecordedTable
 
 Process = Generator[Any, Any, None]
 CALIBRATION = (0, 1, 2, 4, 8, 16, 32)

@@ -6,9 +6,9 @@ from datetime import date
 
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.evaluation import OutcomeCell, OutcomeTable
-from vinelm.observation import Observation
 from vinelm.profiler import SAMPLERS, make_sampler
-from vinelm.protocols import Sampler
+from vinelm.requests.protocols import Sampler
+from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
 
 BUYERS = SAMPLERS

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from signals_parts.vinelm_signals import SignalPolicy, said_right
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.evaluation import NO_ANSWER, NO_SIGNAL, OutcomeTable
 from vinelm.signals import Outcome
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 BINS = 10

@@ -14,14 +14,14 @@ from signals_parts.buying import bought, catalog_of, template_of
 from signals_parts.calibration import Calibration
 from signals_parts.methods import ORACLE, Oracle, methods
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.estimator import ObservationTable, make_estimator, validate_estimate
 from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 MEAN_RANGE = (0.5, 25.0)

@@ -13,8 +13,8 @@ from signals_parts.record import Record, UsdPer1000, read_rows, some_systems
 
 from vinelm.errors import DatasetError
 from vinelm.evaluation import NO_ANSWER, OutcomeTable
+from vinelm.requests.workflow import Request
 from vinelm.trie.arrays import FloatArray
-from vinelm.workflow import Request
 from vinelm.workflows.nl2sql import Scorer, finished, nl2sql
 from vinelm.workflows.nl2sql.graph import shown
 from vinelm.workflows.nl2sql.prompts import extract_sql

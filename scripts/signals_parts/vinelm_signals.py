@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.estimator import estimate_signals
 from vinelm.evaluation import NO_ANSWER, NO_SIGNAL, OutcomeTable
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.objective import Objective
-from vinelm.signals import Outcome, Outcomes
+from vinelm.signals import Outcome
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
+from vinelm.trie.outcomes import Outcomes
 
 TIMED = 300
 """Look-ups that are timed."""

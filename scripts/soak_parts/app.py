@@ -12,10 +12,10 @@ from openai import OpenAI
 from soak_parts import stepped_clock
 
 from vinelm import Loop, Stage, Template, Workflow
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
+from vinelm.requests.workflow import Request
 from vinelm.trie import Trie
-from vinelm.workflow import Request
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 REPAIRS = 2
 DEFAULT = "small"

@@ -17,8 +17,8 @@ from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.backends.resolver import ModelResolver
 from vinelm.clock import VirtualClock
-from vinelm.observation import Usage
 from vinelm.policies import ForcedPolicy
+from vinelm.rows.observation import Usage
 
 TOKENS = ("one ", "two ", "three")
 

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.backends.resolver import ModelResolver
-from vinelm.observation import Usage
+from vinelm.rows.observation import Usage
 
 TOKENS = ("one ", "two ", "three")
 

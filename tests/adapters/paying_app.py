@@ -25,8 +25,8 @@ from langgraph.types import Command, interrupt
 from vinelm import AnnotatedTrie, Loop, Objective, Price, Stage, Template, VineLM
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import CallRefused
-from vinelm.observation import Usage
 from vinelm.policies import aauthorized
+from vinelm.rows.observation import Usage
 from vinelm.trie.trie import Trie
 
 CAP, UPPER, COST = 1.0, 0.3, 0.1

@@ -16,8 +16,8 @@ from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.controller import InFlightLoadMonitor, Session
 from vinelm.errors import CallRefused
 from vinelm.objective import Objective
-from vinelm.observation import Usage
 from vinelm.policies import BoundGuard, GuardPair, SpendGuard
+from vinelm.rows.observation import Usage
 
 OBJECTIVE = Objective(maximize="accuracy", max_latency_s=100.0)
 CAPPED = Objective(maximize="accuracy", max_cost_usd=1.0, cost_budget="per_request")

@@ -8,7 +8,6 @@ import pytest
 
 from vinelm import VineLM
 from vinelm.adapters.langgraph import build_graph
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.backends import create_backends
 from vinelm.backends.offline.simulated import simulated_catalog
 from vinelm.errors import ConfigError
@@ -17,6 +16,7 @@ from vinelm.objective import Objective
 from vinelm.policies import StaticPolicy
 from vinelm.template import Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import save_trie
 
 

@@ -9,10 +9,10 @@ from adapters.kit_branching import CORRECTIVE, EXPERTS, ROUTER, SUPERVISOR, corr
 from conftest import make_catalog
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END
+from science.branching_cases import annotated_at_random
 
 from vinelm import AnnotatedTrie, Objective, VineLM
 from vinelm.adapters.langgraph.path_channel import PATH_KEY
-from vinelm.controller.testing import annotated_at_random
 from vinelm.template import Branch, Stage, Template
 from vinelm.trie import Trie
 

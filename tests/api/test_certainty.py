@@ -8,8 +8,8 @@ import vinelm
 from vinelm.api.certainty import profile_until_certain, shortfall
 from vinelm.catalog import Catalog
 from vinelm.errors import EvidenceError
-from vinelm.observation import Observation
 from vinelm.profiler import ProfileResult
+from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore, StoreIdentity
 

@@ -19,7 +19,7 @@ from vinelm import VineLM
 from vinelm.api import EvidenceConfig, drift
 from vinelm.errors import CallError, ConfigError, StoreError, TrieFileError
 from vinelm.objective import Objective
-from vinelm.observation import Usage
+from vinelm.rows.observation import Usage
 from vinelm.signals import Signals
 from vinelm.traces import ObservationStore, check_store
 from vinelm.vinefile import load_trie, save_trie

@@ -16,7 +16,7 @@ from vinelm.controller.fleet.member import ALONE
 from vinelm.controller.load.source import load_source
 from vinelm.errors import CallRefused, ConfigError
 from vinelm.objective import Objective
-from vinelm.observation import Usage
+from vinelm.rows.observation import Usage
 
 SECRET = "the launch is on tuesday"
 TRIE = random_table(3, n_requests=60, n_models=3, depth=3).annotate()

@@ -12,12 +12,12 @@ from vinelm.cli.main import main
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.judging import Judgement
 from vinelm.judging.judgement import JUDGED
-from vinelm.observation import Observation
 from vinelm.reports import judge_words, store_page
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Observation
 from vinelm.template import Stage, Template
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.store.judgements import Judgements
-from vinelm.workflow import Request
 
 N = 320
 ACCURACY = {"small": 0.5, "large": 0.8}

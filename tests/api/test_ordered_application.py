@@ -20,7 +20,7 @@ from vinelm.controller.fleet.joined.catalog_comparison import CatalogComparison
 from vinelm.controller.fleet.joined.fleet import Fleet
 from vinelm.controller.fleet.live_invocations import InvocationStart
 from vinelm.objective import Objective
-from vinelm.observation import Usage
+from vinelm.rows.observation import Usage
 
 TRIE = random_table(3, n_requests=60, n_models=3, depth=3).annotate()
 OBJECTIVE = Objective(maximize="accuracy", max_latency_s=100.0)

@@ -9,7 +9,7 @@ from langgraph.graph import END, START, StateGraph
 from vinelm import VineLM
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.observation import Usage
+from vinelm.rows.observation import Usage
 
 TRIE = random_table(3, n_requests=60, n_models=3, depth=3).annotate()
 

@@ -13,7 +13,7 @@ from vinelm import ExecutionConfig, Objective, ObservationStore, VineLM
 from vinelm.cli.inputs import load_inputs
 from vinelm.profiler import profile
 from vinelm.profiler.execution.fingerprint import store_identity
-from vinelm.protocols import RequestPath
+from vinelm.requests.protocols import RequestPath
 from vinelm.signals import Outcome
 
 BEST = Objective(maximize="accuracy", max_cost_usd=0.002)

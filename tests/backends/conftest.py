@@ -7,8 +7,8 @@ from functools import cache
 import pytest
 
 from vinelm.clock import VirtualClock
-from vinelm.protocols import CallContext
-from vinelm.workflow import Request
+from vinelm.requests.protocols import CallContext
+from vinelm.requests.workflow import Request
 
 SHAPES = (
     "SELECT name FROM staff WHERE age > {n}",

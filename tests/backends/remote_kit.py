@@ -11,7 +11,7 @@ from vinelm.backends import create_backends
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import WallClock
 from vinelm.errors import CallError
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
 
 MODES = ("invoke", "ainvoke", "stream", "astream")
 SHELLS = ("invoke", "astream")

@@ -19,14 +19,14 @@ from vinelm import VineLM
 from vinelm.backends.remote.response import Delta, ResponseBuilder, ToolPiece
 from vinelm.catalog import Catalog
 from vinelm.cli.main import main
-from vinelm.observation import Observation, Usage
 from vinelm.profiler import profile
 from vinelm.profiler.execution.fingerprint import store_identity
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Observation, Usage
 from vinelm.telemetry import OpenTelemetry
 from vinelm.template import Stage, Template
 from vinelm.traces import ObservationStore
 from vinelm.traces.testing import an_identity
-from vinelm.workflow import Request, Workflow
 
 SECRETS = (KEY, ACCESS_KEY, TOKEN)
 ECHOED = {"id", "responseId", "toolUseId", "model", "modelVersion", "request_id", "name", "code", "type_of_error"}

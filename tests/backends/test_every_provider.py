@@ -10,7 +10,7 @@ from backends.remote_kit import COST, MODES, ONCE, PRICE, PROMPT, fails
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from vinelm.backends import PROVIDERS as KNOWN
-from vinelm.protocols import PricesCalls
+from vinelm.requests.protocols import PricesCalls
 
 pytest.importorskip("anthropic")
 pytest.importorskip("boto3")

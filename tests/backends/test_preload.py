@@ -10,7 +10,7 @@ import pytest
 from backends.providers import PROVIDERS
 
 from vinelm.backends.remote.rehearsal import Rehearses
-from vinelm.protocols import Preloads
+from vinelm.requests.protocols import Preloads
 
 pytest.importorskip("boto3")
 pytest.importorskip("google.genai")

@@ -6,8 +6,8 @@ from vinelm.backends import PROVIDERS, TextWriter, create_backends
 from vinelm.backends.offline.simulated import simulated_catalog, simulated_tables
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Stage, Template
-from vinelm.workflow import Request, Workflow
 
 KNOWN = ", ".join(PROVIDERS)
 

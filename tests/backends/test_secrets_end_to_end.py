@@ -12,9 +12,9 @@ from vinelm.catalog import Catalog
 from vinelm.cli.main import main
 from vinelm.profiler import profile
 from vinelm.profiler.execution.fingerprint import store_identity
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore
-from vinelm.workflow import Request, Workflow
 
 
 class State(TypedDict, total=False):

@@ -3,9 +3,9 @@
 import numpy as np
 from conftest import make_catalog
 
-from vinelm.annotated_trie import NODE_ARRAYS, AnnotatedTrie
 from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import NODE_ARRAYS, AnnotatedTrie
 from vinelm.trie.difficulty import DifficultyRates
 
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from conftest import random_table
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import VineLMError
-from vinelm.recorded_table import RecordedTable
+from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.recorded_table import RecordedTable
 
 
 @pytest.mark.parametrize("stop", ["oracle", "workflow"])

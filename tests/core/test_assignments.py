@@ -2,7 +2,7 @@ from itertools import product
 
 import numpy as np
 
-from vinelm.template.assignments import every_assignment, runs_one_model
+from vinelm.plans.static_plans import every_assignment, runs_one_model
 
 
 def test_every_assignment_is_listed_once_in_order_unless_there_are_too_many():

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from vinelm.errors import VineLMError
-from vinelm.observation import Observation, Usage
+from vinelm.rows.observation import Observation, Usage
 
 ROW = {
     "request_id": "q1",

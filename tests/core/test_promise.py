@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
-from vinelm.promise import Z90, Promise, SelectionOptimism, error_between_fits, single_model_paths
+from vinelm.plans.promise import Z90, Promise, SelectionOptimism, error_between_fits, single_model_paths
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie, save_trie
 
 PRICE = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2025-06-01"}

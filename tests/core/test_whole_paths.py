@@ -1,12 +1,12 @@
 import random
 
 import pytest
+from science.random_cases import random_annotated
 
-from vinelm.annotated_trie import whole_paths
 from vinelm.controller import Planner
-from vinelm.controller.testing import random_annotated
 from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
+from vinelm.trie.annotated_trie import whole_paths
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -3,9 +3,9 @@ import gzip
 import pytest
 from conftest import make_template
 
-from vinelm.dataset import read_jsonl, split_requests
 from vinelm.errors import DatasetError
-from vinelm.workflow import Request, Workflow
+from vinelm.requests.dataset import read_jsonl, split_requests
+from vinelm.requests.workflow import Request, Workflow
 
 
 def write(tmp_path, *lines, name="data.jsonl"):

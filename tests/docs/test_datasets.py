@@ -11,7 +11,7 @@ import pytest
 
 from vinelm.datasets import Columns, read_dataset
 from vinelm.datasets.reading import with_dataset
-from vinelm.workflow import Request, Workflow
+from vinelm.requests.workflow import Request, Workflow
 
 PAGE = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
 FORMATS = PAGE.split("## Formats")[1].split("## From a row")[0]

@@ -4,10 +4,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vinelm.annotated_trie import lognormal_quantile
 from vinelm.estimator import ObservationTable
 from vinelm.estimator.cost_latency import estimate_amount, zero_load_s
 from vinelm.estimator.prompt_cache import edge_types
+from vinelm.trie.annotated_trie import lognormal_quantile
 
 
 def bought(

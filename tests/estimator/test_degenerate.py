@@ -10,7 +10,7 @@ import pytest
 
 from vinelm.errors import EvidenceError, InputError, VineLMError
 from vinelm.estimator import ESTIMATORS, ObservationTable, make_estimator, validate_estimate
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 
 HAS_XGBOOST = importlib.util.find_spec("xgboost") is not None
 PAIRS = [

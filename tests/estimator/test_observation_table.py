@@ -6,7 +6,7 @@ import pytest
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError
 from vinelm.estimator import ObservationTable
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
 

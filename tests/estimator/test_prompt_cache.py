@@ -8,7 +8,7 @@ from tests.conftest import make_catalog, make_template
 from vinelm import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.estimator.prompt_cache import cached_shares, edge_of, follow_ups
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.trie.trie import Trie
 
 

@@ -9,7 +9,7 @@ import pytest
 from vinelm.errors import EvidenceError
 from vinelm.estimator import ObservationTable, ValidationReport, make_estimator, validate_estimate
 from vinelm.estimator.validation.selection import selection_optimism
-from vinelm.promise import Promise, SelectionOptimism
+from vinelm.plans.promise import Promise, SelectionOptimism
 
 
 def alike(made: Any, seed: int, *, models: int = 4, requests: int = 120) -> Any:

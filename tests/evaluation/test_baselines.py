@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 from conftest import make_catalog, make_template
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.clock import VirtualClock
 from vinelm.errors import ConfigError
 from vinelm.evaluation.plans.baselines import single_model_nodes, workflow_level_nodes
 from vinelm.policies import StaticPolicy
 from vinelm.policies.policy import Policy
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 def blank(n_models, depth):

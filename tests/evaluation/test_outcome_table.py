@@ -7,7 +7,7 @@ import pytest
 
 from vinelm.errors import ConfigError
 from vinelm.evaluation import OutcomeTable
-from vinelm.protocols import RequestPath
+from vinelm.requests.protocols import RequestPath
 from vinelm.template import Loop, Stage, Template
 
 TEMPLATE = Template((Stage("answer"), Loop((Stage("retry"),), times=2)))

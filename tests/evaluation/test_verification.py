@@ -14,9 +14,9 @@ from vinelm.evaluation.verification_budget import RequestGuard, VerificationBudg
 from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
 from vinelm.evaluation.verification_result import _verdict
 from vinelm.objective import Objective
-from vinelm.observation import Usage
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Usage
 from vinelm.traces import ObservationStore
-from vinelm.workflow import Request
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 BEST = Objective(maximize="accuracy")

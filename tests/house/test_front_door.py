@@ -19,7 +19,7 @@ STUB = ast.parse((ROOT / "vinelm" / "__init__.pyi").read_text())
 NAMES = sorted(alias.asname for node in STUB.body if isinstance(node, ast.ImportFrom) for alias in node.names)
 
 TYPES = {
-    'vinelm.estimate("x.db")': "vinelm.annotated_trie.AnnotatedTrie",
+    'vinelm.estimate("x.db")': "vinelm.trie.annotated_trie.AnnotatedTrie",
     'vinelm.plan("x.vine", maximize="accuracy")': "vinelm.controller.planning.decision.Decision",
     'vinelm.plan(vinelm.load_trie("x.vine"), vinelm.Objective(minimize="cost"))': (
         "vinelm.controller.planning.decision.Decision"

@@ -15,10 +15,10 @@ from vinelm.backends import create_backends
 from vinelm.cli.main import main
 from vinelm.errors import StoreError
 from vinelm.profiler import profile
+from vinelm.requests.workflow import Request
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import check_store, contents_of
 from vinelm.traces.databases.schema import SCHEMA_VERSION
-from vinelm.workflow import Request
 from vinelm.workflows import load_workflow
 
 BEFORE = Path(__file__).parent / "before"

@@ -1,8 +1,8 @@
 import pytest
 
 from vinelm.errors import CallRefused
-from vinelm.observation import Usage
 from vinelm.policies import GuardPair, SpendGuard
+from vinelm.rows.observation import Usage
 
 PAID = Usage(model="m", cost_usd=0.25, latency_s=0.0)
 

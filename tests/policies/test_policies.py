@@ -14,8 +14,8 @@ from vinelm.objective import Objective
 from vinelm.policies import DefaultPolicy, ForcedPolicy, StaticPolicy, testing
 from vinelm.policies.testing import PolicyContract
 from vinelm.profiler.execution.unit_policy import UnitPolicy
-from vinelm.protocols import Invocation
-from vinelm.workflow import Request
+from vinelm.requests.protocols import Invocation
+from vinelm.requests.workflow import Request
 
 TEMPLATE = make_template(3, 3)
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vinelm.errors import CallRefused
-from vinelm.observation import Usage
 from vinelm.policies import SpendGuard
+from vinelm.rows.observation import Usage
 
 
 def usage(cost_usd):

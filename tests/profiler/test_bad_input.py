@@ -7,9 +7,9 @@ from profiling_toy import State, ToyBackend, build, catalog_for, new_store, toy
 
 from vinelm.backends import OfflineChatModel
 from vinelm.errors import DatasetError, StoreError, WorkflowError
-from vinelm.observation import Usage
 from vinelm.profiler import ExecutionConfig, profile
-from vinelm.workflow import Request
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Usage
 
 
 def run(store, workflow, backend=None, **settings):

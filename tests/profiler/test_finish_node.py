@@ -12,7 +12,7 @@ from vinelm.adapters.langgraph.exits import resolved
 from vinelm.profiler import profile
 from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
-from vinelm.workflow import Workflow
+from vinelm.requests.workflow import Workflow
 
 
 def build(vine):

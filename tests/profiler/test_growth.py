@@ -10,9 +10,9 @@ from sqlalchemy import text
 from vinelm.catalog import Catalog, Price
 from vinelm.errors import StoreError
 from vinelm.profiler import ExecutionConfig, profile
+from vinelm.requests.workflow import Request
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore, check_store, contents_of, export_store, import_export, merge_stores
-from vinelm.workflow import Request
 
 
 def cells(rows):

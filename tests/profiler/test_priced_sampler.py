@@ -9,7 +9,7 @@ from conftest import make_catalog, make_template, random_table
 from vinelm.errors import ConfigError
 from vinelm.profiler import PricedSampler, make_sampler
 from vinelm.profiler.sampling.priced_sampler import PILOT, price_weights, prices_usd
-from vinelm.protocols import RequestPath
+from vinelm.requests.protocols import RequestPath
 
 IDS = tuple(f"q{i:02}" for i in range(40))
 PRICES = {"m0": 0.01, "m1": 0.04, "m2": 0.16}

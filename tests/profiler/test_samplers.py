@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vinelm.errors import ConfigError
 from vinelm.profiler import CascadeSampler, ExhaustiveSampler, make_sampler
-from vinelm.protocols import RequestPath
+from vinelm.requests.protocols import RequestPath
 from vinelm.template import Loop, Stage, Template
 
 

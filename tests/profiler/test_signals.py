@@ -25,7 +25,7 @@ from replay_toy import build_function
 
 from vinelm.errors import WorkflowError
 from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
-from vinelm.protocols import RequestPath
+from vinelm.requests.protocols import RequestPath
 from vinelm.signals import Signals
 from vinelm.signals.classes import answer_classes
 from vinelm.traces import ObservationStore, check_store, contents_of

@@ -5,10 +5,10 @@ from vinelm.api.estimation import require_same_workflow, with_provenance
 from vinelm.errors import ConfigError
 from vinelm.estimator import make_estimator
 from vinelm.evaluation.plans.policy_plans import Plans
-from vinelm.observation import Observation
 from vinelm.profiler import CascadeSampler
-from vinelm.recorded_table import RecordedTable
 from vinelm.reports.contingent import estimated_frontiers
+from vinelm.rows.observation import Observation
+from vinelm.trie.recorded_table import RecordedTable
 
 
 def sampled_rows(table: RecordedTable, coverage: float, seed: int) -> list[Observation]:

@@ -6,7 +6,7 @@ import pytest
 
 from scripts.hostile_parts.lies import KINDS
 from scripts.hostile_parts.servers import Call, run
-from vinelm.observation import Usage
+from vinelm.rows.observation import Usage
 
 SOME = ("header_bytes", "status_504_after_charging", "redirect_307", "usage_negative", "retry_after_huge", "gzip_bomb")
 

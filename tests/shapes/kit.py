@@ -19,8 +19,8 @@ from vinelm import Catalog, Request, Workflow
 from vinelm.backends import OfflineChatModel, simulated_catalog
 from vinelm.backends.offline.chat_model import request_of
 from vinelm.backends.offline.simulated import SimulatedBackend
-from vinelm.observation import Usage
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
+from vinelm.rows.observation import Usage
 
 MODELS = ("sim-gemma-27b", "sim-gpt-oss-120b", "sim-sonnet")
 TYPICAL_ANSWER = 200
@@ -138,7 +138,7 @@ class ShapeBackend:
         self._outcomes = SimulatedBackend(_Marker(), seed=seed)
 
     def chat_model(self, model: Any, call: CallContext) -> OfflineChatModel:
-        """See :meth:`vinelm.protocols.Backend.chat_model`."""
+        """See :meth:`vinelm.requests.protocols.Backend.chat_model`."""
         return _PromptedModel.bound(self, model, call)
 
     def prompt(self, call: CallContext, messages: Sequence[BaseMessage], tools: tuple[str, ...] = ()) -> Prompt:

@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from vinelm import AnnotatedTrie, Catalog, Objective, Stage, Template, VineChatModel, VineLM
 from vinelm.backends import OfflineChatModel
 from vinelm.errors import CallError
-from vinelm.observation import Usage
+from vinelm.rows.observation import Usage
 from vinelm.telemetry import OpenTelemetry, Prometheus
 from vinelm.telemetry.message_content import VARIABLE, attributes, is_asked_for
 from vinelm.trie.trie import Trie

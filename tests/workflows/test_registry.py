@@ -4,12 +4,12 @@ import textwrap
 import pytest
 
 from vinelm.errors import ConfigError, DatasetError, WorkflowError
-from vinelm.workflow import Workflow
+from vinelm.requests.workflow import Workflow
 from vinelm.workflows import WORKFLOWS, available, load_workflow
 
 OWN = """
 from vinelm.template import Stage, Template
-from vinelm.workflow import Request, Workflow
+from vinelm.requests.workflow import Request, Workflow
 
 def make(dataset=None):
     return Workflow(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, bindparam, delete, select, update
 
 from vinelm.errors import StoreError
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.databases.schema import RESCORING

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from vinelm.observation import Cell
+from vinelm.rows.observation import Cell
 from vinelm.template import StopRule
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.growth.conditions import RowConditions
@@ -33,7 +33,7 @@ class StoredRow:
         cell: request and prefix.
         stages: of its invocations; None where no row tells.
         arm: the stage that came next; None on a linear template, and where none did.
-        success, stopped, failure: as in :class:`~vinelm.observation.Observation`.
+        success, stopped, failure: as in :class:`~vinelm.rows.observation.Observation`.
         cost: the dollars as they were charged, with the tokens.
         cost_usd: the dollars that the row counts with.
         identity_id: what it was executed under.

@@ -20,7 +20,7 @@ from vinelm.errors import DatasetError, StoreError, VineLMError
 from vinelm.io.arrow_tables import parquet_note, write_parquet
 from vinelm.io.reading import open_regular, read_text
 from vinelm.io.tables import Row, kind_of, read_table, write_csv
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.databases.schema import decode_prefix

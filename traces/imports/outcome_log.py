@@ -22,7 +22,7 @@ from pathlib import Path
 
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError, DatasetError
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, StopRule, Template
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.imports.export_import import file_digest

@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from vinelm.errors import StoreError
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.databases.schema import decode_prefix

@@ -18,7 +18,7 @@ from threading import Condition, Thread, current_thread
 from weakref import WeakSet
 
 from vinelm.errors import StoreError, VineLMError
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.served.served_store import ServedStore
 

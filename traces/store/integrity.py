@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vinelm.errors import StoreError, VineLMError
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.address import file_of

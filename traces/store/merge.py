@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from vinelm.errors import StoreError
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.address import file_of
 from vinelm.traces.databases.identity import StoreIdentity

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from vinelm.errors import FailureKind
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 
 _FAILURES = frozenset(get_args(FailureKind))

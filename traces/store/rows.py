@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Insert, insert, select
 from sqlalchemy.dialects import sqlite
 
 from vinelm.catalog.secrets import redacted
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.traces.databases.schema import decode_prefix, encode_prefix, number_of_flag, observations
 
 FIELDS = tuple(field.name for field in fields(Observation) if field.name in observations.columns)

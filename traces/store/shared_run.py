@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from sqlalchemy import text
 
 from vinelm.errors import StoreError, VineLMError
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.databases.postgres import RENEW, RUN, Lease, PostgresDatabase
 from vinelm.traces.databases.running_totals import Totals, add_totals, are_right, corrected, totals

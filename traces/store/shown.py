@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from vinelm.observation import Cell
+from vinelm.rows.observation import Cell
 from vinelm.signals import Signals
 from vinelm.signals.classes import answer_classes
 from vinelm.traces.databases import schema

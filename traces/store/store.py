@@ -32,7 +32,8 @@ from sqlalchemy.dialects.postgresql import insert
 
 from vinelm.errors import StoreError
 from vinelm.io.frames import data_frame
-from vinelm.observation import Observation
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Observation
 from vinelm.traces.databases import postgres_opening as opening
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.address import PostgresUrl, StoreAddress, address_of
@@ -47,7 +48,6 @@ from vinelm.traces.databases.tables import of_no_live_run
 from vinelm.traces.store.checkpoints import ELSEWHERE, CheckpointPlace, unpacked
 from vinelm.traces.store.row_validation import cell_name
 from vinelm.traces.store.rows import insert_rows, read_rows, values_of
-from vinelm.workflow import Request
 
 if TYPE_CHECKING:
     import pandas
@@ -360,7 +360,8 @@ class ObservationStore:
     def to_pandas(self) -> pandas.DataFrame:
         """Return one row per observation, in the order they were stored. Needs the extra ``pandas``.
 
-        The columns are the fields of :class:`~vinelm.observation.Observation` (dollars in ``cost_usd`` and ``tool_cost_usd``,
+        The columns are the fields of :class:`~vinelm.rows.observation.Observation` (dollars in ``cost_usd`` and
+        ``tool_cost_usd``,
         seconds in ``latency_s``, ``tool_latency_s`` and ``ttft_s``), with ``model`` and ``depth`` (from 1) after ``prefix``,
         which is a tuple of model names. What is not known is missing.
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 from vinelm.adapters.langchain import VineChatModel
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.long_running import LongRunning
 from vinelm.api.served_fleet import ServedFleet
 from vinelm.api.served_planners import ServedPlanners
@@ -24,12 +23,13 @@ from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.policies import Judge, OnError
 from vinelm.policies.policy import Policy
-from vinelm.protocols import Backend, LoadMonitor
+from vinelm.requests.protocols import Backend, LoadMonitor
+from vinelm.requests.workflow import Request
 from vinelm.signals import Signals
 from vinelm.telemetry import Observer
 from vinelm.template import Template
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie
-from vinelm.workflow import Request
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.estimation import require_same_workflow
 from vinelm.errors import ConfigError
 from vinelm.estimator import DriftConfig, DriftMonitor, DriftReport, Moved, updated_trie
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.judged_rows import JudgedRows
 from vinelm.errors import ConfigError
 from vinelm.estimator.prompt_cache import cached_shares
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import StopRule
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.version import __version__
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from vinelm.errors import EvidenceError
 from vinelm.judging import Judgement
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 
 if TYPE_CHECKING:

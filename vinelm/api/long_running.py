@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.trie_reload import TrieReload
 from vinelm.errors import ConfigError
 from vinelm.telemetry import ObserverGroup
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 if TYPE_CHECKING:
     from types import TracebackType

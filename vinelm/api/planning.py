@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.objective import CostBudget, Objective, OnInfeasible, Risk
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie
 
 if TYPE_CHECKING:

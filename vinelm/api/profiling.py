@@ -12,8 +12,8 @@ from vinelm.api.certainty import profile_until_certain
 from vinelm.api.estimation import require_max_error
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
-from vinelm.protocols import Backend, Sampler
-from vinelm.workflow import Request, Workflow
+from vinelm.requests.protocols import Backend, Sampler
+from vinelm.requests.workflow import Request, Workflow
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -55,7 +55,8 @@ def profile(
         store: The store to write to. A path is opened if it exists and created otherwise; its folder must exist.
         requests: The labelled requests to sample from; None takes all of the workflow's.
         sampler: Which cells to execute next: ``"priced"`` (each model about as often as its price allows), ``"cascade"``
-            (uniform, as in the paper), ``"exhaustive"``, or an object with :class:`~vinelm.protocols.Sampler`'s method.
+            (uniform, as in the paper), ``"exhaustive"``, or an object with :class:`~vinelm.requests.protocols.Sampler`'s
+            method.
         coverage: Stop at this fraction, in (0, 1], of the dollars that executing every reached cell once would cost.
             Without a coverage and a budget: 0.02.
         budget_usd: The most that the store may cost in dollars, earlier runs included. Required for models that cost money.

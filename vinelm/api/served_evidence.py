@@ -13,15 +13,15 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.clock import Clock
 from vinelm.controller.session.request_rows import InFlight, RequestRows
 from vinelm.errors import ConfigError
 from vinelm.estimator import DriftConfig, DriftMonitor, Moved
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.telemetry import DriftEvent, ObserverGroup
 from vinelm.traces import ServedStore, StoreIdentity
 from vinelm.traces.served.writer import EvidenceWriter, Feedback
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 OnDrift = Callable[[Moved], None]
 """Called in the writer's thread with each quantity that has moved, once."""

@@ -17,7 +17,7 @@ from vinelm.controller.fleet.joined.fleet import Fleet
 from vinelm.controller.fleet.joined.session_rows import SessionRows
 from vinelm.errors import VineLMError
 from vinelm.objective import Objective
-from vinelm.protocols import CallGuard
+from vinelm.requests.protocols import CallGuard
 
 
 class ServedFleet:

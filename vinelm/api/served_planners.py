@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.annotated_trie import AnnotatedTrie, ending_after, whole_paths
 from vinelm.catalog import Catalog
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError
+from vinelm.trie.annotated_trie import AnnotatedTrie, ending_after, whole_paths
 
 
 class ServedPlanners:

@@ -15,8 +15,8 @@ from vinelm.catalog import Catalog, Model
 from vinelm.catalog.prices import is_old, old_price_cure
 from vinelm.clock import WallClock
 from vinelm.errors import CallError, ConfigError, FailureKind, InputError
-from vinelm.observation import Usage
-from vinelm.protocols import Backend, CallContext, PricesCalls
+from vinelm.requests.protocols import Backend, CallContext, PricesCalls
+from vinelm.rows.observation import Usage
 
 OFFLINE = ("recorded", "simulated")
 """Providers that answer from a workflow's requests: there is no server to call."""

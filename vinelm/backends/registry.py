@@ -11,8 +11,8 @@ from vinelm.backends.limits.replica_gate import LimitsGroups, ReplicaGate
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Catalog, ReplicaGroup
 from vinelm.errors import ConfigError
-from vinelm.protocols import Backend
-from vinelm.workflow import Workflow
+from vinelm.requests.protocols import Backend
+from vinelm.requests.workflow import Workflow
 
 PROVIDERS: Mapping[str, str] = MappingProxyType(
     {

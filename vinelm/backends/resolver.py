@@ -12,11 +12,11 @@ from langchain_core.language_models import BaseChatModel
 from vinelm.catalog import Catalog, Model
 from vinelm.clock import Clock, VirtualClock, WallClock
 from vinelm.errors import ConfigError, VineLMError
-from vinelm.protocols import Backend, CallContext, PricesCalls
+from vinelm.requests.protocols import Backend, CallContext, PricesCalls
 
 
 class ModelResolver:
-    """Makes the chat models of a catalog; a :class:`~vinelm.protocols.ChatModelSource`.
+    """Makes the chat models of a catalog; a :class:`~vinelm.requests.protocols.ChatModelSource`.
 
     Args:
         models: the catalog.

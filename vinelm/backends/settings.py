@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import ConfigError
-from vinelm.workflow import Workflow
+from vinelm.requests.workflow import Workflow
 
 T = TypeVar("T")
 

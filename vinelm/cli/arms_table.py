@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vinelm.annotated_trie import AnnotatedTrie
+    from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 def stage_depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from vinelm.cli.console import echo
 
 if TYPE_CHECKING:
-    from vinelm.annotated_trie import AnnotatedTrie
     from vinelm.controller.planning.contingent.decision import ContingentDecision
     from vinelm.objective import Objective
+    from vinelm.trie.annotated_trie import AnnotatedTrie
 
 SHOWN_LINES = 40
 """Most lines of a plan that are printed; ``--json`` has all of it."""
@@ -61,7 +61,7 @@ def frontier_rows(annotated: AnnotatedTrie, top: int) -> tuple[list[dict[str, An
     """Return at most ``top`` plans of the estimated frontier, the cheapest first, and the most accurate plan."""
     from vinelm.evaluation.plans.contingent_plans import ContingentPlans, plan_words
     from vinelm.evaluation.plans.frontier import contingent_frontier
-    from vinelm.promise import Z90
+    from vinelm.plans.promise import Z90
 
     found = contingent_frontier(ContingentPlans(annotated))
     rows = []

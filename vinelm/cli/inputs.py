@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, cast
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
-from vinelm.workflow import Workflow
+from vinelm.requests.workflow import Workflow
 
 if TYPE_CHECKING:
-    from vinelm.protocols import Backend
+    from vinelm.requests.protocols import Backend
     from vinelm.template import StopRule
 
 DEFAULT_PRESET = "paper"

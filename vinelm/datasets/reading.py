@@ -16,7 +16,7 @@ from vinelm.datasets.exports import Unfolded, decoded, unfolded
 from vinelm.datasets.text_records import Record, csv_records, json_line_records, json_records
 from vinelm.errors import DatasetError
 from vinelm.judging import LLMJudge
-from vinelm.workflow import Request, Workflow
+from vinelm.requests.workflow import Request, Workflow
 
 MAX_CHARS = 2**30
 """The most characters of rows that are kept: the requests of a workflow are held in memory."""

@@ -13,7 +13,7 @@ from vinelm.evaluation.judging.result import Evaluation
 from vinelm.evaluation.judging.store_evaluation import evaluate
 from vinelm.io.atomic import require_regular
 from vinelm.profiler.scheduling.results import ProfileResult
-from vinelm.workflow import Workflow
+from vinelm.requests.workflow import Workflow
 
 Advance = Callable[[float, float, str], None]
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.errors import ConfigError
-from vinelm.observation import Observation
-from vinelm.protocols import RequestPath
+from vinelm.requests.protocols import RequestPath
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie.arrays import BoolArray, FloatArray
 

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.recorded_table import RecordedTable
 from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.recorded_table import RecordedTable
 
 
 @dataclass(frozen=True, eq=False)

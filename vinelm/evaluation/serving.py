@@ -11,7 +11,7 @@ from vinelm.clock import Clock
 from vinelm.errors import CallError, ConfigError, FailureKind, VineLMError
 from vinelm.objective import Objective
 from vinelm.policies import Policy
-from vinelm.workflow import Request, Workflow
+from vinelm.requests.workflow import Request, Workflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from vinelm.adapters.langgraph import build_graph
-from vinelm.annotated_trie import ARM_ARRAYS, NODE_ARRAYS, AnnotatedTrie
 from vinelm.api import VineLM
 from vinelm.api.estimation import require_same_workflow
 from vinelm.api.planning import require_signals
@@ -28,12 +27,13 @@ from vinelm.evaluation.verification_result import Verification
 from vinelm.judging.labelled import scored_by_labels
 from vinelm.objective import Objective
 from vinelm.policies import Policy
-from vinelm.protocols import Backend
-from vinelm.signals.outcomes import OUTCOME_ARRAYS
+from vinelm.requests.protocols import Backend
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.traces import ObservationStore
 from vinelm.traces.databases.lock import run_lock
+from vinelm.trie.annotated_trie import ARM_ARRAYS, NODE_ARRAYS, AnnotatedTrie
+from vinelm.trie.outcomes import OUTCOME_ARRAYS
 from vinelm.vinefile import load_trie
-from vinelm.workflow import Request, Workflow
 from vinelm.workflows import load_workflow
 
 DEFAULT_REQUESTS = 100

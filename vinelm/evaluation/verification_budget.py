@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from vinelm.errors import CallRefused
 from vinelm.evaluation.verification_log import VerificationLog
-from vinelm.observation import Usage
 from vinelm.policies import SpendGuard, SpendPermit
-from vinelm.protocols import CallPermit
+from vinelm.requests.protocols import CallPermit
+from vinelm.rows.observation import Usage
 
 _NOTHING = Usage(model="", cost_usd=0.0, latency_s=0.0)
 

@@ -11,7 +11,7 @@ import numpy as np
 from vinelm.controller import Decision
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.evaluation.verification_log import VerifiedRequest
-from vinelm.promise import Z90
+from vinelm.plans.promise import Z90
 
 Verdict = Literal["kept", "exceeded", "broken", "unknown"]
 Interval = tuple[float, float]

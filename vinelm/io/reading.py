@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
+from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
+from typing import Any
+
+from vinelm.errors import DatasetError
 
 MIB = 1 << 20
 MOST_TEXT = 256 * MIB
@@ -44,3 +49,17 @@ def read_text(path: str | Path, *, most_bytes: int = MOST_TEXT) -> str:
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"larger than {most_bytes // MIB} MiB", str(path))
     return content.decode("utf-8").replace("\r\n", "\n")
+
+
+def json_objects(lines: Iterable[str], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number from 1, object) of every line that is not blank; :class:`DatasetError` names ``path`` and the line."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DatasetError(f"{path}:{number}: not valid JSON: {error.msg} at column {error.colno}") from error
+        if not isinstance(row, dict):
+            raise DatasetError(f"{path}:{number}: expected a JSON object, found {type(row).__name__}")
+        yield number, row

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from vinelm.dataset import json_objects
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.io.arrow_tables import read_parquet
+from vinelm.io.reading import json_objects
 
 Row = Mapping[str, Any]
 _MAX_FIELD_CHARS = 2**24

@@ -13,7 +13,7 @@ from vinelm.errors import WorkflowError
 from vinelm.signals.declaration import canonical
 
 if TYPE_CHECKING:
-    from vinelm.workflow import Request
+    from vinelm.requests.workflow import Request
 
 Truth = Callable[["Request", Mapping[str, Any]], bool]
 """``truth(request, state)``: whether the answer of a labelled request is right."""
@@ -133,7 +133,7 @@ def llm_judge(
     truth: Truth | None = None,
     attempts: int = 3,
 ) -> LLMJudge:
-    """Return a scorer for a :class:`~vinelm.workflow.Workflow` that asks a model whether an answer is correct.
+    """Return a scorer for a :class:`~vinelm.requests.workflow.Workflow` that asks a model whether an answer is correct.
 
     The judge's calls are paid from the profile's budget like any other: an upper bound is reserved before each. An equal answer
     to the same request is judged once. A reply without a verdict is asked for again, then the row has no score; the next run

@@ -10,7 +10,7 @@ from vinelm.errors import ConfigError
 from vinelm.judging.judge import LLMJudge
 
 if TYPE_CHECKING:
-    from vinelm.workflow import Request, Workflow
+    from vinelm.requests.workflow import Request, Workflow
 
 
 def scored_by_labels(workflow: Workflow) -> Workflow:

@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
-from math import comb
+from math import comb, prod
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers
-from vinelm.promise import END_CORRELATION, SAMPLING_PART, error_between_fits, share_variance
-from vinelm.template.assignments import every_assignment, runs_one_model
+from vinelm.plans.promise import END_CORRELATION, SAMPLING_PART, error_between_fits, share_variance
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 MOST = 4096
@@ -24,6 +25,22 @@ MOST = 4096
 as well, those that differ from a single model in at most one stage.
 """
 _AT_ONCE = 512
+Model = TypeVar("Model", int, str)
+
+
+def every_assignment(models: Sequence[Sequence[Model]], *, most: int) -> list[tuple[Model, ...]] | None:
+    """Return every assignment of models to stages, the last stage varying fastest.
+
+    Args:
+        models: The models that each stage allows, as names or numbers.
+        most: The most assignments that are wanted; None is returned if there are more.
+    """
+    return list(product(*models)) if prod(map(len, models)) <= most else None
+
+
+def runs_one_model(assignments: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
+    """Return whether each assignment has one model at every stage, shape (n,), for assignments of shape (n, stages)."""
+    return np.asarray((assignments == assignments[:, :1]).all(axis=1))
 
 
 def assignments(models: Sequence[Sequence[int]]) -> Integers:

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from threading import Lock
 
 from vinelm.errors import CallRefused
-from vinelm.observation import Usage
 from vinelm.policies.guard_pair import aauthorized
-from vinelm.protocols import CallGuard, CallPermit
+from vinelm.requests.protocols import CallGuard, CallPermit
+from vinelm.rows.observation import Usage
 
 
 class BoundPermit:
-    """One call that a :class:`BoundGuard` has authorized; see :class:`vinelm.protocols.CallPermit`."""
+    """One call that a :class:`BoundGuard` has authorized; see :class:`vinelm.requests.protocols.CallPermit`."""
 
     __slots__ = ("_guard", "_permit", "upper_usd")
 
@@ -38,7 +38,8 @@ class BoundPermit:
 class BoundGuard:
     """Authorizes calls through ``guard`` until that fails, then on an account of its own.
 
-    A :class:`~vinelm.protocols.CallGuard`. The account counts every call that was authorized here, at its upper bound until it
+    A :class:`~vinelm.requests.protocols.CallGuard`. The account counts every call that was authorized here, at its upper
+    bound until it
     is settled. After the guard's first failure it alone decides, so the cap still holds. Where the limit, or what was spent
     before, is not known, every further call is refused: money that cannot be counted is not spent. Thread-safe.
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.policies.policy import Judge, OnError, Policy, StopRulePolicy
-from vinelm.protocols import CallGuard, Invocation
+from vinelm.requests.protocols import CallGuard, Invocation
+from vinelm.requests.workflow import Request
 from vinelm.template import Template
-from vinelm.workflow import Request
 
 
 class DefaultPolicy(Policy):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-from vinelm.observation import Usage
-from vinelm.protocols import CallGuard, CallPermit
+from vinelm.requests.protocols import CallGuard, CallPermit
+from vinelm.rows.observation import Usage
 
 _NOT_MADE = Usage(model="", cost_usd=0.0, latency_s=0.0)
 
@@ -22,7 +22,7 @@ async def aauthorized(guard: CallGuard, upper_usd: float) -> CallPermit:
 
 
 class PairPermit:
-    """One call that both guards have authorized; see :class:`vinelm.protocols.CallPermit`."""
+    """One call that both guards have authorized; see :class:`vinelm.requests.protocols.CallPermit`."""
 
     __slots__ = ("_permits",)
 
@@ -47,7 +47,7 @@ class PairPermit:
 
 
 class GuardPair:
-    """Authorizes what both guards authorize; a :class:`vinelm.protocols.CallGuard`. Thread-safe if they are.
+    """Authorizes what both guards authorize; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe if they are.
 
     Args:
         account: asked first.

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from vinelm.observation import Observation
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
+from vinelm.rows.observation import Observation
 
 
 def observed_row(
@@ -20,7 +20,7 @@ def observed_row(
         request_id: the request.
         prefix: the models of all invocations so far, this one's last.
         stage: the stage of the invocation.
-        **known: further fields of :class:`~vinelm.observation.Observation`, ``success`` and ``stopped`` among them.
+        **known: further fields of :class:`~vinelm.rows.observation.Observation`, ``success`` and ``stopped`` among them.
     """
     good = [one for one in attempts if one.failure is None]
     counted = good or list(attempts[-1:])

@@ -9,10 +9,10 @@ from typing import Any, Literal, SupportsFloat
 
 from vinelm.clock import Clock, WallClock
 from vinelm.errors import ConfigError
-from vinelm.protocols import CallGuard, Invocation
+from vinelm.requests.protocols import CallGuard, Invocation
+from vinelm.requests.workflow import Request
 from vinelm.signals import Outcome
 from vinelm.template import Template
-from vinelm.workflow import Request
 
 Judge = Callable[[Any], bool]
 """Returns whether the answer in a workflow's state is right by the ground truth."""

@@ -6,11 +6,12 @@ import math
 from threading import Lock
 
 from vinelm.errors import CallRefused
-from vinelm.observation import Usage
+from vinelm.rows.observation import Usage
 
 
 class SpendPermit:
-    """One call that a :class:`SpendGuard` has authorized. It is settled exactly once; see :class:`vinelm.protocols.CallPermit`.
+    """One call that a :class:`SpendGuard` has authorized. It is settled exactly once; see
+    :class:`vinelm.requests.protocols.CallPermit`.
 
     A context manager: leaving the block closes it.
     """
@@ -37,7 +38,7 @@ class SpendPermit:
 
 
 class SpendGuard:
-    """Authorizes calls as long as the money suffices; a :class:`vinelm.protocols.CallGuard`. Thread-safe.
+    """Authorizes calls as long as the money suffices; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe.
 
     A call is authorized only if everything spent, everything reserved for calls under way and its own upper bound stay within
     the limit. So the limit is exceeded by no more than what calls cost beyond their upper bounds. Spent is what others had

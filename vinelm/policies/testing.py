@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 
-from vinelm.observation import Usage
 from vinelm.policies.policy import Policy
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
+from vinelm.rows.observation import Usage
 from vinelm.signals import Outcome
 from vinelm.template import Loop, Stage, Template
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.evaluation.plans.arms import arm_shares
 from vinelm.evaluation.plans.contingent_plans import ContingentPlans
@@ -18,6 +17,7 @@ from vinelm.objective import Objective
 from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
 from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, usd
 from vinelm.reports.page.document import Row, Section, Table
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 MOST_STEPS = 60
 """Most rows of a plan's table."""

@@ -16,7 +16,7 @@ from langgraph.graph.state import CompiledStateGraph, StateGraph
 
 from vinelm.errors import ConfigError, InputError, WorkflowError
 from vinelm.io.reading import read_text
-from vinelm.workflow import Workflow
+from vinelm.requests.workflow import Workflow
 
 Kind = Literal["graph", "maker", "vine-maker", "model-maker"]
 """``graph``: the attribute is a graph. ``maker``: a function without arguments that returns one. ``vine-maker``,

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any
 
 from vinelm.errors import WorkflowError
-from vinelm.observation import Cell, Observation
+from vinelm.rows.observation import Cell, Observation
 from vinelm.signals.declaration import Signals
 
 MOST_ANSWERS_COMPARED = 32

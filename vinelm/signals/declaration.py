@@ -268,3 +268,26 @@ def _plain(value: Any) -> Any:
             f"an answer holds an object of type {type(value).__name__}: answer= must name keys with plain values"
         )
     return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownAnswer:
+    """The result of one invocation for an evaluation: its answer with the ground truth, its dollars and its seconds.
+
+    Attributes:
+        success: The answer is right by the ground truth; False for a failed call.
+        passed: The workflow's own check passes it; False for a failed call.
+        signal: Its label by :meth:`~vinelm.signals.Signals.label`.
+        answer: The answer by :meth:`~vinelm.signals.Signals.answer_of`; None without one.
+        cost_usd: Dollars of the invocation, >= 0.
+        latency_s: Seconds of the invocation, >= 0.
+        has_failed: The call failed, and the request with it.
+    """
+
+    success: bool
+    passed: bool
+    signal: str | None
+    answer: Any
+    cost_usd: float
+    latency_s: float
+    has_failed: bool = False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from vinelm.catalog import Model
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from vinelm.catalog import Model
 from vinelm.extras import required_extra
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
 from vinelm.telemetry.events import DecisionEvent
 from vinelm.telemetry.message_content import attributes, is_asked_for
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from vinelm.catalog import Model
 from vinelm.extras import required_extra
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
 from vinelm.telemetry.events import DecisionEvent, DriftEvent
 
 with required_extra("metrics", "the observer Prometheus"):

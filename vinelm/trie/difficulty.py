@@ -17,7 +17,7 @@ class DifficultyRates:
 
     Args:
         weight: share of the requests that have each difficulty, shape (points,).
-        success, stop, stop_success: the rates of :class:`~vinelm.annotated_trie.AnnotatedTrie` for each difficulty, shape
+        success, stop, stop_success: the rates of :class:`~vinelm.trie.annotated_trie.AnnotatedTrie` for each difficulty, shape
             (n + 1, points).
         arm, arm_success: P(each arm comes next), and P(the same, and the answer before it is correct), given that its source is
             reached; shape (arms, points) in the order of :attr:`MergedTrie.edge_arm`. None where one stage follows each node.

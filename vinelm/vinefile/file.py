@@ -25,17 +25,16 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import TrieFileError
 from vinelm.io.atomic import atomic_path
 from vinelm.io.reading import open_regular
-from vinelm.signals import Outcomes
-from vinelm.signals.outcomes import COST_SPREAD, OUTCOME_ARRAYS
 from vinelm.template import Template
 from vinelm.trie import MergedTrie, Trie
+from vinelm.trie.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
 from vinelm.trie.difficulty import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRates
 from vinelm.trie.merged import MERGED_ARRAYS
+from vinelm.trie.outcomes import COST_SPREAD, OUTCOME_ARRAYS, Outcomes
 from vinelm.trie.trie import ARRAYS
 from vinelm.vinefile.structure import check_annotated, check_edges
 

@@ -14,10 +14,10 @@ from vinelm.trie import MergedTrie
 from vinelm.trie.difficulty import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRates
 
 if TYPE_CHECKING:
-    from vinelm.annotated_trie import AnnotatedTrie
-    from vinelm.signals import Outcomes
     from vinelm.template import Template
     from vinelm.trie import Trie
+    from vinelm.trie.annotated_trie import AnnotatedTrie
+    from vinelm.trie.outcomes import Outcomes
 
 PROBABILITIES = ("success", "stop", "stop_success")
 AMOUNTS = ("cost_usd", "cost_var", "latency_s", "latency_var")

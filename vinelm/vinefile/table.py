@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import TrieFileError
 from vinelm.io.arrow_tables import write_parquet
 from vinelm.io.atomic import atomic_path
 from vinelm.io.tables import kind_of, write_csv
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 TABLE_KINDS = ("csv", "json", "parquet")
 NOTE = "vinelm.trie"

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vinelm import Objective, VineLM
+from vinelm import Objective, Request, VineLM, Workflow
 from vinelm.adapters.langgraph import build_graph
 from vinelm.backends import create_backends, simulated_catalog
 from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
 from vinelm.io import visible
-from vinelm.workflow import Request, Workflow
 
 Show = Callable[[Mapping[str, Any]], str]
 Serve = Callable[["ServiceSettings"], int]

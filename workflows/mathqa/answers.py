@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vinelm.workflow import Request
+from vinelm.requests.workflow import Request
 from vinelm.workflows.mathqa.equality import is_equal
 
 ANSWER = ("answer",)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vinelm.dataset import read_jsonl
 from vinelm.errors import DatasetError
-from vinelm.workflow import Request
+from vinelm.requests.dataset import read_jsonl
+from vinelm.requests.workflow import Request
 from vinelm.workflows.mathqa.arithmetic import number
 from vinelm.workflows.mathqa.equality import MOST_CHARS
 

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from vinelm.protocols import Vine
+from vinelm.requests.protocols import Vine
 from vinelm.workflows.mathqa.arithmetic import number, value_of
 from vinelm.workflows.mathqa.prompts import REFLECT, SOLVE, SYSTEM, read_solution
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
-from vinelm.workflow import Request
+from vinelm.requests.workflow import Request
 from vinelm.workflows.mathqa.arithmetic import number, value_of
 
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")

@@ -6,8 +6,8 @@ import json
 from functools import cache
 from pathlib import Path
 
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Loop, Stage, Template
-from vinelm.workflow import Request, Workflow
 from vinelm.workflows.mathqa import prompts
 from vinelm.workflows.mathqa.answers import ANSWER, is_right, math_signal, same_answer
 from vinelm.workflows.mathqa.dataset import LABELS, load_problems

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vinelm.dataset import read_jsonl
 from vinelm.errors import DatasetError
-from vinelm.workflow import Request
+from vinelm.requests.dataset import read_jsonl
+from vinelm.requests.workflow import Request
 from vinelm.workflows.nl2sql.databases import Databases
 from vinelm.workflows.nl2sql.result_comparison import orders_rows, same_result
 from vinelm.workflows.nl2sql.sql import SqlResult, open_reading, run_sql

@@ -13,13 +13,13 @@ from vinelm.backends import OfflineChatModel
 from vinelm.catalog import Catalog
 from vinelm.clock import VirtualClock
 from vinelm.errors import CallError, ConfigError, WorkflowError
-from vinelm.observation import Usage
-from vinelm.protocols import Backend, CallContext
-from vinelm.recorded_table import RecordedTable
+from vinelm.requests.protocols import Backend, CallContext
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Usage
 from vinelm.signals import ShownAnswer, Signals
 from vinelm.template import StopRule
 from vinelm.trie import Trie
-from vinelm.workflow import Request, Workflow
+from vinelm.trie.recorded_table import RecordedTable
 from vinelm.workflows.nl2sql.databases import Databases
 from vinelm.workflows.nl2sql.graph import Stages, State, finished, shown
 from vinelm.workflows.nl2sql.workflow import Scorer

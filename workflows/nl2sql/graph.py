@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from vinelm.protocols import Vine
+from vinelm.requests.protocols import Vine
 from vinelm.workflows.nl2sql.databases import Databases
 from vinelm.workflows.nl2sql.prompts import GENERATE, REPAIR, SYSTEM, extract_sql
 from vinelm.workflows.nl2sql.sql import SqlResult

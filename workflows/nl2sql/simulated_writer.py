@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from vinelm.errors import DatasetError
-from vinelm.workflow import Request
+from vinelm.requests.workflow import Request
 from vinelm.workflows.nl2sql.sql import open_reading
 from vinelm.workflows.nl2sql.sql_mutations import Schema, Site, mutated, nodes_of, sites, syntax_error
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Loop, Stage, Template
-from vinelm.workflow import Request, Workflow
 from vinelm.workflows.nl2sql import prompts
 from vinelm.workflows.nl2sql.answers import ANSWER, SameRows, sql_signal
 from vinelm.workflows.nl2sql.databases import Databases

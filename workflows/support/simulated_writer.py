@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from vinelm.workflow import Request, StageWriter
+from vinelm.requests.workflow import Request, StageWriter
 from vinelm.workflows.nl2sql import SqlWriter
 from vinelm.workflows.support.articles import ARTICLES
 from vinelm.workflows.support.prompts import REPLIES
@@ -23,7 +23,7 @@ class Router:
     ease = 1.6
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """See :class:`~vinelm.workflow.AnswerWriter`."""
+        """See :class:`~vinelm.requests.workflow.AnswerWriter`."""
         return {"filters": 1.0, "nesting": 1.0} if request.data["misleading"] else {}
 
     def right(self, request: Request, rng: random.Random) -> str:
@@ -98,7 +98,7 @@ class Reply:
     }
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """See :class:`~vinelm.workflow.AnswerWriter`."""
+        """See :class:`~vinelm.requests.workflow.AnswerWriter`."""
         return self._SKILLS[str(request.data["desk"])]
 
     def right(self, request: Request, rng: random.Random) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, get_args
 
-from vinelm.workflow import Request
+from vinelm.requests.workflow import Request
 from vinelm.workflows.nl2sql.bundled import BundledDataset, bundled_dataset
 
 Desk = Literal["billing", "technical", "other"]

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Branch, Loop, Stage, Template
-from vinelm.workflow import Request, Workflow
 from vinelm.workflows.nl2sql import Databases, sql_signal
 from vinelm.workflows.nl2sql.dataset import Dataset, GoldResults
 from vinelm.workflows.support import prompts

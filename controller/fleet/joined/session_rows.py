@@ -13,7 +13,7 @@ from vinelm.controller.fleet.loop.standing_orders import CallStanding, StandingO
 from vinelm.controller.planner import Planner
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.session.call_follower import RequestWatcher
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
 
 
 class SessionRows(RequestWatcher):

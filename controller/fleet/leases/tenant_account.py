@@ -27,7 +27,7 @@ NANO = 1_000_000_000
 
 
 class TenantAccount(SpendGuard):
-    """Authorizes the calls for one tenant within what this process has leased; a :class:`vinelm.protocols.CallGuard`.
+    """Authorizes the calls for one tenant within what this process has leased; a :class:`vinelm.requests.protocols.CallGuard`.
 
     The lease grows in the background. A call that comes before its lease waits for it at most ``PATIENCE_S`` seconds, and only
     while Redis answers; then it is refused.

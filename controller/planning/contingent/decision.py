@@ -16,7 +16,7 @@ from vinelm.controller.planning.decision import EFFORT, Decision
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS
 from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.plans.decision_graph import END, NOTHING
-from vinelm.promise import Z90, Promise, SelectionOptimism
+from vinelm.plans.promise import Z90, Promise, SelectionOptimism
 
 _EQUAL = 1e-12
 """Accuracies that differ by less are equal but for rounding."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning.contingent.grid import GridCap, LeftGrid, least_need
 from vinelm.controller.planning.contingent.limits import Admissible
 from vinelm.controller.planning.contingent.problem import Problem, Solution
@@ -22,6 +21,7 @@ from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers
 from vinelm.plans.static_plans import StaticPlans
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 INDUCTIONS = 16

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers
-from vinelm.promise import contingent_standard_error, error_between_fits, merged_standard_error
+from vinelm.plans.promise import contingent_standard_error, error_between_fits, merged_standard_error
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 _DEEPEST = 10_000
@@ -121,11 +121,11 @@ class ContingentPlan:
         """The standard error of :attr:`accuracy`; None if the trie has no standard errors.
 
         Where arms are outcomes, it follows from how the accuracy differs between fits to resampled requests, see
-        :func:`~vinelm.promise.error_between_fits`.
+        :func:`~vinelm.plans.promise.error_between_fits`.
         From the root on, the errors of the plan's ends are combined as docs/estimators.md says, if the trie knows the number of
         its requests. Elsewhere it is an upper bound: the sum of the ends' errors, as if all of them erred together and alike,
         over the chance of reaching the start. Where histories are merged it is the upper bound of
-        :func:`~vinelm.promise.merged_standard_error`.
+        :func:`~vinelm.plans.promise.merged_standard_error`.
         """
         annotated = self.graph.annotated
         if annotated.trie.is_merged:

@@ -17,7 +17,7 @@ from vinelm.adapters.langgraph.inner.app import FunctionApp
 from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy, StageParkedError
 from vinelm.profiler.execution.unit_policy import StageReachedError, answered
-from vinelm.workflow import Workflow
+from vinelm.requests.workflow import Workflow
 
 _MOST_STEPS = 100_000
 """The steps that one run may take; the template bounds its calls."""

@@ -19,7 +19,7 @@ from vinelm.errors import CallError
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy
 from vinelm.profiler.execution.replayed.prompts import prompt_digest
 from vinelm.profiler.execution.replayed.record import RecordedCall
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
 
 
 class UnitCalls:

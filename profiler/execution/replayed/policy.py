@@ -13,13 +13,13 @@ from langgraph.errors import GraphBubbleUp
 from vinelm.adapters.langgraph.inner.places import PlaceKey
 from vinelm.clock import Clock
 from vinelm.errors import WorkflowError
-from vinelm.observation import Observation
 from vinelm.profiler.execution.replayed.joint import JointStages
 from vinelm.profiler.execution.replayed.record import Record, RecordedCall, RecordedInvocation
 from vinelm.profiler.execution.unit_policy import StageReachedError, UnitPolicy
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
-from vinelm.workflow import Request
 
 
 class StageParkedError(GraphBubbleUp):

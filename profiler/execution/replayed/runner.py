@@ -23,8 +23,8 @@ from vinelm.profiler.execution.replayed.repeats import RepeatGuard
 from vinelm.profiler.execution.unit import NeedsReplayError, UnitRunner
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UNIT_CALLS, UnitAdapter
 from vinelm.profiler.execution.unit_budget import UnitBudget
-from vinelm.protocols import Backend
-from vinelm.workflow import Request, Workflow
+from vinelm.requests.protocols import Backend
+from vinelm.requests.workflow import Request, Workflow
 
 
 class ReplayRunner:

@@ -23,8 +23,8 @@ from vinelm.adapters.langgraph import GraphAdapter, build_graph
 from vinelm.backends.resolver import ModelResolver
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.profiler.execution.unit import UnitRunner
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Loop, Stage, Template
-from vinelm.workflow import Request, Workflow
 
 MODELS = ("m0", "m1", "m2")
 TEMPLATE = Template((Loop((Stage("model", MODELS),), times=3),))

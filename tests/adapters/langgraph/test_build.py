@@ -12,8 +12,8 @@ from langgraph.types import CachePolicy
 from vinelm.adapters.langgraph import build_graph
 from vinelm.adapters.langgraph.build import refuse_unsupported
 from vinelm.errors import WorkflowError
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Stage, Template
-from vinelm.workflow import Request, Workflow
 
 
 def workflow(build, template=None):

@@ -8,7 +8,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.backends.resolver import ModelResolver
 from vinelm.objective import Objective
-from vinelm.workflow import Request
+from vinelm.requests.workflow import Request
 
 CANARY = "sk-canary-4711"
 

@@ -11,13 +11,13 @@ from langgraph.types import Command
 
 from vinelm import VineLM
 from vinelm.adapters.langgraph import build_graph
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.profiling import bind_workflow
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
-from vinelm.workflow import Request, Workflow
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 MIDDLE = Template((Loop((Stage("answer"), Stage("critique"), Stage("rewrite")), times=3),))
 

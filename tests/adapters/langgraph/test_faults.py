@@ -9,8 +9,8 @@ from vinelm import VineLM
 from vinelm.controller import Planner, Session
 from vinelm.errors import CallRefused, InfeasibleError
 from vinelm.objective import Objective
-from vinelm.observation import Usage
 from vinelm.policies import BoundGuard, SpendGuard
+from vinelm.rows.observation import Usage
 
 OBJECTIVE = Objective(maximize="accuracy")
 CAPPED = Objective(maximize="accuracy", max_cost_usd=1.0, cost_budget="per_request")

@@ -19,8 +19,8 @@ from vinelm.backends.resolver import ModelResolver
 from vinelm.clock import VirtualClock
 from vinelm.errors import WorkflowError
 from vinelm.policies import Policy
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Stage, Template
-from vinelm.workflow import Request, Workflow
 
 
 class Asked(Policy):

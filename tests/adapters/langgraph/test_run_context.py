@@ -21,7 +21,7 @@ from vinelm.clock import VirtualClock, WallClock
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.policies import DefaultPolicy
-from vinelm.workflow import Request
+from vinelm.requests.workflow import Request
 
 GOAL = Objective(maximize="accuracy", max_latency_s=15)
 

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from vinelm.backends.diagnostics import KnowsContext
 from vinelm.errors import CallError, ConfigError, WorkflowError
-from vinelm.protocols import PricesCalls
+from vinelm.requests.protocols import PricesCalls
 
 pytest.importorskip("google.genai")
 

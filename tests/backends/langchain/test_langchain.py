@@ -17,7 +17,7 @@ from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
 from vinelm.clock import WallClock
 from vinelm.errors import CallError, ConfigError
-from vinelm.protocols import CallContext, PricesCalls
+from vinelm.requests.protocols import CallContext, PricesCalls
 
 SECRET = "s3cret words"
 PROMPT = "my-secret-prompt"

@@ -9,7 +9,7 @@ from vinelm.backends.registry import engine_limiters_of, rate_limiters_of
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.clock import WallClock
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
 
 
 @pytest.fixture

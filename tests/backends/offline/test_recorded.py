@@ -9,8 +9,8 @@ from langchain_core.messages import HumanMessage
 from vinelm.backends import RecordedBackend
 from vinelm.catalog import Model, Price
 from vinelm.errors import ConfigError, DatasetError
-from vinelm.protocols import Backend
-from vinelm.workflow import Request
+from vinelm.requests.protocols import Backend
+from vinelm.requests.workflow import Request
 
 ROWS = [
     {"question_id": "1", "model": "big", "prediction": "SELECT 1,\n2", "seconds": "1.5"},

@@ -13,7 +13,7 @@ from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Catalog
 from vinelm.clock import WallClock
 from vinelm.errors import CallError, ConfigError
-from vinelm.protocols import Backend
+from vinelm.requests.protocols import Backend
 from vinelm.workflows.nl2sql.simulated_writer import SqlWriter
 
 PROMPT = [HumanMessage("x" * 2000)]
@@ -37,7 +37,7 @@ def text_of(make_call):
 def outcomes(backend, judge, requests):
     """{prefix: the ids of the requests that it gets right}, prefixes of length 1 and 2, each answered by execution."""
     from vinelm.clock import VirtualClock
-    from vinelm.protocols import CallContext
+    from vinelm.requests.protocols import CallContext
 
     def right(prefix):
         clock = VirtualClock()
@@ -141,7 +141,7 @@ sys.path.insert(0, sys.argv[1])
 from conftest import make_requests
 from vinelm.backends.offline.simulated import SimulatedBackend, create, simulated_catalog
 from vinelm.clock import VirtualClock
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
 from vinelm.workflows.nl2sql.simulated_writer import SqlWriter
 catalog, backend = simulated_catalog(), SimulatedBackend(SqlWriter(sys.argv[2]), seed=3)
 for request in make_requests(12):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from vinelm.backends import TextWriter
 from vinelm.errors import DatasetError
-from vinelm.workflow import Request
+from vinelm.requests.workflow import Request
 
 LABELS = st.one_of(
     st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=30), st.just("I do not know")

@@ -9,7 +9,7 @@ from backends.wire_openai import USAGE, answering, chunks, completion, stream
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel
 
-from vinelm.protocols import PricesCalls
+from vinelm.requests.protocols import PricesCalls
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from vinelm.backends.limits.rate_share import STEP_S, RateAmounts
 from vinelm.backends.limits.replica_gate import ReplicaGate
 from vinelm.clock import VirtualClock
 from vinelm.errors import ConfigError
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
 
 
 class MovedClock(VirtualClock):

@@ -11,7 +11,7 @@ from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import RetryPolicy
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import VirtualClock
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
 
 PRICE = Price(input=1.0, output=10.0, source="a test", as_of=date(2026, 1, 1))
 BOUND = AttemptBound(tokens_in=100, tokens_out=1000)

@@ -8,7 +8,7 @@ import pytest
 
 from vinelm.catalog import Catalog
 from vinelm.cli.main import main
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.vinefile import load_trie

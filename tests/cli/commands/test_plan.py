@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.cli.main import main
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import save_trie
 
 PRICE = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2025-06-01"}

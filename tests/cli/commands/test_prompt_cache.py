@@ -24,7 +24,7 @@ from typing import TypedDict
 from langgraph.graph import END, START, StateGraph
 
 from vinelm import Loop, Stage, Template, TextWriter, Workflow
-from vinelm.workflow import Request
+from vinelm.requests.workflow import Request
 
 DOCUMENT = "All work and no play. " * 2000  # what a request carries dwarfs what is answered
 

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from vinelm.cli.main import main
+from vinelm.requests.workflow import Request
 from vinelm.traces import ObservationStore
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.vinefile import load_trie
-from vinelm.workflow import Request
 
 ENTRY = (
     '[[model]]\nname = "{name}"\nprovider = "openai"\nmodel = "gpt-4o"\n'

@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from vinelm.cli.main import main
+from vinelm.requests.workflow import Request
 from vinelm.traces import ObservationStore
 from vinelm.traces.testing import a_row, an_identity
-from vinelm.workflow import Request
 
 LOG = "id,model,right,usd\n7,a,0,0.1\n7,b,1,0.4\n8,a,1,0.1\n8,b,0,0.5\n"
 MAPPED = [

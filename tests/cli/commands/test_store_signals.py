@@ -5,10 +5,10 @@ import json
 import pytest
 
 from vinelm.cli.main import main
+from vinelm.requests.workflow import Request
 from vinelm.traces import ObservationStore
 from vinelm.traces.store.shown import ShownRows, SignalRecord
 from vinelm.traces.testing import a_row, an_identity
-from vinelm.workflow import Request
 
 
 @pytest.fixture

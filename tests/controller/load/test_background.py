@@ -7,7 +7,7 @@ from vinelm.clock import VirtualClock
 from vinelm.controller import BackgroundLoadMonitor, InFlightLoadMonitor, SlowdownCurve
 from vinelm.controller.testing import LoadMonitorContract
 from vinelm.errors import VineLMError
-from vinelm.protocols import EngineDelay
+from vinelm.requests.protocols import EngineDelay
 
 
 def settled(load):

@@ -6,8 +6,8 @@ from vinelm.controller import InFlightLoadMonitor, Planner, ReportedLoadMonitor,
 from vinelm.controller.testing import LoadMonitorContract
 from vinelm.errors import VineLMError
 from vinelm.objective import Objective
-from vinelm.observation import Usage
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
+from vinelm.rows.observation import Usage
 
 LINE = SlowdownCurve((0.0, 10.0), (0.0, 5.0))  # half a second per request
 

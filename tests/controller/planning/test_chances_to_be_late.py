@@ -11,7 +11,6 @@ from conftest import make_catalog, make_template, random_table
 from core.merged_kit import agent, branching, random_merged
 from routed_tries import routed_trie
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent import grid_problem
 from vinelm.controller.planning.contingent.grid import BINS
@@ -21,6 +20,7 @@ from vinelm.objective import Objective
 from vinelm.plans.decision_graph import DecisionGraph
 from vinelm.template import Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 KINDS = {
     "linear": lambda seed: random_table(seed, n_requests=40, n_models=3, depth=3, stop="workflow").annotate(),

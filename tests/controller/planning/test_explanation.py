@@ -2,11 +2,12 @@ import json
 import random
 
 import pytest
+from science.brute_force import brute_force
+from science.random_cases import random_annotated, random_question
 
 from vinelm.clock import VirtualClock
 from vinelm.controller import Planner, Session, explain
 from vinelm.controller.explanation import alternatives
-from vinelm.controller.testing import brute_force, random_annotated, random_question
 from vinelm.objective import Objective
 
 

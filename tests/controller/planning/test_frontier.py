@@ -1,6 +1,7 @@
 import random
 
 import pytest
+from science.random_cases import grid_annotated, random_question
 
 from vinelm.controller import Planner, PlanRequest
 from vinelm.controller.planning import block_index as tiles_module
@@ -8,7 +9,6 @@ from vinelm.controller.planning import frontier as frontier_module
 from vinelm.controller.planning import frontier_cache as index_module
 from vinelm.controller.planning.plan_request import load_array
 from vinelm.controller.planning.subtree import SubtreeView
-from vinelm.controller.testing import grid_annotated, random_question
 from vinelm.objective import Objective
 
 

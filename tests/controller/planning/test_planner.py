@@ -4,13 +4,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from conftest import make_catalog, make_template, random_table
+from science.brute_force import brute_force
+from science.random_cases import random_annotated, random_question
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
-from vinelm.controller.testing import brute_force, random_annotated, random_question
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 def annotated_with(n_models=2, depth=2, **arrays):

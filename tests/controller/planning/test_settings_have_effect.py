@@ -7,9 +7,9 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from science.random_cases import random_annotated
 
 from vinelm.controller import Planner
-from vinelm.controller.testing import random_annotated
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
 

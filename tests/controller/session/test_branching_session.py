@@ -7,9 +7,9 @@ from vinelm.clock import VirtualClock
 from vinelm.controller import Planner, Session
 from vinelm.errors import ConfigError, TemplateError
 from vinelm.objective import Objective
-from vinelm.observation import Usage
 from vinelm.policies import StaticPolicy
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
+from vinelm.rows.observation import Usage
 
 BEST = Objective(maximize="accuracy")
 

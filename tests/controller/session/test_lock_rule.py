@@ -9,8 +9,8 @@ from conftest import random_table
 from vinelm.clock import VirtualClock
 from vinelm.controller import InFlightLoadMonitor, Planner, Session
 from vinelm.objective import Objective
-from vinelm.observation import Usage
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
+from vinelm.rows.observation import Usage
 
 EACH = Objective(maximize="accuracy", max_cost_usd=10.0, cost_budget="per_request")
 CHANGING = ("_chosen", "_accounted", "_inherited_usd", "_elapsed_s", "_edge", "steps", "invocations", "spent_usd")

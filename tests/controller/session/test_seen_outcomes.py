@@ -10,9 +10,9 @@ from outcome_models import random_outcome_trie
 from vinelm.clock import VirtualClock
 from vinelm.controller import Planner, Session
 from vinelm.objective import Objective
-from vinelm.observation import Usage
 from vinelm.policies.testing import PolicyContract
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
+from vinelm.rows.observation import Usage
 from vinelm.signals import Outcome
 
 BEST = Objective(maximize="accuracy")

@@ -8,9 +8,9 @@ from vinelm.clock import VirtualClock
 from vinelm.controller import InFlightLoadMonitor, Planner, Session, SlowdownCurve
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
-from vinelm.observation import Usage
 from vinelm.policies.policy import Policy
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
+from vinelm.rows.observation import Usage
 
 OBJECTIVE = Objective(maximize="accuracy", max_latency_s=4.0)
 

@@ -16,7 +16,6 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import RetryPolicy
 
 from vinelm import VineChatModel, VineLM
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.backends import RecordedBackend, TextWriter, create_backends
 from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog
 from vinelm.catalog import Catalog, Model, Price
@@ -24,12 +23,13 @@ from vinelm.clock import VirtualClock
 from vinelm.controller import Planner, Session
 from vinelm.errors import CallError, CallRefused
 from vinelm.objective import Objective
-from vinelm.observation import Usage
 from vinelm.policies import SpendGuard
-from vinelm.protocols import CallContext, Invocation
+from vinelm.requests.protocols import CallContext, Invocation
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Usage
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
-from vinelm.workflow import Request
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 COMPLETION = {
     "id": "c", "object": "chat.completion", "created": 1, "model": "m",

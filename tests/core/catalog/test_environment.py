@@ -11,7 +11,7 @@ from vinelm.catalog import Catalog, environment
 from vinelm.catalog.environment import take_variables, variables_of_files
 from vinelm.cli.main import main
 from vinelm.clock import WallClock
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
 
 CANARY = "sk-canary-dotenv-1"
 MODEL = """

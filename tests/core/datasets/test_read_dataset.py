@@ -12,7 +12,7 @@ from vinelm.datasets import text_records as text
 from vinelm.datasets.reading import with_dataset
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.judging import llm_judge
-from vinelm.workflow import Request, Workflow
+from vinelm.requests.workflow import Request, Workflow
 
 ROWS = [{"id": "a", "question": "1 + 1?", "answer": "2"}, {"id": "b", "question": 'so-called "x", y', "answer": "né\n2"}]
 CUT = gzip.compress(b'{"q": 1}\n' * 500, mtime=0)[:-20]

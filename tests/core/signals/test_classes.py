@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vinelm.errors import WorkflowError
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.signals import Signals
 from vinelm.signals.classes import MOST_ANSWERS_COMPARED, answer_classes
 from vinelm.signals.declaration import canonical, digest_of_text

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from vinelm.errors import VineLMError
-from vinelm.signals import Label, Outcome, Outcomes
-from vinelm.signals.outcomes import arm_title
+from vinelm.signals import Label, Outcome
+from vinelm.trie.outcomes import Outcomes, arm_title
 
 LABELS = (Label(False, None), Label(True, None), Label(False, "no rows"), Label(True, "no rows"))
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vinelm import AnnotatedTrie, Branch, Loop, Stage, Template, VineLMError, load_trie, save_trie
-from vinelm.annotated_trie import ARM_ARRAYS, NODE_ARRAYS
 from vinelm.errors import TrieFileError
 from vinelm.template import END
+from vinelm.trie.annotated_trie import ARM_ARRAYS, NODE_ARRAYS
 from vinelm.trie.trie import ARRAYS, Trie
 
 TEMPLATE = Template((

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import TrieFileError
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
 from vinelm.vinefile import file as vinefile
 from vinelm.vinefile import load_trie, save_trie
 

@@ -12,9 +12,9 @@ from core.vinefile.test_file import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vinelm.annotated_trie import ARM_ARRAYS, NODE_ARRAYS
 from vinelm.errors import TrieFileError
 from vinelm.trie import MergedTrie
+from vinelm.trie.annotated_trie import ARM_ARRAYS, NODE_ARRAYS
 from vinelm.trie.difficulty import DIFFICULTY_ARRAYS, DifficultyRates
 from vinelm.trie.merged import MERGED_ARRAYS
 from vinelm.vinefile import load_trie, save_trie

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from outcome_models import random_outcome_trie
 
-from vinelm.annotated_trie import ARM_ARRAYS, NODE_ARRAYS
 from vinelm.controller import Planner
 from vinelm.errors import TrieFileError, VineLMError
 from vinelm.objective import Objective
 from vinelm.signals import Label
-from vinelm.signals.outcomes import OUTCOME_ARRAYS
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import ARM_ARRAYS, NODE_ARRAYS
+from vinelm.trie.outcomes import OUTCOME_ARRAYS
 from vinelm.trie.trie import ARRAYS
 from vinelm.vinefile import load_trie, save_trie
 

@@ -13,13 +13,13 @@ import pytest
 from core.vinefile.test_file import make_trie
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from science.random_cases import random_annotated
 
-from vinelm.annotated_trie import NODE_ARRAYS
 from vinelm.controller import Planner
-from vinelm.controller.testing import random_annotated
 from vinelm.errors import InfeasibleError, TrieFileError
 from vinelm.objective import Objective
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import NODE_ARRAYS
 from vinelm.trie.trie import ARRAYS
 from vinelm.vinefile import file as vinefile
 from vinelm.vinefile import load_trie, save_trie
@@ -157,7 +157,7 @@ def random_annotated_large():
     """A trie of several memory pages."""
     from conftest import make_catalog, make_template
 
-    from vinelm.annotated_trie import AnnotatedTrie
+    from vinelm.trie.annotated_trie import AnnotatedTrie
 
     catalog, template = make_catalog(8), make_template(8, 4)
     trie = Trie.from_template(template)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vinelm.errors import ConfigError, EvidenceError, InputError, NotFittedError
 from vinelm.estimator import ESTIMATORS, make_estimator
 from vinelm.estimator.baselines.cascade import project_deepest
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import StopRule
 from vinelm.trie import Trie
 

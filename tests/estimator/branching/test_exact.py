@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator import make_estimator
 from vinelm.estimator.arms import arms_of
 from vinelm.estimator.latent.estimator import LatentEstimator
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 SHAPES = ("router", "corrective", "entry")
 

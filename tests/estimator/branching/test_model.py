@@ -14,10 +14,10 @@ from vinelm.estimator.latent.arm_prediction import predict_arms
 from vinelm.estimator.latent.em import LatentFit, fit_latent
 from vinelm.estimator.latent.estimator import LatentEstimator
 from vinelm.estimator.latent.standard_errors import above
+from vinelm.plans.promise import contingent_standard_error
 from vinelm.plans.static_plans import StaticPlans
-from vinelm.promise import contingent_standard_error
-from vinelm.recorded_table import RecordedTable
 from vinelm.trie import Trie
+from vinelm.trie.recorded_table import RecordedTable
 from vinelm.vinefile import load_trie, save_trie
 
 pytestmark = pytest.mark.long
@@ -198,7 +198,7 @@ def test_validation_judges_fixed_plans(made: Any) -> None:
 
 def test_a_template_whose_branch_leaves_one_stage_has_arms_all_the_same(made: Any) -> None:
     """`Branch({"more": ..., "no": END})`: the trie is a chain, the template is not linear."""
-    from vinelm.observation import Observation
+    from vinelm.rows.observation import Observation
     from vinelm.template import END, Branch, Stage, Template
 
     catalog = made.catalog("a", "b")

@@ -8,7 +8,7 @@ import pytest
 
 from vinelm.errors import InputError
 from vinelm.estimator import ObservationTable, make_estimator
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie import Trie
 

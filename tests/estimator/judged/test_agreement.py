@@ -5,7 +5,7 @@ import pytest
 
 from vinelm.errors import ConfigError
 from vinelm.estimator.judged.agreement import JudgeAgreement
-from vinelm.promise import Z90
+from vinelm.plans.promise import Z90
 
 
 def pairs(right_yes, right_no, wrong_yes, wrong_no):

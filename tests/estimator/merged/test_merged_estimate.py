@@ -10,7 +10,7 @@ from core.merged_kit import agent, branching
 
 from vinelm.errors import ConfigError, InputError
 from vinelm.estimator import ObservationTable, make_estimator
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.trie import Trie
 
 

@@ -7,7 +7,7 @@ from outcome_models import path_trie
 from vinelm.errors import EvidenceError
 from vinelm.estimator.signals.answers import AnswerTable, Context
 from vinelm.estimator.signals.build import estimate_signals, why_without_signals
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.signals import Label
 from vinelm.template import END, Branch, Loop, Stage, Template
 

@@ -9,7 +9,7 @@ from outcome_models import every_history, path_trie, random_outcome_trie, random
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.estimator.signals.build import signals_trie
 from vinelm.plans.decision_graph import END, DecisionGraph
-from vinelm.promise import error_between_fits
+from vinelm.plans.promise import error_between_fits
 from vinelm.vinefile.structure import check_annotated
 
 CASES = [

@@ -5,7 +5,7 @@ import pytest
 
 from vinelm.errors import EvidenceError
 from vinelm.estimator import FirstAnswers
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 
 MODELS = ("a", "b", "c")
 ABILITY = np.array([-0.5, 0.5, 1.5])

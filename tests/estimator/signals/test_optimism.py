@@ -13,7 +13,7 @@ from vinelm.estimator.signals.build import estimate_signals, signals_trie
 from vinelm.estimator.signals.histories import histories
 from vinelm.estimator.signals.optimism import FitMasses, by_fit_and_others, chosen, selection_optimism, worth
 from vinelm.objective import Objective
-from vinelm.promise import Z90, SelectionOptimism, error_between_fits
+from vinelm.plans.promise import Z90, SelectionOptimism, error_between_fits
 from vinelm.vinefile import load_trie, save_trie
 
 MODELS = ("m0", "m1")

@@ -10,7 +10,7 @@ from vinelm.estimator import RateEstimator, make_estimator
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.request_sizes import RequestSizes, improved_slope
 from vinelm.estimator.sizes_by_outcome import SizesByDifficulty, SizesByStops
-from vinelm.recorded_table import RecordedTable
+from vinelm.trie.recorded_table import RecordedTable
 
 REQUESTS = 400
 

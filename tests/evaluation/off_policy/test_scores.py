@@ -15,7 +15,7 @@ from vinelm.evaluation.off_policy.scores import scored
 from vinelm.evaluation.off_policy.steps import Rest
 from vinelm.evaluation.replay import follow
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy, VotePolicy
-from vinelm.protocols import RequestPath
+from vinelm.requests.protocols import RequestPath
 from vinelm.template import Loop, Stage, Template
 
 

@@ -7,7 +7,7 @@ from random_outcomes import catalog, random_outcomes
 from vinelm.estimator import FirstAnswers, make_estimator
 from vinelm.evaluation.rivals import Evidence
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy
-from vinelm.protocols import RequestPath
+from vinelm.requests.protocols import RequestPath
 from vinelm.template import Loop, Stage, Template
 
 

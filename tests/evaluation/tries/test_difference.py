@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.evaluation.tries import compare_tries
 from vinelm.evaluation.tries.difference import discoveries
 from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 def a_trie(success, cost, *, names=("a", "b"), se=0.01, times=1, price=1.0, **meta):

@@ -6,7 +6,7 @@ from typing import TypedDict
 from langgraph.graph import END, START, StateGraph
 
 from vinelm import Loop, Stage, Template, TextWriter, Workflow
-from vinelm.dataset import read_jsonl
+from vinelm.requests.dataset import read_jsonl
 
 
 class State(TypedDict, total=False):

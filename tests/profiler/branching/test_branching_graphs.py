@@ -10,9 +10,9 @@ from profiling_toy import catalog_for, toy
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.profiler import CascadeSampler, ExhaustiveSampler, check_workflow, profile
 from vinelm.profiler.execution.unit import UnitRunner
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import END, Branch, Loop, Stage, Template
 from vinelm.traces import ObservationStore
-from vinelm.workflow import Request, Workflow
 
 MODELS = ("m0", "m1")
 
@@ -51,7 +51,7 @@ class Saying:
         return OfflineChatModel.bound(self, model, call)
 
     def answer(self, model, call, prompt_chars):
-        from vinelm.observation import Usage
+        from vinelm.rows.observation import Usage
 
         words = self.words[call.stage]
         number = int(call.request.id[1:])

@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vinelm.errors import BudgetExhausted
-from vinelm.observation import Observation
 from vinelm.profiler import ProfileLimits
 from vinelm.profiler.execution.ledger import Ledger, PriceBound
+from vinelm.rows.observation import Observation
 from vinelm.traces import ObservationStore
 from vinelm.traces.testing import a_row, an_identity
 

@@ -7,9 +7,9 @@ from priced_toy import PricedBackend
 from profiling_toy import catalog_for, cost_of, new_store, toy
 
 from vinelm.errors import CallRefused
-from vinelm.observation import Usage
 from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
 from vinelm.profiler.execution.unit_budget import UnitBudget
+from vinelm.rows.observation import Usage
 
 USAGE = Usage(model="m", cost_usd=0.25, latency_s=0.0)
 

@@ -20,9 +20,9 @@ from vinelm.profiler.cluster.worker import LOSSES, ClusterWorker
 from vinelm.profiler.execution.job import Job, UnitOutcome
 from vinelm.profiler.execution.replayed.runner import make_units
 from vinelm.profiler.execution.unit import LocalWorker
+from vinelm.requests.workflow import Request
 from vinelm.traces.testing import a_row
 from vinelm.version import __version__
-from vinelm.workflow import Request
 
 WORKFLOW = toy(n_requests=8, n_models=2, depth=2)
 

@@ -7,11 +7,11 @@ from branching_toy import branching, cost_of, reachable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.observation import Observation
 from vinelm.profiler import CascadeSampler, ProfileLimits, coverage_of, forecast_profile
 from vinelm.profiler.coverage.of_rows import new_coverage
 from vinelm.profiler.scheduling.active_path import activate
-from vinelm.protocols import RequestPath
+from vinelm.requests.protocols import RequestPath
+from vinelm.rows.observation import Observation
 from vinelm.template import END, Branch, Loop, Stage, Template
 
 MODELS = ("m0", "m1", "m2")

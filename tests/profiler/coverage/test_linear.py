@@ -80,7 +80,7 @@ def test_dear_models_never_run_do_not_make_it_infinite_or_zero():
 
 
 def test_models_that_a_stage_does_not_allow_count_for_nothing():
-    from vinelm.observation import Observation
+    from vinelm.rows.observation import Observation
     from vinelm.template import Stage, Template
 
     template = Template((Stage("plan", ("a",)), Stage("solve", ("b", "c"))), "workflow")

@@ -6,7 +6,7 @@ from rounds_toy import DoublingRounds
 
 from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler, profile
 from vinelm.profiler.dry_run.needs import needs_of
-from vinelm.protocols import RequestPath
+from vinelm.requests.protocols import RequestPath
 from vinelm.trie import Trie
 
 

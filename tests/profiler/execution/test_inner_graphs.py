@@ -7,11 +7,11 @@ from typing import Annotated, TypedDict
 import pytest
 from profiling_toy import ToyBackend, catalog_for, new_store, toy
 
-from vinelm.observation import Usage
 from vinelm.profiler import profile
 from vinelm.profiler.execution.unit import UnitRunner
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Usage
 from vinelm.template import Loop, Stage, Template
-from vinelm.workflow import Request
 
 create_agent = pytest.importorskip("langchain.agents").create_agent
 

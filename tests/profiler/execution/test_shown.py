@@ -3,8 +3,8 @@
 import pytest
 
 from vinelm.errors import WorkflowError
-from vinelm.observation import Observation
 from vinelm.profiler.execution.outcome import with_shown
+from vinelm.rows.observation import Observation
 from vinelm.signals import Signals
 from vinelm.template import Stage
 

@@ -20,7 +20,7 @@ from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.profiler.isolation.child_process import Child
 from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter, RateLimitProxy
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
 from vinelm.traces import ObservationStore
 
 

@@ -24,9 +24,9 @@ from vinelm.catalog import Catalog
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.judging import llm_judge
 from vinelm.profiler import ExecutionConfig, WorkflowSource, check_workflow, profile
+from vinelm.requests.workflow import Request
 from vinelm.traces import ObservationStore, merge_stores
 from vinelm.traces.store.judgements import Judgements
-from vinelm.workflow import Request
 
 
 def run(workflow, store, found, **settings):

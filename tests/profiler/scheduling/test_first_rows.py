@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from profiling_toy import State, ToyBackend, catalog_for, cost_of, generate, new_store, repair, toy
 
-from vinelm.observation import Observation
 from vinelm.profiler import ExecutionConfig, profile
 from vinelm.profiler.scheduling.first_rows import BROKEN_AFTER, FirstRows
+from vinelm.rows.observation import Observation
 
 BROKEN = "TOY_BROKEN_STAGE"
 """Names the stage whose environment is broken: its code stays the same, so that its rows could be kept."""

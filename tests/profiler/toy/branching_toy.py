@@ -13,11 +13,11 @@ from profiling_toy import catalog_for, misbehave
 from vinelm.backends import OfflineChatModel
 from vinelm.backends.offline.chat_model import request_of
 from vinelm.catalog import Catalog
-from vinelm.observation import Usage
 from vinelm.profiler.execution.fingerprint import store_identity
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Usage
 from vinelm.template import END, Branch, Loop, Stage, Template
 from vinelm.traces import ObservationStore
-from vinelm.workflow import Request, Workflow
 
 WORDS = {
     "router": ("search", "search", "write", "stop"),

@@ -15,7 +15,7 @@ from pydantic import PrivateAttr
 
 from vinelm.catalog import Model, Price
 from vinelm.judging import llm_judge
-from vinelm.observation import Usage
+from vinelm.rows.observation import Usage
 
 JUDGE_USD = 0.002
 BOUND_USD = 0.005

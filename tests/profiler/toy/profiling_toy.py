@@ -14,11 +14,11 @@ from vinelm.backends import OfflineChatModel
 from vinelm.backends.offline.chat_model import request_of
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import CallError
-from vinelm.observation import Usage
 from vinelm.profiler.execution.fingerprint import store_identity
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Usage
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore
-from vinelm.workflow import Request, Workflow
 
 ANSWERS = ("right", "odd", "plausible", "broken", "broken")
 """right and odd answers are right; the check accepts right and plausible ones."""

@@ -1,6 +1,6 @@
 """Samplers that propose in rounds, with a note of what they were given."""
 
-from vinelm.protocols import RequestPath
+from vinelm.requests.protocols import RequestPath
 
 
 class TwoRounds:

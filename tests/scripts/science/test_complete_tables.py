@@ -10,9 +10,9 @@ from science.path_rivals import PathPolicy
 
 from vinelm.errors import ConfigError
 from vinelm.evaluation import follow
-from vinelm.protocols import RequestPath
-from vinelm.recorded_table import RecordedTable
+from vinelm.requests.protocols import RequestPath
 from vinelm.template import Loop, Stage, Template
+from vinelm.trie.recorded_table import RecordedTable
 
 TEMPLATE = Template((Stage("answer"), Loop((Stage("retry"),), times=2)))
 

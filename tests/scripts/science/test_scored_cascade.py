@@ -5,7 +5,7 @@ import pytest
 from random_outcomes import evidence, random_outcomes
 from science.scored_cascade import AnswerScorer, ScoredCascade, ScoredCascadePolicy
 
-from vinelm.protocols import RequestPath
+from vinelm.requests.protocols import RequestPath
 from vinelm.template import Loop, Stage, Template
 
 TEMPLATE = Template((Stage("answer"), Loop((Stage("retry"),), times=3)))

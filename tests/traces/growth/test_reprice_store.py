@@ -8,10 +8,10 @@ import pytest
 
 from vinelm.catalog import Catalog, Price
 from vinelm.errors import ConfigError, StoreError
+from vinelm.requests.workflow import Request
 from vinelm.traces import ObservationStore, check_store, reprice_store
 from vinelm.traces.databases.lock import run_lock
 from vinelm.traces.testing import a_row, an_identity
-from vinelm.workflow import Request
 
 TOKENS = {"tokens_in": 100_000, "tokens_out": 75_000}  # 0.1 + 0.15 dollars at the store's prices
 

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
+from vinelm.requests.workflow import Request
 from vinelm.traces import ObservationStore, check_store, export_store, import_export
 from vinelm.traces.imports.export_import import is_export, side_file
 from vinelm.traces.store.shown import ShownRows, SignalRecord
 from vinelm.traces.testing import a_row, an_identity
-from vinelm.workflow import Request
 
 NAMES = ["r.csv", "r.csv.gz", "r.parquet"]
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from vinelm.catalog import Catalog
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Stage, Template
 from vinelm.traces import ObservationStore, ServedStore, StoreIdentity
 from vinelm.traces.served.writer import EvidenceWriter, Feedback

@@ -7,9 +7,9 @@ import zlib
 import pytest
 
 from vinelm.errors import StoreError
+from vinelm.requests.workflow import Request
 from vinelm.traces import ObservationStore, check_store
 from vinelm.traces.testing import a_row, an_identity
-from vinelm.workflow import Request
 
 
 @pytest.fixture

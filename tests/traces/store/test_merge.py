@@ -5,11 +5,11 @@ import shutil
 import pytest
 
 from vinelm.errors import StoreError
+from vinelm.requests.workflow import Request
 from vinelm.signals.declaration import canonical, digest_of_text
 from vinelm.traces import ObservationStore, check_store, merge_stores
 from vinelm.traces.store.shown import ShownRows, SignalRecord
 from vinelm.traces.testing import a_row, an_identity
-from vinelm.workflow import Request
 
 
 def buy(store, row, checkpoint=b"state"):

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from vinelm.errors import StoreError
+from vinelm.requests.workflow import Request
 from vinelm.traces import ObservationStore, check_store
 from vinelm.traces.databases.recovery import OPEN_RUN, recover
 from vinelm.traces.databases.schema import SCHEMA_VERSION
 from vinelm.traces.testing import a_row, an_identity
-from vinelm.workflow import Request
 
 RUNNING = """
 import sys
 from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.testing import a_row, an_identity
-from vinelm.workflow import Request
+from vinelm.requests.workflow import Request
 store = ObservationStore.create(sys.argv[1], an_identity())
 store.register([Request(f"q{i}", {}) for i in range(9)])
 with store.exclusive():

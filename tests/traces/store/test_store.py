@@ -9,7 +9,7 @@ from dataclasses import fields
 import pytest
 
 from vinelm.errors import StoreError
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.traces import ObservationStore
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.schema import SCHEMA_VERSION, decode_prefix, encode_prefix

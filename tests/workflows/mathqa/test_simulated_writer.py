@@ -4,8 +4,8 @@ import pytest
 
 from vinelm.backends import create_backends, simulated_catalog
 from vinelm.clock import VirtualClock
-from vinelm.protocols import CallContext
-from vinelm.workflow import Request
+from vinelm.requests.protocols import CallContext
+from vinelm.requests.workflow import Request
 from vinelm.workflows.mathqa import mathqa
 from vinelm.workflows.mathqa.answers import is_right
 from vinelm.workflows.mathqa.graph import check, finished

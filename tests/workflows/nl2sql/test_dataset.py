@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from vinelm.errors import DatasetError
-from vinelm.workflow import Request
+from vinelm.requests.workflow import Request
 from vinelm.workflows.nl2sql import dataset as module
 from vinelm.workflows.nl2sql.databases import Databases
 from vinelm.workflows.nl2sql.dataset import Dataset, GoldResults, load_dataset

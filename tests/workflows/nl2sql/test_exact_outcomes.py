@@ -13,8 +13,8 @@ from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import VirtualClock
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.policies import ForcedPolicy
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Loop, Stage, Template
-from vinelm.workflow import Request, Workflow
 from vinelm.workflows.nl2sql import nl2sql, nl2sql_2
 from vinelm.workflows.nl2sql.exact_outcomes import ExactAnswers, exact_table
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from vinelm.errors import DatasetError
-from vinelm.workflow import Request
+from vinelm.requests.workflow import Request
 from vinelm.workflows.nl2sql.simulated_writer import ERROR_KINDS, SqlWriter, read_schema
 
 GOLD = (

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from vinelm.errors import DatasetError
+from vinelm.requests.workflow import AnswerWriter, Workflow
 from vinelm.trie import Trie
-from vinelm.workflow import AnswerWriter, Workflow
 from vinelm.workflows.nl2sql import nl2sql, nl2sql_2
 from vinelm.workflows.nl2sql import workflow as module
 from vinelm.workflows.nl2sql.bundled import bundled_dataset

@@ -8,9 +8,9 @@ from langchain_core.messages import AIMessage
 
 from vinelm.backends import create_backends, simulated_catalog
 from vinelm.clock import VirtualClock
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
+from vinelm.requests.workflow import StagedWriter
 from vinelm.trie import Trie
-from vinelm.workflow import StagedWriter
 from vinelm.workflows import load_workflow
 from vinelm.workflows.support import support
 from vinelm.workflows.support.graph import after_query, desk_of

@@ -24,12 +24,12 @@ from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.policies import OnError
 from vinelm.policies.policy import Policy
-from vinelm.protocols import ChatModelSource
+from vinelm.requests.protocols import ChatModelSource
+from vinelm.requests.workflow import Request
 from vinelm.signals import Signals
 from vinelm.telemetry import Observer
 from vinelm.template import Loop, Template
 from vinelm.template.steps import stages_of
-from vinelm.workflow import Request
 
 Node = Callable[..., Any]
 

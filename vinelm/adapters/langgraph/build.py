@@ -16,9 +16,9 @@ from vinelm.adapters.langgraph.inner.app import FunctionApp
 from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.structure.reading import read_template, teach_routes
 from vinelm.errors import WorkflowError
+from vinelm.requests.workflow import Workflow
 from vinelm.template import Parallel, Template
 from vinelm.template.steps import walk
-from vinelm.workflow import Workflow
 
 
 def build_graph(workflow: Workflow, vine: AdapterHolder, checkpointer: Any = None) -> Any:

@@ -13,8 +13,8 @@ from vinelm.adapters.langgraph.adapter import AdapterHolder
 from vinelm.adapters.langgraph.build import build_graph, stage_nodes, template_of_graph
 from vinelm.adapters.langgraph.route import ROUTE_MARK
 from vinelm.errors import TemplateError, WorkflowError
+from vinelm.requests.workflow import Workflow
 from vinelm.template import Template
-from vinelm.workflow import Workflow
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 

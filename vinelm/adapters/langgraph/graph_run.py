@@ -22,7 +22,7 @@ from vinelm.clock import VirtualClock
 from vinelm.errors import InfeasibleError, VineLMError
 from vinelm.policies import BoundGuard
 from vinelm.policies.policy import Policy
-from vinelm.protocols import CallGuard, Invocation
+from vinelm.requests.protocols import CallGuard, Invocation
 from vinelm.signals import Outcome, Signals
 from vinelm.telemetry import DecisionEvent, ObserverGroup
 from vinelm.template.flow import Flow

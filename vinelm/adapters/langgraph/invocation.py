@@ -19,8 +19,8 @@ from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.graph_run import GraphRun
 from vinelm.adapters.langgraph.path_channel import Entry, Note
 from vinelm.errors import CallError, FailureKind
-from vinelm.observation import Usage
-from vinelm.protocols import CallContext, ChatModelSource, Invocation
+from vinelm.requests.protocols import CallContext, ChatModelSource, Invocation
+from vinelm.rows.observation import Usage
 from vinelm.telemetry import ObserverGroup
 
 if TYPE_CHECKING:

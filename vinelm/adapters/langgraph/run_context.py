@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.policies.policy import Policy
-from vinelm.workflow import Request
+from vinelm.requests.workflow import Request
 
 FIELD = "vinelm"
 """The attribute or key under which a user's context carries a :class:`RunContext`, or plain JSON."""

@@ -9,7 +9,7 @@ from langgraph.graph import END
 from vinelm.adapters.langgraph.run_context import RunContext
 from vinelm.catalog import Catalog
 from vinelm.policies import OnError
-from vinelm.protocols import CallGuard, ChatModelSource
+from vinelm.requests.protocols import CallGuard, ChatModelSource
 from vinelm.signals import Signals
 from vinelm.telemetry import ObserverGroup
 from vinelm.template import Template

@@ -147,7 +147,10 @@ class LangChainBackend(RemoteBackend[LangChainTransport]):
     """
 
     def preload(self) -> None:
-        """See :class:`vinelm.protocols.Preloads`. Some integrations open channels when a chat model is made: those are left."""
+        """See :class:`vinelm.requests.protocols.Preloads`.
+
+        Some integrations open channels when a chat model is made: those are left.
+        """
         for model in self._models:
             with suppress(ConfigError):
                 self.transport.preload(model)

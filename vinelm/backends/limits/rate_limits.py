@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from vinelm.backends.limits.rate_share import RateAmounts, RateShare, RateTurn, WindowPermit, turn_key
 from vinelm.clock import Clock, WallClock
-from vinelm.protocols import Backend
+from vinelm.requests.protocols import Backend
 
 WINDOW_S = 60.0
 

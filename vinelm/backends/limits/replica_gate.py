@@ -60,7 +60,7 @@ class ReplicaPermit:
         self._gate, self._turn, self._permit = gate, turn, permit
 
     def settle(self, tokens: int) -> None:
-        """See :class:`vinelm.protocols.RatePermit`."""
+        """See :class:`vinelm.requests.protocols.RatePermit`."""
         self._permit.settle(tokens)
 
     def ended(self, *, failed: bool) -> None:
@@ -93,7 +93,8 @@ class _Waiting:
 
 
 class ReplicaGate:
-    """The rate limits of a replica group; a :class:`~vinelm.protocols.RateLimiter`. Thread-safe, and safe across event loops.
+    """The rate limits of a replica group; a :class:`~vinelm.requests.protocols.RateLimiter`. Thread-safe, and safe across
+    event loops.
 
     Calls leave in the order of their line. The first one takes the replica that it prefers (the attribute ``engine`` of its
     priority), or else the one with the fewest calls in flight, divided by its weight, among those with room; so it may go

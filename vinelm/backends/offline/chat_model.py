@@ -24,9 +24,9 @@ from vinelm.backends.offline.tool_script import next_step
 from vinelm.catalog import Model
 from vinelm.clock import WallClock
 from vinelm.errors import CallError, ConfigError
-from vinelm.observation import Usage
-from vinelm.protocols import CallContext, CallPermit
-from vinelm.workflow import Request
+from vinelm.requests.protocols import CallContext, CallPermit
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Usage
 
 
 class AnswerSource(Protocol):

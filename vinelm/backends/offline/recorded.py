@@ -14,8 +14,8 @@ from vinelm.catalog import Model
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.io.fields import as_amount, as_count, as_text
 from vinelm.io.tables import Row, read_table
-from vinelm.observation import Usage
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
+from vinelm.rows.observation import Usage
 
 
 class _Columns(NamedTuple):

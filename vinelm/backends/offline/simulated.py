@@ -27,9 +27,9 @@ from vinelm.backends.offline.text_writer import writer_for
 from vinelm.backends.settings import ProviderSettings, model_options
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import ConfigError, FailureKind
-from vinelm.observation import Usage
-from vinelm.protocols import CallContext
-from vinelm.workflow import AnswerWriter, Request, ShowsErrors, StagedWriter
+from vinelm.requests.protocols import CallContext
+from vinelm.requests.workflow import AnswerWriter, Request, ShowsErrors, StagedWriter
+from vinelm.rows.observation import Usage
 
 __all__ = ["SimulatedBackend", "create", "simulated_catalog", "simulated_tables", "simulated_toml"]
 
@@ -62,8 +62,8 @@ class SimulatedBackend:
     Of the prompt, only the length is used, for token counts and latency. The workflow runs and scores the text that ``writer``
     wrote. If the invocation before made a visible error, the next one is slightly more likely to be right.
 
-    Where the writer is a :class:`~vinelm.workflow.StagedWriter`, each stage has a task of its own: a model that is weak at one
-    may be strong at another, but a hard request is hard for all of them.
+    Where the writer is a :class:`~vinelm.requests.workflow.StagedWriter`, each stage has a task of its own: a model that is
+    weak at one may be strong at another, but a hard request is hard for all of them.
 
     A model's option ``cached_share`` simulates a prompt cache: this fraction of a prompt is cached if the request's previous
     invocation ran on the same model and engine. It takes no prefill time and is billed at the price for cached tokens.

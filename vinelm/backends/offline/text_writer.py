@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from vinelm.backends.settings import ProviderSettings
 from vinelm.errors import ConfigError, DatasetError
-from vinelm.workflow import AnswerWriter, Request
+from vinelm.requests.workflow import AnswerWriter, Request
 
 DEFAULT_ANSWER_KEY = "answer"
 

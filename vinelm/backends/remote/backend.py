@@ -19,7 +19,7 @@ from vinelm.backends.remote.transport import CallBinding, Transport
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model, ReplicaGroup
 from vinelm.errors import ConfigError
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
 
 T = TypeVar("T", bound=Transport)
 
@@ -86,7 +86,7 @@ class RemoteBackend(Generic[T]):
         )
 
     def preload(self) -> None:
-        """See :class:`vinelm.protocols.Preloads`."""
+        """See :class:`vinelm.requests.protocols.Preloads`."""
         for model in self._models:
             with suppress(ConfigError):  # a model that no stage uses may lack its key: the first call reports it
                 self.transport.check(model)
@@ -96,7 +96,7 @@ class RemoteBackend(Generic[T]):
             rehearse(transport, self._models[0])
 
     def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
-        """See :class:`vinelm.protocols.PricesCalls`."""
+        """See :class:`vinelm.requests.protocols.PricesCalls`."""
         body = self.transport.request(model, messages, options, is_streamed=True).body
         return BILLED_ATTEMPTS * self.transport.attempt_bound(model, body).usd(model.price)
 

@@ -13,8 +13,8 @@ from vinelm.backends.remote.response import Delta, ResponseBuilder
 from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
 from vinelm.catalog import Model
 from vinelm.errors import CallError, FailureKind
-from vinelm.observation import Usage
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
+from vinelm.rows.observation import Usage
 
 MOST_CHARS = 8
 """Characters of one token at most, on the average of an answer."""

@@ -29,9 +29,9 @@ from vinelm.catalog import Model, ReplicaGroup
 from vinelm.catalog.model import entries_of
 from vinelm.clock import WallClock
 from vinelm.errors import FailureKind, VineLMError
-from vinelm.observation import Usage
 from vinelm.policies import aauthorized
-from vinelm.protocols import CallContext, CallPermit, RatePermit
+from vinelm.requests.protocols import CallContext, CallPermit, RatePermit
+from vinelm.rows.observation import Usage
 
 REPLICA_FAULTS = frozenset[FailureKind]({"rate_limit", "server", "timeout"})
 """Failures after which another replica is preferred."""
@@ -40,7 +40,8 @@ REPLICA_FAULTS = frozenset[FailureKind]({"rate_limit", "server", "timeout"})
 class RemoteChatModel(BaseChatModel):
     """A LangChain chat model on a remote provider. Spends money.
 
-    Reports exactly one :class:`~vinelm.observation.Usage` per call, also when it fails (:class:`~vinelm.errors.CallError`) or
+    Reports exactly one :class:`~vinelm.rows.observation.Usage` per call, also when it fails
+    (:class:`~vinelm.errors.CallError`) or
     when its stream is abandoned. A failed attempt is repeated as :mod:`~vinelm.backends.remote.retry` says; a stream
     only as long as the caller has seen nothing of it.
     """

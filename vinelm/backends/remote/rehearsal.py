@@ -13,7 +13,7 @@ from vinelm.backends.remote.retry import RetryPolicy
 from vinelm.backends.remote.transport import CallBinding, Transport
 from vinelm.catalog import Model
 from vinelm.clock import WallClock
-from vinelm.protocols import CallContext
+from vinelm.requests.protocols import CallContext
 
 _LOGGER = logging.getLogger(__name__)
 _LAZY = ("anyio._backends._asyncio", "encodings.ascii", "encodings.idna")

@@ -13,7 +13,7 @@ from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
 from vinelm.catalog import Model
 from vinelm.errors import FailureKind
-from vinelm.protocols import CallContext, RateLimiter
+from vinelm.requests.protocols import CallContext, RateLimiter
 
 
 @dataclass(frozen=True, slots=True)

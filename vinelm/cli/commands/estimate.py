@@ -12,8 +12,8 @@ from vinelm.cli.console import echo
 from vinelm.cli.options import estimator_option, output_options, stop_option
 
 if TYPE_CHECKING:
-    from vinelm.annotated_trie import AnnotatedTrie
     from vinelm.template import StopRule
+    from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 @click.command("estimate", short_help="Estimate accuracy, cost and latency of every path.")

@@ -11,9 +11,9 @@ import click
 from vinelm.cli.options import json_option, objective_options, signals_option
 
 if TYPE_CHECKING:
-    from vinelm.annotated_trie import AnnotatedTrie
     from vinelm.controller import Decision
     from vinelm.objective import Objective
+    from vinelm.trie.annotated_trie import AnnotatedTrie
 
 _WIDE = 110
 """On terminals with at least this many columns, the table also shows the rest of each plan."""

@@ -12,11 +12,11 @@ from vinelm.cli.console import echo
 from vinelm.cli.options import json_option, objective_options, signals_option
 
 if TYPE_CHECKING:
-    from vinelm.annotated_trie import AnnotatedTrie
     from vinelm.controller import Decision
     from vinelm.evaluation.plans.contingent_plans import ContingentPlans
     from vinelm.evaluation.plans.policy_plans import PlannedPolicy, Plans
     from vinelm.objective import Objective
+    from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 @click.command("plan", short_help="Choose a path for an objective; compare with fixed plans.")

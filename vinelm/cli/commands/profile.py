@@ -15,10 +15,10 @@ from vinelm.cli.options import output_options, stop_option, workflow_inputs
 
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
-    from vinelm.observation import Observation
     from vinelm.profiler import ExecutionConfig, Forecast, ProfileLimits, ProfileResult, RayCluster
     from vinelm.profiler.dry_run.needs import Needs
-    from vinelm.protocols import Sampler
+    from vinelm.requests.protocols import Sampler
+    from vinelm.rows.observation import Observation
     from vinelm.traces import CheckpointPlace, ObservationStore, StoreIdentity
 
 DEFAULT_COVERAGE = 0.02

@@ -14,7 +14,7 @@ from vinelm.cli.groups import SuggestingGroup
 from vinelm.cli.options import json_option
 
 if TYPE_CHECKING:
-    from vinelm.annotated_trie import AnnotatedTrie
+    from vinelm.trie.annotated_trie import AnnotatedTrie
 
 SHOWN = (
     "workflow",
@@ -74,7 +74,7 @@ def _thinned(nodes: list[int], top: int) -> list[int]:
 
 def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
     """Return one path's annotations; the 90th percentiles are of a request in which every invocation runs, at zero load."""
-    from vinelm.promise import Z90
+    from vinelm.plans.promise import Z90
 
     error = annotated.accuracy_se
     return {

@@ -15,7 +15,7 @@ from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate
 from vinelm.evaluation.off_policy.path_steps import PathSteps
 from vinelm.evaluation.off_policy.scores import Scores, scored
 from vinelm.objective import Objective
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 
 BASELINES: tuple[PolicyName, ...] = ("static", "single")

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import ConfigError
 from vinelm.evaluation.plans.contingent_plans import ContingentPlans
 from vinelm.evaluation.plans.policy_plans import PathPlan, Plans
 from vinelm.evaluation.plans.stage_plans import StagePlan
 from vinelm.io.reading import read_text
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
@@ -31,8 +30,9 @@ from vinelm.evaluation.plans.stage_plans import StagePlan
 from vinelm.evaluation.rivals.base import Chooser, Evidence
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy, UntilTwoAgree, VoteOfK, VotePolicy
 from vinelm.objective import Objective
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 PolicyName = Literal["signals", "paths", "static", "single", "vote", "two_agree", "hindsight", "in_use"]
 TITLES: Mapping[PolicyName, str] = {

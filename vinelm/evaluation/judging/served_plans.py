@@ -9,7 +9,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.profiling import require_budget
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError
@@ -22,8 +21,9 @@ from vinelm.evaluation.verification import ServingRun, prepared_run
 from vinelm.evaluation.verification_budget import VerificationBudget
 from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
 from vinelm.objective import Objective
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.traces.databases.lock import run_lock
-from vinelm.workflow import Request, Workflow
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 Serve = Callable[[Request, VerificationBudget], VerifiedRequest]
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.estimation import require_same_workflow
 from vinelm.api.judged_rows import JudgedRows
 from vinelm.catalog import Catalog
@@ -24,11 +23,12 @@ from vinelm.evaluation.judging.result import Evaluation, EvaluationVerdict
 from vinelm.evaluation.off_policy.buying import samplers_of
 from vinelm.evaluation.plans.sweep import frontier_range
 from vinelm.objective import Objective
-from vinelm.observation import Observation
+from vinelm.requests.workflow import Workflow
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.traces import ObservationStore
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie
-from vinelm.workflow import Workflow
 
 if TYPE_CHECKING:
     from vinelm.traces import StoreIdentity

@@ -12,7 +12,7 @@ from vinelm.evaluation.off_policy.steps import Rest, Seen, Step
 from vinelm.evaluation.off_policy.table_walk import walk_ends
 from vinelm.evaluation.outcome_table import OutcomeTable
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy, VotePolicy
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vinelm.evaluation.off_policy.steps import Seen
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 
 Place = tuple[tuple[str, ...], object]

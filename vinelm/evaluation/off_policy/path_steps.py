@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.evaluation.off_policy.steps import Rest, Seen, Step
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 
 Seen = tuple[Observation, ...]
 """The rows of one request along one path, from its first invocation on."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.promise import Z90
+from vinelm.plans.promise import Z90
 from vinelm.trie import MergedTrie, Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 

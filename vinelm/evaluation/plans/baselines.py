@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import ConfigError
-from vinelm.promise import single_model_paths
+from vinelm.plans.promise import single_model_paths
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Decision, Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.errors import InfeasibleError
@@ -15,6 +14,7 @@ from vinelm.evaluation.plans.policy_plans import NAMES, PlannedPolicy, Plans
 from vinelm.evaluation.plans.roles import Role
 from vinelm.evaluation.plans.stage_plans import StagePlan, StagePlans
 from vinelm.objective import Objective
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 class ContingentPlans:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 def pareto_frontier(points: Sequence[tuple[float, float]]) -> list[int]:

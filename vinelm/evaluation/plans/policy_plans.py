@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Decision, Planner
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.evaluation.plans.baselines import any_single_model_nodes, single_model_nodes, workflow_level_nodes
@@ -17,6 +16,7 @@ from vinelm.evaluation.plans.roles import Role
 from vinelm.objective import Objective
 from vinelm.policies import StaticPolicy
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray
 
 NAMES: dict[Role, str] = {"vinelm": "VineLM", "static": "best static plan", "single": "best single model"}

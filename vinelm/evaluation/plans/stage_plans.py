@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.path_metrics import no_standard_errors
 from vinelm.objective import Objective
+from vinelm.plans.promise import Promise
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.policies import StaticPolicy
-from vinelm.promise import Promise
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 

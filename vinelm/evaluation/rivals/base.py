@@ -9,13 +9,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.estimator import FirstAnswers
 from vinelm.estimator.signals.first_answers import DrawnAnswers
 from vinelm.evaluation.outcome_table import NO_SIGNAL, OutcomeTable
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 from vinelm.signals import Label
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 DRAWN = 3000

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from vinelm.extras import required_extra
-from vinelm.observation import Observation
+from vinelm.rows.observation import Observation
 
 with required_extra("profile", "the quality of a check"):
     from scipy.special import betaincinv

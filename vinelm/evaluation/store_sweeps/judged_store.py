@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import ConfigError
 from vinelm.evaluation.judging.cross_fit import Done, gain_over
 from vinelm.evaluation.judging.result import Evaluation
@@ -13,6 +12,7 @@ from vinelm.evaluation.judging.store_evaluation import evaluate
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 from vinelm.evaluation.off_policy.scores import Scores
 from vinelm.evaluation.store_sweeps.swept_policies import JudgedSweep, SweptBound, judged_sweep
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 BOUNDS: tuple[SweptBound, ...] = ("max_cost_usd", "min_accuracy", "max_latency_s")
 

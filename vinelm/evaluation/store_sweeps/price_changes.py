@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Decision, Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.evaluation.plans.contingent_plans import plan_words
 from vinelm.evaluation.plans.policy_plans import path_text
 from vinelm.objective import Objective
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray
 
 FACTORS = (0.5, 2.0)

@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Price
 from vinelm.errors import ConfigError
 from vinelm.evaluation.tries.plan_flips import PlanFlip, matched, plan_flips
 from vinelm.extras import required_extra
 from vinelm.plans.decision_graph import DecisionGraph
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 with required_extra("profile", "comparing two tries"):
@@ -26,7 +26,7 @@ METRICS: Mapping[MovedMetric, tuple[str, str]] = {
     "cost": ("path_cost_usd", "cost_se"),
     "latency": ("path_latency_s", "latency_se"),
 }
-"""What is compared: the path metric of :class:`~vinelm.annotated_trie.AnnotatedTrie`, and its standard error."""
+"""What is compared: the path metric of :class:`~vinelm.trie.annotated_trie.AnnotatedTrie`, and its standard error."""
 FALSE_DISCOVERIES = 0.05
 _EXACT = 1e-9
 """Relative difference below which two figures count as equal."""

@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Decision
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.plan import ContingentPlan
@@ -18,6 +17,7 @@ from vinelm.evaluation.plans.policy_plans import Plans
 from vinelm.evaluation.plans.sweep import spaced_caps
 from vinelm.objective import Objective
 from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 N_CAPS = 24
 _EXTREMES = Objective(minimize="cost"), Objective(maximize="accuracy")

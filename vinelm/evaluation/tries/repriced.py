@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.estimation import estimate_store, require_same_workflow
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.traces import ObservationStore, reprice_store
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 _EQUAL = 1e-9
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.evaluation import JudgedStore
 from vinelm.evaluation.store_sweeps.check_quality import check_quality, share_interval
-from vinelm.observation import Observation
 from vinelm.reports.formatting import percent
 from vinelm.reports.page.document import Row, Section, Table
+from vinelm.rows.observation import Observation
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 def check_section(rows: Sequence[Observation]) -> Section | None:

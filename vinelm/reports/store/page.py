@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.estimation import require_same_workflow
 from vinelm.api.judged_rows import JudgedRows
 from vinelm.errors import ConfigError, EvidenceError, InfeasibleError
@@ -21,7 +20,6 @@ from vinelm.evaluation.plans.policy_plans import PathPlan, Plans
 from vinelm.evaluation.plans.stage_plans import StagePlan
 from vinelm.evaluation.plans.sweep import showcase
 from vinelm.objective import Objective
-from vinelm.observation import Observation
 from vinelm.reports.charts import cost_chart
 from vinelm.reports.contingent import arm_tables, estimated_frontiers, frontier_section, plans_section, stage_table
 from vinelm.reports.evaluation_text import evaluation_sentence
@@ -33,7 +31,9 @@ from vinelm.reports.store.evidence_sections import TERMS, check_section, depth_t
 from vinelm.reports.store.plan_sections import ShownPlan, flow_section, planned, price_section, spending_section
 from vinelm.reports.store.sweep_sections import cost_sweep_chart, sweep_sections
 from vinelm.reports.store.verdict_section import verdict_section
+from vinelm.rows.observation import Observation
 from vinelm.traces import StoreIdentity
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 Done = Callable[[int, int, str], None]
 _SIMULATED = "The observations in this store are those of simulated models, not of real ones."

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Decision, Planner
 from vinelm.evaluation.store_sweeps.plan_spending import SpentOn, plan_flows, plan_spending
 from vinelm.evaluation.store_sweeps.price_changes import PriceChange, price_changes
@@ -14,6 +13,7 @@ from vinelm.evaluation.store_sweeps.swept_policies import SweptPolicy
 from vinelm.objective import Objective
 from vinelm.reports.formatting import objective_words, percent, thousand
 from vinelm.reports.page.document import BarChart, BarRow, FlowBand, FlowChart, Row, Section, Table
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 MOST_PRICED = 8
 """Most models whose price is changed: those that the plan runs, and the first others."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.evaluation import Evaluation
 from vinelm.reports.drawing.html import write_page
 from vinelm.reports.store.page import store_page
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 def report(

@@ -10,8 +10,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vinelm import Request, Workflow
 from vinelm.template import Loop, Stage, Template
-from vinelm.workflow import Request, Workflow
 from vinelm.workflows.examples.coding.boundary import allow_unsafe, require_boundary, warn_if_unsafe
 from vinelm.workflows.examples.coding.graph import build
 from vinelm.workflows.examples.coding.sandbox import run_pytest

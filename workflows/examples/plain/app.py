@@ -8,8 +8,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vinelm import Request, Workflow
 from vinelm.template import Loop, Stage, Template
-from vinelm.workflow import Request, Workflow
 from vinelm.workflows.examples.example_cli import Defaults, run
 from vinelm.workflows.examples.plain.orders import TURNS, build
 

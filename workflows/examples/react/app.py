@@ -10,8 +10,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
+from vinelm import Request, Workflow
 from vinelm.template import Loop, Stage, Template
-from vinelm.workflow import Request, Workflow
 from vinelm.workflows.examples.example_cli import Defaults, run
 from vinelm.workflows.examples.react.graph import PRICES_EUR, RATES, build, stated_amount
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from vinelm import Workflow
 from vinelm.template import Loop, Stage, Template
-from vinelm.workflow import Workflow
 from vinelm.workflows.examples.example_cli import ServiceSettings, run
 from vinelm.workflows.examples.sql.graph import graph_over
 from vinelm.workflows.nl2sql import ANSWER, SameRows, Scorer, SqlWriter, load_bundled, resource_digests, sql_signal

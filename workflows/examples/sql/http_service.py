@@ -7,9 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from vinelm import Objective, VineLM
+from vinelm import Objective, Request, VineLM, Workflow
 from vinelm.errors import ConfigError
-from vinelm.workflow import Request, Workflow
 
 Answer = dict[str, Any]
 

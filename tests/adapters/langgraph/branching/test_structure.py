@@ -18,8 +18,8 @@ from vinelm.adapters.langgraph.structure.code import template_code
 from vinelm.adapters.langgraph.structure.reading import template_differences
 from vinelm.api.profiling import bind_workflow
 from vinelm.errors import WorkflowError
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Branch, Loop, Parallel, Stage, Template
-from vinelm.workflow import Request, Workflow
 
 NAMES = {"Branch": Branch, "END": END, "Loop": Loop, "Parallel": Parallel, "Stage": Stage, "Template": Template}
 

@@ -18,8 +18,8 @@ from vinelm.controller.fleet.leases.journal import SpendJournal, SqliteJournal
 from vinelm.controller.fleet.leases.postgres_journal import journal_at
 from vinelm.controller.fleet.leases.tenant_account import PATIENCE_S, REFUSED_FOR_S, TenantAccount
 from vinelm.errors import CallRefused, ConfigError, FleetUnreachable, JournalUnavailable
-from vinelm.observation import Usage
 from vinelm.policies import BoundGuard, GuardPair, SpendGuard, aauthorized
+from vinelm.rows.observation import Usage
 
 
 @pytest.fixture

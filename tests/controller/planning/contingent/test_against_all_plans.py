@@ -3,9 +3,9 @@
 import random
 
 import pytest
+from science.contingent_checks import check_averages, check_prices, check_request_bounds, small_branching
 
 from vinelm.controller import Planner
-from vinelm.controller.testing import check_averages, check_prices, check_request_bounds, small_branching
 
 
 @pytest.mark.parametrize("block", range(8))

@@ -5,13 +5,13 @@ from itertools import pairwise
 
 import pytest
 from core.merged_kit import agent, random_merged
+from science.contingent_checks import small_branching
 
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.hull import Curve
 from vinelm.controller.planning.contingent.limits import Admissible
 from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
-from vinelm.controller.testing import small_branching
 from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
 from vinelm.plans.decision_graph import DecisionGraph

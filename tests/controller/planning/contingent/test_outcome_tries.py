@@ -6,13 +6,13 @@ from itertools import product
 import numpy as np
 import pytest
 from outcome_models import random_outcome_trie
+from science.contingent_brute_force import ContingentQuestion
 
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.limits import Admissible
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
-from vinelm.controller.testing.contingent_brute_force import ContingentQuestion
 from vinelm.objective import Objective
 from vinelm.plans.decision_graph import END, DecisionGraph
 from vinelm.plans.static_plans import StaticPlans

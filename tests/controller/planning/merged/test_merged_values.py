@@ -8,7 +8,6 @@ from conftest import make_catalog
 from core.merged_kit import agent, random_merged
 from science.merged_plans import all_plans, arm_rates, best_within, worth
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning.contingent.grid_problem import GridProblems
 from vinelm.controller.planning.contingent.limits import Admissible
 from vinelm.controller.planning.contingent.plan import ContingentPlan
@@ -21,6 +20,7 @@ from vinelm.plans.decision_graph import DecisionGraph
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 SMALL = [
     agent(2, 3, memory=1),

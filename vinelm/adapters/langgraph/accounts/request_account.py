@@ -10,15 +10,15 @@ from threading import Lock
 from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.accounts.thread_accounts import Beginning, FoundAccount, ThreadAccounts
 from vinelm.errors import CallRefused
-from vinelm.observation import Usage
 from vinelm.policies import aauthorized
-from vinelm.protocols import CallGuard, CallPermit
+from vinelm.requests.protocols import CallGuard, CallPermit
+from vinelm.rows.observation import Usage
 
 _NOT_MADE = Usage(model="", cost_usd=0.0, latency_s=0.0)
 
 
 class AccountPermit:
-    """One call that a :class:`RequestAccount` has authorized; see :class:`vinelm.protocols.CallPermit`."""
+    """One call that a :class:`RequestAccount` has authorized; see :class:`vinelm.requests.protocols.CallPermit`."""
 
     __slots__ = ("_account", "_is_open", "_permit", "_upper_usd")
 
@@ -43,7 +43,7 @@ class AccountPermit:
 
 
 class RequestAccount:
-    """Authorizes what ``guard`` does, once it is written down; a :class:`~vinelm.protocols.CallGuard`. Thread-safe.
+    """Authorizes what ``guard`` does, once it is written down; a :class:`~vinelm.requests.protocols.CallGuard`. Thread-safe.
 
     A stage that does not finish writes nothing to the graph's channels. So the upper bound of each call is written beside the
     thread's checkpoints before it is made, and the difference to what it really cost when its invocation ends, however that

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from vinelm.protocols import Invocation
+from vinelm.requests.protocols import Invocation
 
 
 class Where(NamedTuple):

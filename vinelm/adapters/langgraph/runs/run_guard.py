@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vinelm.policies import BoundGuard, GuardPair
-from vinelm.protocols import CallGuard
+from vinelm.requests.protocols import CallGuard
 
 
 def with_account(

@@ -91,7 +91,7 @@ def _show_moved(found: TrieDifference, top: int) -> None:
 
 
 def _cells(node: MovedNode, figure: Any, *, scale: float) -> tuple[str, ...]:
-    from vinelm.promise import Z90
+    from vinelm.plans.promise import Z90
 
     width = "-" if node.standard_error is None else f"{scale * Z90 * node.standard_error:.3g}"
     return " > ".join(node.path), figure(node.before), figure(node.after), f"{scale * (node.after - node.before):+.3g}", width

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.objective import Objective
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 class Measured(NamedTuple):

@@ -14,12 +14,12 @@ import numpy.typing as npt
 from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
 from vinelm.io.frames import data_frame, html_table
-from vinelm.signals import Outcomes
 from vinelm.template import Template
 from vinelm.trie import MergedTrie, Trie
 from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.difficulty import DifficultyRates
 from vinelm.trie.merged import no_single_path
+from vinelm.trie.outcomes import Outcomes
 
 if TYPE_CHECKING:
     import pandas

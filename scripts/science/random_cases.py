@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.objective import Objective
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 

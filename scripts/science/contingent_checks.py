@@ -7,18 +7,19 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from vinelm.annotated_trie import AnnotatedTrie
+from science.branching_cases import random_branching
+from science.contingent_brute_force import ContingentQuestion, Measured, rank_of
+
 from vinelm.controller.planner import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.limits import Admissible
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
-from vinelm.controller.testing.branching_cases import random_branching
-from vinelm.controller.testing.contingent_brute_force import ContingentQuestion, Measured, rank_of
 from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
 from vinelm.plans.decision_graph import DecisionGraph
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 LEAST_PLANS, MOST_PLANS = 8, 1500
 """Fewest and most contingent plans of a trie that is checked."""

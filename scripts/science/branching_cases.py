@@ -6,13 +6,13 @@ import random
 from typing import Any
 
 import numpy as np
+from science.random_cases import _model
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
-from vinelm.controller.testing.random_cases import _model
 from vinelm.errors import TemplateError
 from vinelm.template import END, Branch, Loop, Stage, Step, Template
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 

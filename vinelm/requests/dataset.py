@@ -4,29 +4,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from vinelm.errors import DatasetError
-from vinelm.io.reading import open_regular
-from vinelm.workflow import Request
-
-
-def json_objects(lines: Iterable[str], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number from 1, object) of every line that is not blank; :class:`DatasetError` names ``path`` and the line."""
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DatasetError(f"{path}:{number}: not valid JSON: {error.msg} at column {error.colno}") from error
-        if not isinstance(row, dict):
-            raise DatasetError(f"{path}:{number}: expected a JSON object, found {type(row).__name__}")
-        yield number, row
+from vinelm.io.reading import json_objects, open_regular
+from vinelm.requests.workflow import Request
 
 
 def read_jsonl(path: str | Path, *, required: Sequence[str] = (), id_key: str = "id") -> list[Request]:

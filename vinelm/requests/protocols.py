@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsFloat, Type
 
 from vinelm.clock import Clock
 from vinelm.errors import FailureKind
-from vinelm.observation import Observation, Usage
+from vinelm.rows.observation import Observation, Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
 
     from vinelm.catalog import Catalog, Model
-    from vinelm.workflow import Request
+    from vinelm.requests.workflow import Request
 
 
 class CallPermit(Protocol):
@@ -81,7 +81,7 @@ class CallContext:
         stage: name of the stage.
         prefix: models of the request's invocations so far; ends with this invocation's own.
         clock: time as the request sees it.
-        on_usage: receives the :class:`~vinelm.observation.Usage` of each call, exactly once.
+        on_usage: receives the :class:`~vinelm.rows.observation.Usage` of each call, exactly once.
         request: the labelled request; None in an ordinary served call. Only offline backends need it.
         guard: asked to authorize each call; the permit is settled with the call's usage. None: no limit.
         rate_limiter: the rate limits that each attempt waits for; None for the backend's own.

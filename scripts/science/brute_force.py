@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.objective import Objective
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray
 
 

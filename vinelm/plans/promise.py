@@ -15,8 +15,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 Z90 = 1.6448536269514722

@@ -1,0 +1,1 @@
+from .dataset import split_requests as split_requests

@@ -1,0 +1,5 @@
+"""Observations: what each invocation of a request gave."""
+
+from vinelm.whole_imports import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,0 +1,2 @@
+from .observation import Observation as Observation
+from .observation import Usage as Usage
