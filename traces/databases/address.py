@@ -11,6 +11,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from vinelm.errors import StoreError
+from vinelm.io.atomic import require_regular
 
 _START = re.compile(r"postgres(?:ql)?:/+")
 
@@ -77,3 +78,12 @@ def file_of(where: StoreAddress, what: str) -> Path:
     if isinstance(address, PostgresUrl):
         raise StoreError(f"{address}: {what} takes files only: vinelm export it, and store import that into a file")
     return address
+
+
+def require_store_file(path: Path) -> None:
+    """Raise :class:`StoreError` if ``path`` is a folder, a device or a pipe: SQLite would wait for it or write beside it."""
+    try:
+        require_regular(path)
+    except OSError as error:
+        text = f"{path}: cannot read the store: {error.strerror}: use the path of an observation store, or of a new file"
+        raise StoreError(text) from error

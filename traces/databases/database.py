@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import URL, Connection, MetaData, create_engine, event
+from sqlalchemy import URL, ColumnElement, Connection, MetaData, create_engine, delete, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from vinelm.errors import StoreError
-from vinelm.io.atomic import require_regular
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.address import require_store_file
+from vinelm.traces.databases.lock import RunLock, holder, run_lock
 
 if TYPE_CHECKING:
     from vinelm.traces.databases.address import PostgresUrl
@@ -43,6 +47,10 @@ class Database:
     """
 
     path: Path | PostgresUrl
+    not_a_store = "a SQLite file, but not an observation store"
+    """What errors call other contents."""
+    is_shareable = False
+    """Whether several runs may hold a store at a time."""
 
     def __init__(self, path: Path, *, shown_as: Path | None = None, is_read_only: bool = False) -> None:
         self.path = shown_as or path
@@ -107,6 +115,53 @@ class Database:
             if raw is not None:
                 raw.backup(target)
 
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    def holders(self) -> list[str]:
+        """Return the processes of the runs on the store, as ``pid N on HOST``."""
+        found = holder(self.file)
+        return [] if found is None else [found]
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Hold the store for one run; other processes may still read it.
+
+        A marker in the file shows that a run is active, so that a copy without the write-ahead log is detected (``recovery``).
+
+        Raises:
+            StoreError: another process holds the store; the message names it.
+        """
+        return self._marked()
+
+    @contextmanager
+    def _marked(self) -> Iterator[None]:
+        with run_lock(self.file) as lock:
+            run = f"{datetime.now(UTC).isoformat(timespec='seconds')} {secrets.token_hex(4)}"
+            with self.transaction() as connection:
+                schema.set_meta(connection, schema.OPEN_RUN, run)
+            self.truncate_wal()
+            try:
+                yield
+            finally:
+                self._clear_marker(lock, run)
+
+    def open_entries(self) -> ColumnElement[bool]:
+        """Return the condition for entries of the ledger that a run of before has left open."""
+        return schema.ledger.c.settled_usd.is_(None)
+
+    def _clear_marker(self, lock: RunLock, run: str) -> None:
+        """Clear the marker of a run that ends, which a full disk may refuse; the next opening clears it otherwise."""
+        with suppress(StoreError):
+            try:
+                self._delete_marker()
+            except StoreError:
+                self.truncate_wal()  # frees the space that the deletion needs
+                lock.note_folded(run)
+                self._delete_marker()
+
+    def _delete_marker(self) -> None:
+        with self.transaction() as connection:
+            connection.execute(delete(schema.meta).where(schema.meta.c.key == schema.OPEN_RUN))
+
     def close(self) -> None:
         """Close the connection; SQLite copies the write-ahead log into the file. Idempotent."""
         with self._lock:
@@ -117,15 +172,6 @@ class Database:
     def and_then(self, closing: ExitStack) -> None:
         """Close ``closing`` with the database."""
         self._closing.push(closing)
-
-
-def require_store_file(path: Path) -> None:
-    """Raise :class:`StoreError` if ``path`` is a folder, a device or a pipe: SQLite would wait for it or write beside it."""
-    try:
-        require_regular(path)
-    except OSError as error:
-        text = f"{path}: cannot read the store: {error.strerror}: use the path of an observation store, or of a new file"
-        raise StoreError(text) from error
 
 
 def connect_read_only(path: Path) -> sqlite3.Connection:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vinelm.errors import StoreError
 from vinelm.io.operating_system import lock
-from vinelm.traces.databases.database import require_store_file
+from vinelm.traces.databases.address import require_store_file
 
 _FOLDED = "folded"
 _LINE = 80  # bytes

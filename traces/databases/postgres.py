@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import ColumnElement, Connection, and_, create_engine, text
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
@@ -20,6 +20,7 @@ from vinelm.traces.databases.address import PostgresUrl
 from vinelm.traces.databases.database import Database
 from vinelm.traces.databases.running_totals import Totals, totals
 from vinelm.traces.databases.schema import require_version
+from vinelm.traces.databases.tables import of_no_live_run
 
 ALONE, SETUP, RUN = 1, 2, 1000
 """Numbers of advisory locks within a store's schema: of the store, of the beginning and end of a run, of run 0."""
@@ -58,6 +59,9 @@ class PostgresDatabase(Database):
         ConfigError: psycopg is not installed.
         StoreError: the server cannot be reached.
     """
+
+    not_a_store = "a database with other tables, not an observation store"
+    is_shareable = True
 
     def __init__(self, url: PostgresUrl) -> None:
         self.path = self.url = url
@@ -106,8 +110,7 @@ class PostgresDatabase(Database):
         """Keep other writers of this store waiting until the end of the caller's transaction; return the store's totals.
 
         The lock is given back before the server's disk has the transaction, so that writers do not wait for each other's disk.
-        The lock is given back before the server's disk has the transaction: writers do not wait for each other's disk.
-        seen what a server that crashed then lost has lost its own later writes as well.
+        A writer that has seen what a server lost when it crashed has lost its own later writes as well.
 
         Args:
             connection: in a transaction.
@@ -145,6 +148,14 @@ class PostgresDatabase(Database):
         self._closing.close()
 
     # -- advisory locks ------------------------------------------------------------------------------------------
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Hold the store for one run; see :meth:`held`."""
+        return self.held(is_shared=False)
+
+    def open_entries(self) -> ColumnElement[bool]:
+        """As :meth:`Database.open_entries`; those of a run that is alive stay open."""
+        return and_(super().open_entries(), of_no_live_run())
 
     def holders(self) -> list[str]:
         """Return the processes of the runs on the store, as ``vinelm pid N on HOST``."""

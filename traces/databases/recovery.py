@@ -13,11 +13,10 @@ from pathlib import Path
 from vinelm.errors import StoreError
 from vinelm.traces.databases.database import SQLITE_ERRORS, Database, connect_read_only
 from vinelm.traces.databases.lock import holder, run_lock, was_folded
+from vinelm.traces.databases.schema import OPEN_RUN
 
 _LOG_HEADER = struct.Struct(">8I")  # magic, version, page size, checkpoint number, two salts, two checksums
 _FRAME_HEADER = struct.Struct(">6I")  # page number, pages after commit (0: no commit), two salts, two checksums
-OPEN_RUN = "open_run"
-"""Key of ``meta``: a run holds the store, or died while holding it."""
 
 
 def recover(

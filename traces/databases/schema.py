@@ -6,8 +6,7 @@ unknown values are NULL, never 0. Statements with ``ON CONFLICT`` are those of P
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -34,6 +33,8 @@ from vinelm.errors import StoreError
 if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
+OPEN_RUN = "open_run"
+"""Key of ``meta``: a run holds the store, or died while holding it."""
 SCHEMA_VERSION = 5
 """Increased by one with every change of a table, together with a step in ``migrations``. Newer stores are rejected."""
 
@@ -276,13 +277,3 @@ def set_meta(connection: Connection, key: str, value: str) -> None:
     """Set a value of ``meta``, in the caller's transaction."""
     statement = insert(meta).values(key=key, value=value)
     connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_={"value": value}))
-
-
-def encode_prefix(prefix: Sequence[str]) -> str:
-    """Return the prefix as compact JSON text."""
-    return json.dumps(list(prefix), ensure_ascii=False, separators=(",", ":"))
-
-
-def decode_prefix(text: str) -> tuple[str, ...]:
-    """Parse what :func:`encode_prefix` returned."""
-    return tuple(json.loads(text))

@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import select, update
 
 from vinelm.traces.databases import schema
-from vinelm.traces.databases.schema import decode_prefix
 from vinelm.traces.growth.plan import BROKEN_STAGE
 from vinelm.traces.growth.retirement import request_digests, retire
+from vinelm.traces.store.rows import decode_prefix
 from vinelm.traces.store.run_state import UNFINISHED
 from vinelm.traces.store.store import ObservationStore
 

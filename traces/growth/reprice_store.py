@@ -15,11 +15,11 @@ from vinelm.traces.databases import schema
 from vinelm.traces.databases.address import file_of
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.databases.lock import run_lock
-from vinelm.traces.databases.schema import decode_prefix
 from vinelm.traces.growth.grow import set_prices
 from vinelm.traces.store.atomic import copied_store
 from vinelm.traces.store.merge import rows_digest
 from vinelm.traces.store.row_validation import cell_name
+from vinelm.traces.store.rows import decode_prefix
 from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.store.summary import contents_of
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, select, update
 from vinelm.errors import StoreError
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.identity import StoreIdentity
-from vinelm.traces.databases.schema import RESCORING, decode_prefix
+from vinelm.traces.databases.schema import RESCORING
 from vinelm.traces.growth import retirement
 from vinelm.traces.growth.plan import (
     ENDS_EARLIER,
@@ -21,6 +21,7 @@ from vinelm.traces.growth.plan import (
 )
 from vinelm.traces.store.checkpoints import unpacked
 from vinelm.traces.store.row_validation import cell_name
+from vinelm.traces.store.rows import decode_prefix
 from vinelm.traces.store.store import ObservationStore
 
 _LARGEST_WAVE = 5000  # rows whose states are in memory at a time

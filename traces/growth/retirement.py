@@ -10,9 +10,9 @@ from sqlalchemy import Connection, RowMapping, bindparam, func, select, text, up
 
 from vinelm.template import Template
 from vinelm.traces.databases import schema
-from vinelm.traces.databases.schema import decode_prefix
 from vinelm.traces.growth.plan import RequestDigest, RowJudge, StoredRow
 from vinelm.traces.growth.repricing import RecordedCost
+from vinelm.traces.store.rows import decode_prefix
 
 _COLUMNS = ", ".join(column.name for column in schema.observations.columns)
 _BUT_ID = ", ".join(column.name for column in schema.observations.columns if column.name != "row_id")

@@ -23,11 +23,10 @@ from vinelm.io.tables import Row, kind_of, read_table, write_csv
 from vinelm.rows.observation import Observation
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.identity import StoreIdentity
-from vinelm.traces.databases.schema import decode_prefix
 from vinelm.traces.store.atomic import new_store, replaced
 from vinelm.traces.store.judgements import Judgements
 from vinelm.traces.store.row_validation import cell_name, misfit
-from vinelm.traces.store.rows import FIELDS, read_rows
+from vinelm.traces.store.rows import FIELDS, decode_prefix, encode_prefix, read_rows
 from vinelm.traces.store.shown import ShownRows, SignalRecord, record_of
 from vinelm.traces.store.store import ObservationStore
 
@@ -128,7 +127,7 @@ def _typed(row: Observation) -> list[Any]:
 
 def _flat(row: Observation) -> list[Any]:
     values = [getattr(row, name) for name in FIELDS]
-    values[_PREFIX] = schema.encode_prefix(row.prefix)
+    values[_PREFIX] = encode_prefix(row.prefix)
     return [int(value) if isinstance(value, bool) else value for value in values]
 
 

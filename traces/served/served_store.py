@@ -15,8 +15,7 @@ from vinelm.errors import StoreError
 from vinelm.rows.observation import Observation
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.identity import StoreIdentity
-from vinelm.traces.databases.schema import decode_prefix
-from vinelm.traces.store.rows import insert_rows
+from vinelm.traces.store.rows import decode_prefix, insert_rows
 from vinelm.traces.store.store import ObservationStore, number_of
 
 OPENING_S = 0.5

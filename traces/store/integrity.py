@@ -17,10 +17,9 @@ from vinelm.traces.databases import schema
 from vinelm.traces.databases.address import file_of
 from vinelm.traces.databases.database import SQLITE_ERRORS, connect_read_only, readable
 from vinelm.traces.databases.lock import holder
-from vinelm.traces.databases.schema import decode_prefix
 from vinelm.traces.store.checkpoints import CheckpointPlace, unpacked
 from vinelm.traces.store.row_validation import cell_name, misfit
-from vinelm.traces.store.rows import FIELDS
+from vinelm.traces.store.rows import FIELDS, decode_prefix, encode_prefix
 from vinelm.traces.store.store import ObservationStore
 
 Check = Callable[[sqlite3.Connection, Template], Iterator[str]]
@@ -144,7 +143,7 @@ def _below_a_failure(connection: sqlite3.Connection, _template: Template) -> Ite
         return
     for request, prefix in connection.execute("SELECT request_id, prefix FROM observations WHERE depth > 1"):
         models = json.loads(prefix)
-        if any((request, schema.encode_prefix(models[:k])) in failed for k in range(1, len(models))):
+        if any((request, encode_prefix(models[:k])) in failed for k in range(1, len(models))):
             yield f"request {request!r}, prefix {prefix}"
 
 

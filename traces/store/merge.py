@@ -22,7 +22,7 @@ from vinelm.traces.store.atomic import new_store
 from vinelm.traces.store.checkpoints import ELSEWHERE
 from vinelm.traces.store.judgements import copy_judgements
 from vinelm.traces.store.row_validation import cell_name
-from vinelm.traces.store.rows import read_rows, values_of
+from vinelm.traces.store.rows import encode_prefix, read_rows, values_of
 from vinelm.traces.store.shown import common_record, unite_shown
 from vinelm.traces.store.store import ObservationStore, number_of
 from vinelm.traces.store.summary import contents_of
@@ -103,7 +103,7 @@ def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -
                 _copy_checkpoints(store, connection, target)
                 _copy_retired(connection, target, numbers)
                 ledger, ids = _ledger(connection), {id(row) for row in new}
-                shared = {(row.request_id, schema.encode_prefix(row.prefix)) for row in rows if id(row) not in ids}
+                shared = {(row.request_id, encode_prefix(row.prefix)) for row in rows if id(row) not in ids}
                 entries = [dict(zip(_ENTRY, entry, strict=True)) for entry in _new_entries(ledger, ledgers, shared)]
                 if entries:
                     target.execute(insert(schema.ledger), entries)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from itertools import islice
 from typing import Any, cast
@@ -12,7 +13,7 @@ from sqlalchemy.dialects import sqlite
 
 from vinelm.catalog.secrets import redacted
 from vinelm.rows.observation import Observation
-from vinelm.traces.databases.schema import decode_prefix, encode_prefix, number_of_flag, observations
+from vinelm.traces.databases.schema import number_of_flag, observations
 
 FIELDS = tuple(field.name for field in fields(Observation) if field.name in observations.columns)
 _ALL_ROWS = str(select(*(observations.c[name] for name in FIELDS)).order_by(observations.c.row_id))
@@ -103,3 +104,13 @@ def read_rows(connection: Connection, *, after: int | None = None) -> Iterator[O
             yield Observation(**values)
     finally:
         cursor.close()
+
+
+def encode_prefix(prefix: Sequence[str]) -> str:
+    """Return the prefix as compact JSON text."""
+    return json.dumps(list(prefix), ensure_ascii=False, separators=(",", ":"))
+
+
+def decode_prefix(text: str) -> tuple[str, ...]:
+    """Parse what :func:`encode_prefix` returned."""
+    return tuple(json.loads(text))

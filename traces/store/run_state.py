@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from vinelm.traces.databases import schema
-from vinelm.traces.databases.schema import decode_prefix
+from vinelm.traces.store.rows import decode_prefix
 from vinelm.traces.store.store import ObservationStore
 
 UNFINISHED = "unfinished_run"

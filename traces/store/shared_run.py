@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import cast
 
 from sqlalchemy import text
 
@@ -15,9 +16,8 @@ from vinelm.rows.observation import Observation
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.databases.postgres import RENEW, RUN, Lease, PostgresDatabase
 from vinelm.traces.databases.running_totals import Totals, add_totals, are_right, corrected, totals
-from vinelm.traces.databases.schema import encode_prefix
 from vinelm.traces.databases.tables import LIVE
-from vinelm.traces.store.rows import read_rows
+from vinelm.traces.store.rows import encode_prefix, read_rows
 from vinelm.traces.store.store import ObservationStore, number_of
 
 LEASE_S = 30.0
@@ -162,11 +162,11 @@ def shared_run(store: ObservationStore) -> Iterator[SharedRun | None]:
     Raises:
         StoreError: another run holds the store, and alone.
     """
-    database = store.database
-    if not isinstance(database, PostgresDatabase):
+    if not store.database.is_shareable:
         with store.exclusive():
             yield None
         return
+    database = cast("PostgresDatabase", store.database)
     with database.held(is_shared=True):
         run = SharedRun(store, database)
         try:

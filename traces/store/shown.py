@@ -14,8 +14,8 @@ from vinelm.rows.observation import Cell
 from vinelm.signals import Signals
 from vinelm.signals.classes import answer_classes
 from vinelm.traces.databases import schema
-from vinelm.traces.databases.schema import SIGNALS, decode_prefix, encode_prefix
-from vinelm.traces.store.rows import read_rows
+from vinelm.traces.databases.schema import SIGNALS
+from vinelm.traces.store.rows import decode_prefix, encode_prefix, read_rows
 from vinelm.traces.store.store import ObservationStore
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -22,7 +22,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    delete,
     func,
     literal_column,
     select,
@@ -34,20 +33,14 @@ from vinelm.errors import StoreError
 from vinelm.io.frames import data_frame
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Observation
-from vinelm.traces.databases import postgres_opening as opening
-from vinelm.traces.databases import schema
+from vinelm.traces.databases import opening, schema
 from vinelm.traces.databases.address import PostgresUrl, StoreAddress, address_of
-from vinelm.traces.databases.database import Database, is_writable, read_meta, readable
+from vinelm.traces.databases.database import Database
 from vinelm.traces.databases.identity import StoreIdentity
-from vinelm.traces.databases.lock import RunLock, holder, run_lock
-from vinelm.traces.databases.migrations import migrate
-from vinelm.traces.databases.postgres import PostgresDatabase
-from vinelm.traces.databases.recovery import OPEN_RUN, recover
-from vinelm.traces.databases.schema import SCHEMA_VERSION, encode_prefix
-from vinelm.traces.databases.tables import of_no_live_run
+from vinelm.traces.databases.schema import SCHEMA_VERSION
 from vinelm.traces.store.checkpoints import ELSEWHERE, CheckpointPlace, unpacked
 from vinelm.traces.store.row_validation import cell_name
-from vinelm.traces.store.rows import insert_rows, read_rows, values_of
+from vinelm.traces.store.rows import encode_prefix, insert_rows, read_rows, values_of
 
 if TYPE_CHECKING:
     import pandas
@@ -115,21 +108,7 @@ class ObservationStore:
         Raises:
             StoreError: the store exists already, its folder does not, or the server cannot be reached.
         """
-        path = address_of(path)
-        if isinstance(path, PostgresUrl):
-            return cls(opening.created(path, identity), identity)
-        if store_exists(path):
-            raise StoreError(f"{path}: exists already: open it, or use another path")
-        if not path.parent.is_dir():
-            raise StoreError(f"{path}: the folder {path.parent} does not exist: create it first")
-        database = Database(path, shown_as=shown_as)
-        with database.transaction() as connection:
-            database.create_tables(schema.metadata, connection)
-            rows = {"schema_version": str(SCHEMA_VERSION), "identity": identity.to_json()}
-            connection.execute(insert(schema.meta), [{"key": key, "value": value} for key, value in rows.items()])
-            first = {"identity_id": 1, "value": identity.to_json(), "since": identity.created_at}
-            connection.execute(insert(schema.identities), first)
-        return cls(database, identity)
+        return cls(opening.created(address_of(path), identity, shown_as=shown_as), identity)
 
     @classmethod
     def open(cls, path: str | Path | PostgresUrl, identity: StoreIdentity | None = None) -> Self:
@@ -146,34 +125,9 @@ class ObservationStore:
             StoreError: there is no store, it is of a newer version or of another identity, or it is an incomplete copy made
                 during a run. Nothing is written then.
         """
-        path = address_of(path)
-        if isinstance(path, PostgresUrl):
-            return cls._open_database(path, identity)
-        if not path.exists():
-            raise StoreError(f"{path}: no such store: profile a workflow first", code="store-missing")
-        meta = read_meta(path)
-        if meta is None:
-            raise StoreError(f"{path}: an empty file, not a store: profile a workflow first", code="store-missing")
-        found = _wanted_identity(path, meta, identity)
-        is_old = int(meta["schema_version"]) < SCHEMA_VERSION
-        with ExitStack() as closing:
-            file = closing.enter_context(readable(path, is_old=is_old))
-            is_read_only = file == path and not is_writable(path)
-            if is_old:
-                migrate(file)
-            if OPEN_RUN in meta:
-                recover(file, run=meta[OPEN_RUN], shown_as=path, is_read_only=is_read_only)
-            database = Database(file, shown_as=path, is_read_only=is_read_only)
-            with database.transaction() as connection:
-                number = number_of(connection, found)
-            database.and_then(closing.pop_all())
-        return cls(database, found, number)
-
-    @classmethod
-    def _open_database(cls, url: PostgresUrl, identity: StoreIdentity | None) -> Self:
-        database, meta = opening.opened(url)
+        address = address_of(path)
+        database, found = opening.opened(address, partial(_wanted_identity, address, identity))
         try:
-            found = _wanted_identity(url, meta, identity)
             with database.transaction() as connection:
                 return cls(database, found, number_of(connection, found))
         except BaseException:
@@ -191,7 +145,7 @@ class ObservationStore:
             StoreError: the store is of another workflow, or of simulated instead of real models.
         """
         path = address_of(path)
-        if not store_exists(path):
+        if not opening.exists(path):
             try:
                 return cls.create(path, identity)
             except StoreError as error:
@@ -211,9 +165,7 @@ class ObservationStore:
 
     def held_by(self) -> str | None:
         """Return the process of the run that holds the store, as ``pid N on HOST``; None if there is none."""
-        if isinstance(self._database, PostgresDatabase):
-            return ", ".join(self._database.holders()) or None
-        return holder(self._database.file)
+        return ", ".join(self._database.holders()) or None
 
     def close(self) -> None:
         """Close the file. Idempotent."""
@@ -230,42 +182,13 @@ class ObservationStore:
         """The database connection, for the modules of this package."""
         return self._database
 
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self) -> AbstractContextManager[None]:
         """Lock the store for one run; other processes may still read it.
-
-        A marker in the file shows that a run is active, so that a copy without the write-ahead log is detected (``recovery``).
 
         Raises:
             StoreError: another process holds the store; the message names it.
         """
-        if isinstance(self._database, PostgresDatabase):
-            with self._database.held(is_shared=False):
-                yield
-            return
-        with run_lock(self._database.file) as lock:
-            run = f"{datetime.now(UTC).isoformat(timespec='seconds')} {secrets.token_hex(4)}"
-            with self._database.transaction() as connection:
-                schema.set_meta(connection, OPEN_RUN, run)
-            self._database.truncate_wal()
-            try:
-                yield
-            finally:
-                self._clear_marker(lock, run)
-
-    def _clear_marker(self, lock: RunLock, run: str) -> None:
-        """Clear the marker of a run that ends, which a full disk may refuse; the next :meth:`open` clears it otherwise."""
-        with suppress(StoreError):
-            try:
-                self._delete_marker()
-            except StoreError:
-                self._database.truncate_wal()  # frees the space that the deletion needs
-                lock.note_folded(run)
-                self._delete_marker()
-
-    def _delete_marker(self) -> None:
-        with self._database.transaction() as connection:
-            connection.execute(delete(schema.meta).where(schema.meta.c.key == OPEN_RUN))
+        return self._database.alone()
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -463,9 +386,7 @@ class ObservationStore:
         (:meth:`exclusive`) may call this. Where several runs may hold it, those of a run that is alive stay open.
         """
         settled = {"settled_usd": schema.ledger.c.reserved_usd, "is_abandoned": True}
-        is_open: ColumnElement[bool] = schema.ledger.c.settled_usd.is_(None)
-        if isinstance(self._database, PostgresDatabase):
-            is_open = and_(is_open, of_no_live_run())
+        is_open = self._database.open_entries()
         with self._database.transaction() as connection:
             return connection.execute(update(schema.ledger).where(is_open).values(settled)).rowcount
 
@@ -516,38 +437,21 @@ def new_key(added: CursorResult[Any]) -> int:
     return int(key[0])
 
 
-def store_exists(path: str | Path | PostgresUrl) -> bool:
-    """Return whether there is a store, or something else where one would be made.
-
-    Raises:
-        StoreError: what is there cannot be read.
-    """
-    address = address_of(path)
-    if isinstance(address, PostgresUrl):
-        return opening.meta_of(address) is not None
-    return address.exists() and read_meta(address) is not None
-
-
 def _is_conflict(error: BaseException | None) -> bool:
     return isinstance(error, sqlite3.IntegrityError) or getattr(error, "sqlstate", None) == "23505"
 
 
-def _wanted_identity(path: StoreAddress, meta: dict[str, str], wanted: StoreIdentity | None) -> StoreIdentity:
-    found = _identity(path, meta)
+def _wanted_identity(path: StoreAddress, wanted: StoreIdentity | None, meta: dict[str, str], kind: str) -> StoreIdentity:
+    """The identity in a store; :class:`StoreError` if it is another one, of a newer version, or there is no store."""
+    try:
+        version = int(meta["schema_version"])
+        if version > SCHEMA_VERSION:
+            written = f"store version {version}, this one reads {SCHEMA_VERSION}"
+            raise StoreError(f"{path}: written by a newer VineLM ({written}): upgrade VineLM, or use another path")
+        found = StoreIdentity.from_json(meta["identity"])
+    except (KeyError, ValueError, TypeError) as error:
+        raise StoreError(f"{path}: {kind}: use another path") from error
     difference = found.difference(wanted) if wanted else None
     if difference:
         raise StoreError(f"{path}: {difference}: use another store, or undo the change", code="store-mismatch")
     return found
-
-
-def _identity(path: StoreAddress, meta: dict[str, str]) -> StoreIdentity:
-    """The identity in the file; :class:`StoreError` if it is not a store, or of a newer version."""
-    try:
-        version = int(meta["schema_version"])
-        if version > SCHEMA_VERSION:
-            found = f"store version {version}, this one reads {SCHEMA_VERSION}"
-            raise StoreError(f"{path}: written by a newer VineLM ({found}): upgrade VineLM, or use another path")
-        return StoreIdentity.from_json(meta["identity"])
-    except (KeyError, ValueError, TypeError) as error:
-        kind = "a database with other tables," if isinstance(path, PostgresUrl) else "a SQLite file, but"
-        raise StoreError(f"{path}: {kind} not an observation store: use another path") from error

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vinelm.catalog.litellm_entry import ListFile, limits_of, model_of
-from vinelm.catalog.litellm_keys import is_left_out
-from vinelm.catalog.litellm_kinds import other_kind
+from vinelm.catalog.litellm_keys import is_left_out, other_kind
 from vinelm.catalog.litellm_prices import ASSUMED, OWN_SERVER
 from vinelm.catalog.model import Model
 from vinelm.errors import ConfigError

@@ -18,9 +18,9 @@ from vinelm.catalog.litellm_keys import (
     NAMES_OF_THE_CALLER,
     OTHER_CREDENTIALS,
     RENAMED,
+    in_words_of,
     is_option,
 )
-from vinelm.catalog.litellm_options import in_words_of
 from vinelm.catalog.litellm_prices import Priced, price_of
 from vinelm.catalog.litellm_routes import Called, Route, is_private, route_of
 from vinelm.catalog.model import Model

@@ -1,4 +1,5 @@
-"""The parameters and keys of a LiteLLM ``model_list``: which are read, which are sent, which have no effect here.
+"""The parameters and keys of a LiteLLM ``model_list``: which are read, which are sent, in which
+words, which have no effect here; and which entries are chat models.
 
 Format: https://docs.litellm.ai/docs/proxy/configs
 """
@@ -6,7 +7,9 @@ Format: https://docs.litellm.ai/docs/proxy/configs
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 RENAMED = MappingProxyType(
     {
@@ -73,3 +76,79 @@ def is_left_out(key: str) -> bool:
 def is_unused_hint(key: str) -> bool:
     """Return whether a parameter describes the model to LiteLLM: what it supports, how its health is checked."""
     return key.startswith(("supports_", "health_check_", "litellm_"))
+
+
+BUDGETS = {"disable": 0, "none": 0, "minimal": 128, "low": 1024, "medium": 2048, "high": 4096}
+"""Thinking tokens that LiteLLM takes for an effort."""
+_LEAST_OF_CLAUDE = 1024
+_WITH_BUDGET = re.compile(r"claude-3|claude-(opus|sonnet|haiku)-4(-[015])?($|[-@]20\d{6})")
+"""Models of Claude that think within a budget; later ones adapt to an effort and refuse a budget."""
+
+
+def in_words_of(provider: str, model_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options as the provider's own API has them. LiteLLM translates OpenAI's words in the same way."""
+    if provider in ("gemini", "vertex"):
+        return _gemini(model_id, dict(options))
+    if provider == "anthropic" or (provider == "bedrock" and "claude" in model_id):
+        return _claude(model_id, dict(options))
+    return dict(options)
+
+
+def _gemini(model_id: str, options: dict[str, Any]) -> dict[str, Any]:
+    effort, thinking = options.pop("reasoning_effort", None), options.pop("thinking", None)
+    if isinstance(thinking, Mapping):
+        budget = thinking.get("budget_tokens", -1) if thinking.get("type") == "enabled" else 0
+        options["thinking_config"] = {"thinking_budget": budget}
+    elif effort is not None and "gemini-3" in model_id:
+        options["thinking_config"] = {"thinking_level": "high" if effort == "high" else "low"}
+    elif effort is not None:
+        options["thinking_config"] = {"thinking_budget": BUDGETS.get(effort, -1)}
+    return options
+
+
+def _claude(model_id: str, options: dict[str, Any]) -> dict[str, Any]:
+    effort = options.pop("reasoning_effort", None)
+    budget = BUDGETS.get(effort, 0) if effort is not None and "thinking" not in options else 0
+    if budget and _WITH_BUDGET.search(model_id):
+        options["thinking"] = {"type": "enabled", "budget_tokens": max(budget, _LEAST_OF_CLAUDE)}
+    elif budget:
+        options["thinking"] = {"type": "adaptive"}
+        options["output_config"] = {"effort": "low" if effort == "minimal" else effort, **options.get("output_config", {})}
+    return options
+
+
+_MODES = {
+    "embedding": "embedding", "image_generation": "image", "image_edit": "image", "video_generation": "video",
+    "audio_transcription": "audio", "audio_speech": "audio", "realtime": "audio", "rerank": "rerank",
+    "moderation": "moderation", "completion": "text completion", "batch": "batch", "ocr": "OCR", "search": "search",
+    "vector_store": "search",
+}  # fmt: skip
+"""LiteLLM's ``mode`` of an entry, and our word for it; ``chat`` and ``responses`` are chat models."""
+_NAMES = (
+    (re.compile(r"text-completion-|gpt-3\.5-turbo-instruct|davinci-002|babbage-002"), "text completion"),
+    (re.compile(r"rerank|ranker"), "rerank"),
+    (re.compile(r"embed|(^|[/-])(bge|e5|gte|minilm|all-mpnet|voyage|jina-clip)-"), "embedding"),
+    (
+        re.compile(r"dall-e|gpt-image|imagen-|stable-diffusion|sdxl|(^|/)flux|-image(-|$)|recraft|nova-canvas"),
+        "image",
+    ),
+    (re.compile(r"(^|[/-])(sora|veo)-|nova-reel"), "video"),
+    (re.compile(r"whisper|(^|[/-])tts(-|$)|transcribe|realtime|elevenlabs/|deepgram/|assemblyai/|playai-"), "audio"),
+    (re.compile(r"moderation|llama-guard|prompt-guard|shieldgemma"), "moderation"),
+)
+
+
+def other_kind(item: Mapping[str, Any]) -> str | None:
+    """Return what the entry is, if it is no chat model; None if it is one.
+
+    An entry's ``mode`` decides; without one, the name of the model does.
+    """
+    info, params = item.get("model_info"), item["litellm_params"]
+    mode = (info.get("mode") if isinstance(info, Mapping) else None) or params.get("mode")
+    if mode in ("chat", "responses"):
+        return None
+    if isinstance(mode, str):
+        return _MODES.get(mode, mode)
+    base = info.get("base_model") if isinstance(info, Mapping) else None
+    names = (str(name).lower().replace(" ", "-") for name in (params.get("model"), base, item.get("model_name")) if name)
+    return next((kind for name in names for pattern, kind in _NAMES if pattern.search(name)), None)

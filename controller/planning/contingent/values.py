@@ -197,8 +197,7 @@ class Induction:
         """Whether ending with a chance ``right`` of a correct answer is at least as good as going on, which is worth ``on``."""
         goal = self.goal
         if goal.late is not None:
-            nothing = np.zeros(right.shape)
-            return np.asarray(self._value(Worth(right, nothing, None, None)) >= self._value(on))
+            return np.asarray(self._value(Worth(right, np.zeros(right.shape), None, None)) >= self._value(on))
         if goal.target == "cost":
             better: BoolArray = (on.cost_usd > 0.0) | (right >= on.accuracy)
         elif self._price:

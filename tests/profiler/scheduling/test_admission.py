@@ -9,7 +9,7 @@ from priced_toy import PricedBackend
 from profiling_toy import catalog_for, new_store, toy
 
 from vinelm.profiler import ExecutionConfig, profile
-from vinelm.traces.databases.schema import encode_prefix
+from vinelm.traces.store.rows import encode_prefix
 
 
 class Counted(PricedBackend):

@@ -242,11 +242,12 @@ def test_a_full_disk_is_no_copy_without_its_log(tmp_path, limit):
 STAYS_FULL = """
 import sys
 from vinelm.errors import StoreError
+from vinelm.traces.databases.database import Database
 from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.testing import a_row, an_identity
 def refuse(self):
     raise StoreError("full")
-ObservationStore._delete_marker = refuse
+Database._delete_marker = refuse
 with ObservationStore.create(sys.argv[1], an_identity()) as store, store.exclusive():
     store.add(a_row())
 """

@@ -12,7 +12,8 @@ from vinelm.errors import StoreError
 from vinelm.rows.observation import Observation
 from vinelm.traces import ObservationStore
 from vinelm.traces.databases import schema
-from vinelm.traces.databases.schema import SCHEMA_VERSION, decode_prefix, encode_prefix
+from vinelm.traces.databases.schema import SCHEMA_VERSION
+from vinelm.traces.store.rows import decode_prefix, encode_prefix
 from vinelm.traces.testing import StoreContract, a_row, an_identity
 
 

@@ -253,14 +253,15 @@ def _forecast(
     from vinelm.profiler.dry_run.needs import needs_of
     from vinelm.profiler.dry_run.throughput import rates_of
     from vinelm.profiler.runner import continued_share
-    from vinelm.traces.store.store import store_exists
+    from vinelm.traces.databases.address import address_of
+    from vinelm.traces.databases.opening import exists
 
     if settings["max_error"] is not None and limits.coverage is None:
         limits = replace(limits, coverage=DEFAULT_COVERAGE)  # nobody knows before how far it goes
     identity = _identity(inputs, settings["seed"])
     rows: list[Observation] = []
     committed_usd = 0.0
-    if store_exists(path):
+    if exists(address_of(path)):
         rows, committed_usd = _previewed(path, inputs, identity, quiet=quiet)
     ids = [request.id for request in inputs.workflow.requests]
     if isinstance(sampler, str):

@@ -114,14 +114,15 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
     rates = (each.success if is_merged else each.accuracy for each in (before, after))
     mine, theirs = (rate[nodes] for rate, nodes in zip(rates, (one, other), strict=True))
     has_same_answers = bool(len(one)) and np.allclose(mine, theirs, rtol=_EXACT, atol=_EXACT)
-    metrics = () if is_merged else METRICS
     return TrieDifference(
         common=len(one),
         only_before=before.trie.n_nodes - len(one),
         only_after=after.trie.n_nodes - len(one),
         has_same_answers=has_same_answers,
         prices=_prices(before, after),
-        metrics={name: _moved(before, after, one, other, name, is_exact=has_same_answers) for name in metrics},
+        metrics={
+            name: _moved(before, after, one, other, name, is_exact=has_same_answers) for name in (() if is_merged else METRICS)
+        },
         flips=plan_flips(before, after),
     )
 

@@ -1,0 +1,154 @@
+"""Creates and opens the database of a store by the kind of its address: a file, or a schema in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from sqlalchemy import Connection, insert, select, text
+
+from vinelm.errors import StoreError
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.address import PostgresUrl, StoreAddress
+from vinelm.traces.databases.database import Database, is_writable, read_meta, readable
+from vinelm.traces.databases.identity import StoreIdentity
+from vinelm.traces.databases.migrations import migrate
+from vinelm.traces.databases.postgres import PostgresDatabase
+from vinelm.traces.databases.recovery import recover
+from vinelm.traces.databases.running_totals import add_totals
+from vinelm.traces.databases.schema import OPEN_RUN, SCHEMA_VERSION
+from vinelm.traces.databases.tables import MORE_COLUMNS, metadata
+
+_TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+_CREATING = text("SELECT pg_advisory_xact_lock(1447644741, 0)")  # two runs that create one store at a time
+Accept = Callable[[dict[str, str], str], StoreIdentity]
+"""Returns the identity that a table ``meta`` holds, given also what errors call other contents; raises if it is not wanted."""
+
+
+def exists(address: StoreAddress) -> bool:
+    """Return whether there is a store, or something else where one would be made.
+
+    Raises:
+        StoreError: what is there cannot be read.
+    """
+    if isinstance(address, PostgresUrl):
+        return _postgres_meta(address) is not None
+    return address.exists() and read_meta(address) is not None
+
+
+def created(address: StoreAddress, identity: StoreIdentity, *, shown_as: Path | None = None) -> Database:
+    """Create the tables of an empty store; see :meth:`ObservationStore.create`."""
+    if isinstance(address, PostgresUrl):
+        return _created_in_postgres(address, identity)
+    if exists(address):
+        raise StoreError(f"{address}: exists already: open it, or use another path")
+    if not address.parent.is_dir():
+        raise StoreError(f"{address}: the folder {address.parent} does not exist: create it first")
+    database = Database(address, shown_as=shown_as)
+    with database.transaction() as connection:
+        database.create_tables(schema.metadata, connection)
+        rows = {"schema_version": str(SCHEMA_VERSION), "identity": identity.to_json()}
+        connection.execute(insert(schema.meta), [{"key": key, "value": value} for key, value in rows.items()])
+        first = {"identity_id": 1, "value": identity.to_json(), "since": identity.created_at}
+        connection.execute(insert(schema.identities), first)
+    return database
+
+
+def opened(address: StoreAddress, accept: Accept) -> tuple[Database, StoreIdentity]:
+    """Open a store and return it with its identity; see :meth:`ObservationStore.open`. Nothing is written before ``accept``."""
+    if isinstance(address, PostgresUrl):
+        return _opened_in_postgres(address, accept)
+    if not address.exists():
+        raise StoreError(f"{address}: no such store: profile a workflow first", code="store-missing")
+    meta = read_meta(address)
+    if meta is None:
+        raise StoreError(f"{address}: an empty file, not a store: profile a workflow first", code="store-missing")
+    found = accept(meta, Database.not_a_store)
+    is_old = int(meta["schema_version"]) < SCHEMA_VERSION
+    with ExitStack() as closing:
+        file = closing.enter_context(readable(address, is_old=is_old))
+        is_read_only = file == address and not is_writable(address)
+        if is_old:
+            migrate(file)
+        if OPEN_RUN in meta:
+            recover(file, run=meta[OPEN_RUN], shown_as=address, is_read_only=is_read_only)
+        database = Database(file, shown_as=address, is_read_only=is_read_only)
+        database.and_then(closing.pop_all())
+    return database, found
+
+
+# -- in PostgreSQL ----------------------------------------------------------------------------------------------
+
+
+def _postgres_meta(url: PostgresUrl) -> dict[str, str] | None:
+    """Read the table ``meta`` of the store (key to value).
+
+    Returns:
+        An empty mapping if the schema has tables but no store. None where there are no tables.
+
+    Raises:
+        StoreError: the server cannot be reached.
+    """
+    database = PostgresDatabase(url)
+    try:
+        with database.transaction() as connection:
+            return _meta(connection)
+    finally:
+        database.close()
+
+
+def _meta(connection: Connection) -> dict[str, str] | None:
+    tables = set(connection.execute(_TABLES).scalars())
+    if "meta" not in tables:
+        return {} if tables else None
+    return {row.key: row.value for row in connection.execute(select(schema.meta))}
+
+
+def _created_in_postgres(url: PostgresUrl, identity: StoreIdentity) -> PostgresDatabase:
+    """Create the tables of an empty store.
+
+    Raises:
+        StoreError: the schema has tables already, or may not be written.
+    """
+    database = PostgresDatabase(url)
+    try:
+        with database.transaction() as connection:
+            connection.execute(_CREATING)
+            if _meta(connection) is not None:
+                raise StoreError(f"{url}: exists already: open it, or use another database", code="store-created")
+            for tables in (schema.metadata, metadata):
+                database.create_tables(tables, connection)
+            for statement in MORE_COLUMNS:
+                connection.exec_driver_sql(statement)
+            add_totals(connection)
+            rows = {"schema_version": str(SCHEMA_VERSION), "identity": identity.to_json()}
+            connection.execute(insert(schema.meta), [{"key": key, "value": value} for key, value in rows.items()])
+            # The number is left to the sequence, which the next identity continues.
+            connection.execute(insert(schema.identities), {"value": identity.to_json(), "since": identity.created_at})
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _opened_in_postgres(url: PostgresUrl, accept: Accept) -> tuple[PostgresDatabase, StoreIdentity]:
+    """Open a store and return it with its identity, which ``accept`` reads from its ``meta``.
+
+    Raises:
+        StoreError: there is no store, or it is of an older version, of which none was ever in PostgreSQL.
+    """
+    database = PostgresDatabase(url)
+    try:
+        with database.transaction() as connection:
+            meta = _meta(connection)
+        if meta is None:
+            raise StoreError(f"{url}: no such store: profile a workflow first", code="store-missing")
+        version = meta.get("schema_version", "")
+        if version.isdecimal() and int(version) < SCHEMA_VERSION:
+            raise StoreError(f"{url}: store version {version} is no longer supported: export it with the VineLM that wrote it")
+        found = accept(meta, database.not_a_store)
+    except BaseException:
+        database.close()
+        raise
+    return database, found
