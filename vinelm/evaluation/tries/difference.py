@@ -110,9 +110,8 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
     """
     _require_comparable(before, after)
     one, other = _common(before, after)
-    is_merged = before.trie.is_merged
-    rates = (each.success if is_merged else each.accuracy for each in (before, after))
-    mine, theirs = (rate[nodes] for rate, nodes in zip(rates, (one, other), strict=True))
+    rate, compared = ("success", {}) if before.trie.is_merged else ("accuracy", METRICS)
+    mine, theirs = getattr(before, rate)[one], getattr(after, rate)[other]
     has_same_answers = bool(len(one)) and np.allclose(mine, theirs, rtol=_EXACT, atol=_EXACT)
     return TrieDifference(
         common=len(one),
@@ -120,9 +119,7 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
         only_after=after.trie.n_nodes - len(one),
         has_same_answers=has_same_answers,
         prices=_prices(before, after),
-        metrics={
-            name: _moved(before, after, one, other, name, is_exact=has_same_answers) for name in (() if is_merged else METRICS)
-        },
+        metrics={name: _moved(before, after, one, other, name, is_exact=has_same_answers) for name in compared},
         flips=plan_flips(before, after),
     )
 
