@@ -12,9 +12,9 @@ from langchain_core.language_models import BaseChatModel
 
 from vinelm.adapters.langgraph.build import nodes_of_stages
 from vinelm.adapters.langgraph.exits import resolved
+from vinelm.adapters.langgraph.nodes.user_code import user_place
 from vinelm.adapters.langgraph.structure.code import template_code, template_imports
 from vinelm.adapters.langgraph.structure.reading import template_differences
-from vinelm.adapters.langgraph.user_code import user_place
 from vinelm.backends.base import estimate_tokens
 from vinelm.backends.offline.scripted import ScriptedChatModel
 from vinelm.catalog import Catalog, Model

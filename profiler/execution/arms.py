@@ -7,7 +7,7 @@ from typing import Any
 
 from langgraph.graph import END
 
-from vinelm.adapters.langgraph.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.errors import TemplateError
 from vinelm.template import Template
 

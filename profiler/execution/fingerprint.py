@@ -25,9 +25,9 @@ from pydantic import BaseModel
 
 from vinelm.adapters.langchain import VineChatModel
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.adapters.langgraph.chat.search import holds_stage
-from vinelm.adapters.langgraph.finish import FINISH_MARK
-from vinelm.adapters.langgraph.user_code import closure_values
+from vinelm.adapters.langgraph.nodes.finish import FINISH_MARK
+from vinelm.adapters.langgraph.nodes.user_code import closure_values
+from vinelm.adapters.langgraph.structure.chat_search import holds_stage
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.judging import LLMJudge

@@ -123,7 +123,7 @@ class StageReachedError(BaseException):
 
 
 class UnitChat:
-    """Asked before each call of a chat model in one unit; see :class:`vinelm.adapters.langgraph.run_context.ChatHost`.
+    """Asked before each call of a chat model in one unit; see :class:`vinelm.adapters.langgraph.runs.run_context.ChatHost`.
 
     Attributes:
         reached: the stage that was called when the unit ended; None if it was not ended by a call.

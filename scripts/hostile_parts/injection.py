@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from vinelm.adapters.langgraph.graph_run import GraphRun
+from vinelm.adapters.langgraph.runs.graph_run import GraphRun
 
 HOUSE = Path(__file__).resolve().parents[2]
 OURS = tuple(f"{HOUSE / top}/" for top in ("vinelm", "controller"))

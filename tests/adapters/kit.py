@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.adapters.langgraph.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.backends.resolver import ModelResolver
 from vinelm.clock import VirtualClock
 from vinelm.policies import ForcedPolicy

@@ -12,7 +12,7 @@ from langgraph.graph import END
 from science.branching_cases import annotated_at_random
 
 from vinelm import AnnotatedTrie, Objective, VineLM
-from vinelm.adapters.langgraph.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.template import Branch, Stage, Template
 from vinelm.trie import Trie
 

@@ -10,9 +10,9 @@ from typing import Any
 from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph import template_of_graph
-from vinelm.adapters.langgraph.chat.search import HeldStages, chat_nodes, wrapped_stages
 from vinelm.adapters.langgraph.exits import with_graph_exits
-from vinelm.adapters.langgraph.user_code import user_place
+from vinelm.adapters.langgraph.nodes.user_code import user_place
+from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes, wrapped_stages
 from vinelm.api import VineLM
 from vinelm.backends import simulated_catalog
 from vinelm.errors import InputError

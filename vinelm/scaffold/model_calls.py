@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vinelm.adapters.langgraph.chat.search import makes_chat
-from vinelm.adapters.langgraph.user_code import is_user_code
+from vinelm.adapters.langgraph.nodes.user_code import is_user_code
+from vinelm.adapters.langgraph.structure.chat_search import makes_chat
 
 _ENDPOINTS = frozenset({"base_url", "openai_api_base", "anthropic_api_url", "azure_endpoint", "endpoint_url"})
 _AGENT_MAKERS = frozenset({"create_agent", "create_react_agent"})

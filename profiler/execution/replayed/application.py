@@ -13,8 +13,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Interrupt
 
-from vinelm.adapters.langgraph.inner.app import FunctionApp
-from vinelm.adapters.langgraph.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.inner_app import FunctionApp
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy, StageParkedError
 from vinelm.profiler.execution.unit_policy import StageReachedError, answered
 from vinelm.requests.workflow import Workflow

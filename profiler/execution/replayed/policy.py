@@ -10,7 +10,7 @@ from typing import Any
 
 from langgraph.errors import GraphBubbleUp
 
-from vinelm.adapters.langgraph.inner.places import PlaceKey
+from vinelm.adapters.langgraph.path.places import PlaceKey
 from vinelm.clock import Clock
 from vinelm.errors import WorkflowError
 from vinelm.profiler.execution.replayed.joint import JointStages

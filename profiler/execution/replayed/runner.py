@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from vinelm.adapters.langgraph import build_graph
-from vinelm.adapters.langgraph.chat.call import profiled_unit
+from vinelm.adapters.langgraph.chat_call import profiled_unit
 from vinelm.adapters.langgraph.exits import resolved, with_graph_exits
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from vinelm import VineLM
 from vinelm.adapters.langchain import VineChatModel
-from vinelm.adapters.langgraph.invocation import InvocationScope
+from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.catalog import Catalog
 from vinelm.controller import Planner
 from vinelm.errors import CallError

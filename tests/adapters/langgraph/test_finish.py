@@ -16,7 +16,7 @@ from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 from vinelm import VineLM
-from vinelm.adapters.langgraph.finish import FINISH_MARK
+from vinelm.adapters.langgraph.nodes.finish import FINISH_MARK
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.policies import ForcedPolicy
 from vinelm.signals import Signals

@@ -9,7 +9,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, RetryPolicy, Send, interrupt
 
 from vinelm import VineLM
-from vinelm.adapters.langgraph.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.signals import Signals
 from vinelm.template import Loop, Stage, Template

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from langgraph._internal._typing import MISSING
 from langgraph.errors import EmptyChannelError, InvalidUpdateError
 
-from vinelm.adapters.langgraph.path_channel import PathChannel, is_new_request, models_of, shown_of
+from vinelm.adapters.langgraph.path.path_channel import PathChannel, is_new_request, models_of, shown_of
 from vinelm.template import Loop, Stage, Template
 
 

@@ -12,7 +12,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, RetryPolicy, interrupt
 
 from vinelm.adapters.langchain import VineChatModel
-from vinelm.adapters.langgraph.chat.channel import with_path_channel
+from vinelm.adapters.langgraph.path.within_node import with_path_channel
 
 THREAD = {"configurable": {"thread_id": "t"}}
 

@@ -9,7 +9,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.adapters.langgraph.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.errors import WorkflowError
 from vinelm.policies import DefaultPolicy
 from vinelm.template import Loop, Stage, Template

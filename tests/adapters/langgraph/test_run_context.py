@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
-from vinelm.adapters.langgraph.run_context import carried_by
+from vinelm.adapters.langgraph.runs.run_context import carried_by
 from vinelm.backends.resolver import ModelResolver
 from vinelm.clock import VirtualClock, WallClock
 from vinelm.errors import ConfigError
@@ -250,7 +250,7 @@ class Instant:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_request_arrives_when_invoke_is_called_tools_before_the_first_stage_included(mode, monkeypatch):
     times = iter(float(i) for i in range(10_000))
-    monkeypatch.setattr("vinelm.adapters.langgraph.path_channel.time.monotonic", lambda: next(times))
+    monkeypatch.setattr("vinelm.adapters.langgraph.path.path_channel.time.monotonic", lambda: next(times))
     at = {}
     vine = Noting(RealTime())
     app = App(mode=mode, turns=1)

@@ -11,8 +11,8 @@ from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel, PrivateAttr, field_validator
 from typing_extensions import TypedDict
 
-from vinelm.adapters.langgraph.path_channel import PATH_KEY
-from vinelm.adapters.langgraph.state_schema import announced, own_state
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.path.state_schema import announced, own_state
 from vinelm.errors import WorkflowError
 
 PATH = ["m2", "m0", "m1"]

@@ -9,7 +9,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.store.memory import InMemoryStore
 
-from vinelm.adapters.langgraph.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 
 PATH = ["m2", "m0", "m1"]
 

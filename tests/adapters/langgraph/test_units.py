@@ -8,7 +8,7 @@ from adapters.saved import dump, load
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 
 MODELS = ("m0", "m1", "m2")
 STAGES = ["generate", "repair"]

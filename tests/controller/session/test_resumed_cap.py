@@ -10,7 +10,7 @@ import pytest
 from adapters import capped_app
 from adapters.saved import dump
 
-from vinelm.adapters.langgraph.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 
 TESTS = Path(__file__).parents[2]
 

@@ -21,7 +21,7 @@ from vinelm.adapters.calls.tool_binding import aimed, bind_lazily, structured_ch
 from vinelm.adapters.calls.traced_model import name_model
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import AdapterHolder
-from vinelm.adapters.langgraph.chat.call import ChatCall, ChatOptions, halted_here, node_of
+from vinelm.adapters.langgraph.chat_call import ChatCall, ChatOptions, halted_here, node_of
 from vinelm.errors import CallError
 from vinelm.objective import Objective
 

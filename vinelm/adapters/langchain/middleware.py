@@ -14,8 +14,8 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from vinelm.adapters.langgraph.adapter import AdapterHolder
-from vinelm.adapters.langgraph.invocation import InvocationScope
-from vinelm.adapters.langgraph.path_channel import PATH_KEY, PathChannel, PathValue
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY, PathChannel, PathValue
+from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.extras import required_extra
 

@@ -8,17 +8,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Protocol, overload
 
-from vinelm.adapters.langgraph.chat.channel import ThreadPaths
-from vinelm.adapters.langgraph.finish import make_finish
-from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
-from vinelm.adapters.langgraph.run_context import AMBIENT, MOST_PRIORITY, ContextOwner, RunContext, attach
-from vinelm.adapters.langgraph.run_registry import RunRegistry
+from vinelm.adapters.langgraph.nodes.destinations import Destinations, To
+from vinelm.adapters.langgraph.nodes.finish import make_finish
+from vinelm.adapters.langgraph.nodes.route import ROUTE_INJECTED, make_route
+from vinelm.adapters.langgraph.nodes.signature import INJECTED, injected_parameters
+from vinelm.adapters.langgraph.nodes.stage import make_stage
+from vinelm.adapters.langgraph.path.within_node import ThreadPaths
 from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns
-from vinelm.adapters.langgraph.runs.destinations import Destinations, To
+from vinelm.adapters.langgraph.runs.run_context import AMBIENT, MOST_PRIORITY, ContextOwner, RunContext, attach
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
-from vinelm.adapters.langgraph.settings import AdapterSettings
-from vinelm.adapters.langgraph.signature import INJECTED, injected_parameters
-from vinelm.adapters.langgraph.stage import make_stage
+from vinelm.adapters.langgraph.runs.run_registry import RunRegistry
+from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
@@ -47,7 +47,7 @@ class GraphAdapter(AdapterSettings):
 
     Without a policy of its own a run uses the stages' default models. Safe under concurrent runs, threads and asyncio.
 
-    Its attributes are also those of :class:`~vinelm.adapters.langgraph.settings.AdapterSettings`.
+    Its attributes are also those of :class:`~vinelm.adapters.langgraph.runs.settings.AdapterSettings`.
 
     Attributes:
         invoke, ainvoke, call, acall, path_of: what nodes, chat models and edges ask; see

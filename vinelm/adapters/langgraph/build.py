@@ -10,10 +10,10 @@ from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 
 from vinelm.adapters.langgraph.adapter import AdapterHolder
-from vinelm.adapters.langgraph.chat.channel import with_path_channel
-from vinelm.adapters.langgraph.chat.search import HeldStages, chat_nodes, wrapped_stages
-from vinelm.adapters.langgraph.inner.app import FunctionApp
-from vinelm.adapters.langgraph.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.inner_app import FunctionApp
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.path.within_node import with_path_channel
+from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes, wrapped_stages
 from vinelm.adapters.langgraph.structure.reading import read_template, teach_routes
 from vinelm.errors import WorkflowError
 from vinelm.requests.workflow import Workflow

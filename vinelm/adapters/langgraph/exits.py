@@ -11,7 +11,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph.adapter import AdapterHolder
 from vinelm.adapters.langgraph.build import build_graph, stage_nodes, template_of_graph
-from vinelm.adapters.langgraph.route import ROUTE_MARK
+from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK
 from vinelm.errors import TemplateError, WorkflowError
 from vinelm.requests.workflow import Workflow
 from vinelm.template import Template

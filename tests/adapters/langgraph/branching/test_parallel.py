@@ -9,7 +9,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import RetryPolicy
 
-from vinelm.adapters.langgraph.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.errors import CallError, WorkflowError
 from vinelm.policies import DefaultPolicy
 from vinelm.template import Loop, Parallel, Stage, Template

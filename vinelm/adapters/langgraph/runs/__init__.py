@@ -1,1 +1,1 @@
-"""What a run of a graph is made of: its supersteps, its clock, and what policies of other ages accept."""
+"""Runs of graphs: which run an invocation belongs to, its policy, its clock and its account."""

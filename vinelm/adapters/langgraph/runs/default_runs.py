@@ -10,10 +10,10 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 
-from vinelm.adapters.langgraph.graph_run import GraphRun
-from vinelm.adapters.langgraph.invocation import InvocationScope
-from vinelm.adapters.langgraph.run_context import AMBIENT, RunContext, carried_by
-from vinelm.adapters.langgraph.settings import AdapterSettings
+from vinelm.adapters.langgraph.runs.graph_run import GraphRun
+from vinelm.adapters.langgraph.runs.invocation import InvocationScope
+from vinelm.adapters.langgraph.runs.run_context import AMBIENT, RunContext, carried_by
+from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.clock import VirtualClock
 from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective

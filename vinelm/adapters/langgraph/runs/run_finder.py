@@ -11,12 +11,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
 from vinelm.adapters.langgraph.accounts.at_once import at_once
-from vinelm.adapters.langgraph.accounts.run_accounts import open_account, with_account
-from vinelm.adapters.langgraph.chat.channel import path_here
-from vinelm.adapters.langgraph.graph_run import GraphRun, RunPath
-from vinelm.adapters.langgraph.inner.places import is_inner, where_of
-from vinelm.adapters.langgraph.invocation import InvocationScope
-from vinelm.adapters.langgraph.path_channel import (
+from vinelm.adapters.langgraph.path.path_channel import (
     ChannelSession,
     Note,
     PathChannel,
@@ -27,11 +22,16 @@ from vinelm.adapters.langgraph.path_channel import (
     read_path,
     stage_names,
 )
-from vinelm.adapters.langgraph.run_context import AMBIENT, RunContext, carried_by
-from vinelm.adapters.langgraph.run_registry import RunRegistry
+from vinelm.adapters.langgraph.path.places import is_inner, where_of
+from vinelm.adapters.langgraph.path.within_node import path_here
 from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns, current_runtime, told_configurable
+from vinelm.adapters.langgraph.runs.graph_run import GraphRun, RunPath
+from vinelm.adapters.langgraph.runs.invocation import InvocationScope
+from vinelm.adapters.langgraph.runs.run_accounts import open_account, with_account
+from vinelm.adapters.langgraph.runs.run_context import AMBIENT, RunContext, carried_by
+from vinelm.adapters.langgraph.runs.run_registry import RunRegistry
+from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.adapters.langgraph.runs.streaming import streams_tokens
-from vinelm.adapters.langgraph.settings import AdapterSettings
 from vinelm.errors import VineLMError, WorkflowError
 from vinelm.objective import Objective
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from vinelm.adapters.langgraph.route import ROUTE_MARK
+from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK
 from vinelm.adapters.langgraph.structure.stage_graph import Graph, NodeGraph
 from vinelm.adapters.langgraph.structure.steps import template_of
 from vinelm.errors import WorkflowError

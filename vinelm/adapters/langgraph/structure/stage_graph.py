@@ -10,7 +10,7 @@ from typing import Any
 from langgraph.graph import END, START
 from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph.route import ROUTE_MARK
+from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK
 from vinelm.errors import WorkflowError
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]

@@ -11,13 +11,13 @@ from weakref import WeakMethod
 
 from vinelm.adapters.langgraph.accounts.request_account import RequestAccount
 from vinelm.adapters.langgraph.accounts.thread_accounts import ThreadAccounts
-from vinelm.adapters.langgraph.inner.places import RunPlaces, Where
-from vinelm.adapters.langgraph.path_channel import PathValue, costs_of, models_of, shown_of, stage_names
-from vinelm.adapters.langgraph.run_context import RunContext
-from vinelm.adapters.langgraph.runs.outcomes import RunOutcomes
+from vinelm.adapters.langgraph.path.outcomes import RunOutcomes
+from vinelm.adapters.langgraph.path.path_channel import PathValue, costs_of, models_of, shown_of, stage_names
+from vinelm.adapters.langgraph.path.places import RunPlaces, Where
+from vinelm.adapters.langgraph.path.superstep import Superstep
+from vinelm.adapters.langgraph.runs.run_context import RunContext
 from vinelm.adapters.langgraph.runs.run_guard import with_account
 from vinelm.adapters.langgraph.runs.steady_clock import steady
-from vinelm.adapters.langgraph.runs.superstep import Superstep
 from vinelm.clock import VirtualClock
 from vinelm.errors import InfeasibleError, VineLMError
 from vinelm.policies import BoundGuard

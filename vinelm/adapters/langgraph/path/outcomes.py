@@ -10,8 +10,8 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from vinelm.adapters.langgraph.path_channel import Note, PathValue, ShownOutcome, models_of, shown_of
-from vinelm.adapters.langgraph.runs.graph_values import channels_of, graph_values
+from vinelm.adapters.langgraph.path.graph_values import channels_of, graph_values
+from vinelm.adapters.langgraph.path.path_channel import Note, PathValue, ShownOutcome, models_of, shown_of
 from vinelm.signals import Outcome, Signals
 
 Path = tuple[str, ...]

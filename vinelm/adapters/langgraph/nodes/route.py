@@ -12,12 +12,12 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
 from langgraph.runtime import Runtime, get_runtime
 
-from vinelm.adapters.langgraph.graph_run import RunPath
-from vinelm.adapters.langgraph.path_channel import channel_of, stage_names
-from vinelm.adapters.langgraph.runs.destinations import UNDECLARED_TIMES, Destinations
+from vinelm.adapters.langgraph.nodes.destinations import UNDECLARED_TIMES, Destinations
+from vinelm.adapters.langgraph.nodes.signature import InjectedParameters
+from vinelm.adapters.langgraph.path.path_channel import channel_of, stage_names
+from vinelm.adapters.langgraph.path.state_schema import own_state
+from vinelm.adapters.langgraph.runs.graph_run import RunPath
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
-from vinelm.adapters.langgraph.signature import InjectedParameters
-from vinelm.adapters.langgraph.state_schema import own_state
 from vinelm.errors import TemplateError, VineLMError
 from vinelm.template import Template
 
@@ -36,7 +36,7 @@ def make_route(
     """Return a path function for ``add_conditional_edges``; async if ``fn`` is.
 
     Whatever the policy and its mode, a loop is bounded: by the template's number of invocations, by ``times`` (how often in a
-    row the edge leads to a place), and by :data:`~vinelm.adapters.langgraph.runs.destinations.UNDECLARED_TIMES` where neither
+    row the edge leads to a place), and by :data:`~vinelm.adapters.langgraph.nodes.destinations.UNDECLARED_TIMES` where neither
     is known.
 
     It takes (state, config) and nothing else: with a ``runtime`` parameter, ``update_state(as_node=...)`` would fail.

@@ -17,8 +17,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph.stage import STAGE_MARK
-from vinelm.adapters.langgraph.user_code import closure_values, is_user_code
+from vinelm.adapters.langgraph.nodes.stage import STAGE_MARK
+from vinelm.adapters.langgraph.nodes.user_code import closure_values, is_user_code
 
 CHAT_MARK = "__vinelm_chat__"
 """Attribute of the classes whose instances are stages: true for a chat model of VineLM."""

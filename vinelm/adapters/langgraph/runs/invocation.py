@@ -16,8 +16,8 @@ from langgraph.errors import GraphBubbleUp
 from vinelm.adapters.calls.app_repeats import app_repeats
 from vinelm.adapters.calls.fallback_model import PROTOTYPE, REPEATABLE
 from vinelm.adapters.langgraph.accounts.at_once import at_once
-from vinelm.adapters.langgraph.graph_run import GraphRun
-from vinelm.adapters.langgraph.path_channel import Entry, Note
+from vinelm.adapters.langgraph.path.path_channel import Entry, Note
+from vinelm.adapters.langgraph.runs.graph_run import GraphRun
 from vinelm.errors import CallError, FailureKind
 from vinelm.requests.protocols import CallContext, ChatModelSource, Invocation
 from vinelm.rows.observation import Usage

@@ -9,10 +9,10 @@ from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
 
-from vinelm.adapters.langgraph.graph_run import GraphRun
-from vinelm.adapters.langgraph.path_channel import ChannelSession
-from vinelm.adapters.langgraph.run_context import RunContext
-from vinelm.adapters.langgraph.settings import AdapterSettings
+from vinelm.adapters.langgraph.path.path_channel import ChannelSession
+from vinelm.adapters.langgraph.runs.graph_run import GraphRun
+from vinelm.adapters.langgraph.runs.run_context import RunContext
+from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.policies.policy import Policy
 
 

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from vinelm.adapters.langgraph.run_context import carried_by
+from vinelm.adapters.langgraph.runs.run_context import carried_by
 from vinelm.errors import WorkflowError
 
 if TYPE_CHECKING:

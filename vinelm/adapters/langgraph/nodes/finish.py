@@ -13,10 +13,10 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.channels.last_value import LastValueAfterFinish
 from langgraph.types import Overwrite
 
-from vinelm.adapters.langgraph.graph_run import GraphRun, RunPath
-from vinelm.adapters.langgraph.path_channel import PATH_KEY, channel_of
-from vinelm.adapters.langgraph.runs.graph_values import channels_of
-from vinelm.adapters.langgraph.runs.outcomes import RunOutcomes
+from vinelm.adapters.langgraph.path.graph_values import channels_of
+from vinelm.adapters.langgraph.path.outcomes import RunOutcomes
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY, channel_of
+from vinelm.adapters.langgraph.runs.graph_run import GraphRun, RunPath
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.adapters.langgraph.runs.streaming import streams_tokens
 from vinelm.errors import VineLMError, WorkflowError

@@ -7,8 +7,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from vinelm.adapters.langgraph.accounts.saver_rows import SaverRows
 from vinelm.adapters.langgraph.accounts.thread_accounts import Beginning, ThreadAccounts
-from vinelm.adapters.langgraph.graph_run import GraphRun
-from vinelm.adapters.langgraph.path_channel import PathValue, account_of, channel_of
+from vinelm.adapters.langgraph.path.path_channel import PathValue, account_of, channel_of
+from vinelm.adapters.langgraph.runs.graph_run import GraphRun
 
 _CHECKPOINTER, _DURABILITY = "__pregel_checkpointer", "__pregel_durability"  # LangGraph's, in a task's config
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, cast, get_type_hints
 from pydantic import BaseModel, Field, create_model
 from typing_extensions import TypedDict, is_typeddict
 
-from vinelm.adapters.langgraph.path_channel import PATH_KEY, PathChannel, PathValue
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY, PathChannel, PathValue
 from vinelm.errors import WorkflowError
 
 _OWN: dict[type, Callable[[Any], Any]] = {}

@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
 from pydantic import BaseModel
 
-from vinelm.adapters.langgraph.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 
 _READ = "__pregel_read"
 _OF_LANGGRAPH = ("__", "branch:", "join:")

@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph.path_channel import (
+from vinelm.adapters.langgraph.path.path_channel import (
     PATH_KEY,
     ChannelSession,
     Entry,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from langgraph.graph import END
 
-from vinelm.adapters.langgraph.run_context import RunContext
+from vinelm.adapters.langgraph.runs.run_context import RunContext
 from vinelm.catalog import Catalog
 from vinelm.policies import OnError
 from vinelm.requests.protocols import CallGuard, ChatModelSource
