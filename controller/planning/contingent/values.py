@@ -53,7 +53,7 @@ class Worth(NamedTuple):
 
     def picked(self, items: Integers) -> Worth:
         """The worth of items by their place in the flattened arrays; the shape is that of ``items``."""
-        return self.each(lambda values: values.reshape(-1)[items])
+        return self.each(lambda values: values.reshape(-1).take(items))
 
     def each(self, change: Callable[[FloatArray], FloatArray]) -> Worth:
         """The worth with each array changed."""
@@ -169,7 +169,7 @@ class Induction:
     def _of_nodes(self, span: Span, best: Best, with_latency: bool) -> Worth:
         """The worth of the nodes of a span, where each group goes on with its best edge or ends."""
         graph, groups = self.graph, slice(*span.groups)
-        right = np.broadcast_to(graph.ended_right[slice(*span.nodes)], (*self._grid, span.nodes[1] - span.nodes[0]))
+        right = self._on_grid(graph.ended_right[slice(*span.nodes)])
         if span.groups[0] == span.groups[1]:
             zeros = np.zeros(right.shape)
             none = np.zeros((*self._grid, 0), np.bool_)
@@ -221,9 +221,12 @@ class Induction:
         """The chance of running into :data:`NOTHING`; None where it is 0 at every node."""
         own = self.graph.lost[slice(*span.nodes)]
         if below is None and not nothing.any():
-            return np.broadcast_to(own, (*self._grid, len(own))) if self.graph.loses and own.any() else None
+            return self._on_grid(own) if self.graph.loses and own.any() else None
         onward = np.zeros(nothing.shape) if below is None else arm * below
         return np.asarray(own + self._sums(span, np.where(ends, 0.0, np.where(nothing, arm, onward))))
+
+    def _on_grid(self, of_nodes: FloatArray) -> FloatArray:
+        return np.broadcast_to(of_nodes, (*self._grid, len(of_nodes))) if self._grid else of_nodes
 
     def _sums(self, span: Span, of_groups: FloatArray) -> FloatArray:
         """The sum over each node's groups."""
