@@ -9,9 +9,13 @@ import sys
 import tomllib
 import venv
 import zipfile
+from collections import defaultdict
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -43,7 +47,7 @@ def pins_of(text):
     for line in lines:
         requirement, *hashes = re.split(r"\s+(?=--)", line.strip())
         bad = [piece for piece in hashes if not HASH.fullmatch(piece)]
-        if bad or not hashes or not re.fullmatch(r"[a-z0-9-]+==[^\s;/:@]+( ; [^/:@]+)?", requirement):
+        if bad or not hashes or not re.fullmatch(r"[a-z0-9-]+(\[[a-z0-9,-]+\])?==[^\s;/:@]+( ; [^/:@]+)?", requirement):
             raise ValueError(line[:100])
         pins[requirement] = set(hashes)
     return pins
@@ -109,6 +113,20 @@ def test_the_locked_files_pin_every_dependency():
     for name in LOCKED:
         missing = names(wanted[name]) - names(locked(name))
         assert not missing, f"requirements/{name}.txt does not pin {missing}: run `make lock`"
+
+
+def test_a_library_that_another_needs_with_an_extra_is_pinned_with_it():
+    """For pip, `a[x]` is another requirement than a pinned `a`: it looks for the newest one, and finds no hash for it."""
+    pinned = [Requirement(pin) for pin in locked("dev")]
+    extras = {canonicalize_name(one.name): set(map(canonicalize_name, one.extras)) for one in pinned}
+    wanted = defaultdict(set)
+    for one in pinned:
+        for needed in map(Requirement, requires(one.name) or () if one.marker is None or one.marker.evaluate() else ()):
+            chosen = [{"extra": extra} for extra in ("", *one.extras)]
+            if needed.marker is None or any(needed.marker.evaluate(environment) for environment in chosen):
+                wanted[canonicalize_name(needed.name)] |= set(map(canonicalize_name, needed.extras))
+    assert any(wanted.values())
+    assert {name: extra - extras[name] for name, extra in wanted.items() if name in extras and extra - extras[name]} == {}
 
 
 def test_users_tests_and_the_build_have_the_same_versions():
