@@ -9,6 +9,7 @@ from conftest import make_catalog
 
 from vinelm.estimator.signals.answers import Context
 from vinelm.estimator.signals.build import signals_trie
+from vinelm.estimator.signals.course import Course
 from vinelm.estimator.signals.predictive import Predictive
 from vinelm.signals import Label
 from vinelm.template import Loop, Stage, Template
@@ -52,6 +53,11 @@ def random_predictive(rng, *, n_models=2, depth=2, n_labels=2, fits=1, points=2,
         cost_usd=cost_usd,
         cost_by_fit=np.repeat(cost_usd[:, None], fits, axis=1),
     )
+
+
+def chain(stages):
+    """The course of these (stage, models)."""
+    return Course.chain([stage for stage, _ in stages], dict(stages))
 
 
 def path_trie(rng, n_models=2, depth=2):

@@ -128,6 +128,9 @@ class Replanner:
         """The stage as the trie names it, which may depend on what was seen, and a note."""
         if self.seen is None:
             return stage, ""
+        if self.seen.branches:
+            arms, note = self.seen.titles(prefix, (stage,) if isinstance(stage, str) else stage)
+            return (next(iter(arms), "") if len(arms) < 2 else arms), note
         arm, note = self.seen.arm(prefix)
         return ("", note) if arm is None else (arm, note)
 
@@ -142,7 +145,9 @@ class Replanner:
         node = self._nodes.get(prefix)
         if node is None:
             before = self.node(prefix[:-1])
-            stage = self._stages.get(prefix[:-1]) if self.seen is None else self.seen.arm(prefix[:-1])[0]
+            stage = self._stages.get(prefix[:-1])
+            if self.seen is not None:
+                stage = self.seen.arm(prefix[:-1], stage)[0]
             if stage is None and self._planner.is_contingent:
                 (stage,) = self._planner.trie.arms(before) if len(self._planner.trie.arms(before)) == 1 else (None,)
                 if stage is None:
@@ -152,7 +157,8 @@ class Replanner:
 
     def note_stage(self, prefix: tuple[str, ...], stage: str) -> None:
         """Note which stage follows ``prefix``; the models of a request do not tell where the template branches."""
-        if self.seen is None and self._planner.is_contingent and self._stages.get(prefix) != stage:
+        branches = self._planner.is_contingent if self.seen is None else self.seen.branches
+        if branches and self._stages.get(prefix) != stage:
             self._stages[prefix] = stage
             self._forget_below(prefix)
 
@@ -180,7 +186,8 @@ class Replanner:
     def arms(self, prefix: tuple[str, ...]) -> tuple[str, ...]:
         """Return the stages that may follow ``prefix`` by the trie; none after the last invocation or an unknown prefix."""
         with suppress(KeyError):
-            return tuple(self._planner.trie.arms(self.node(prefix)))
+            found = self._planner.trie.arms(self.node(prefix))
+            return tuple(found if self.seen is None else dict.fromkeys(map(self.seen.stage_of, found)))
         return ()
 
     def _lacking(self, stage: str | frozenset[str], node: int, prefix: tuple[str, ...]) -> str:

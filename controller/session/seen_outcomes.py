@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from vinelm.signals import Outcome
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -15,16 +15,21 @@ _NOTHING = Outcome(None, None)
 class SeenOutcomes:
     """The outcomes of one request. Not thread-safe: its session holds its lock while it calls.
 
+    Attributes:
+        branches: whether the application chooses between stages.
+
     Args:
         annotated: the trie; one whose arms are outcomes.
         node: returns the node of a path; ``KeyError`` if the trie has none.
     """
 
-    __slots__ = ("_node", "_outcomes", "_passed", "_shown", "_stages")
+    __slots__ = ("_node", "_numbers", "_outcomes", "_passed", "_shown", "_stages", "_writes_answer", "branches")
 
     def __init__(self, annotated: AnnotatedTrie, node: Callable[[Path], int]) -> None:
         assert annotated.outcomes is not None
         self._outcomes, self._stages, self._node = annotated.outcomes, annotated.trie.stages, node
+        self._writes_answer, self.branches = annotated.writes_answer, not annotated.template.is_linear
+        self._numbers = {stage.name: number for number, stage in enumerate(annotated.template.stages)}
         self._shown: dict[Path, Outcome] = {}
         self._passed: dict[Path, bool] = {}
 
@@ -45,14 +50,18 @@ class SeenOutcomes:
         self._passed[path] = passed
         return is_new
 
-    def arm(self, path: Path) -> tuple[str | None, str]:
+    def arm(self, path: Path, stage: str | None = None) -> tuple[str | None, str]:
         """Return the arm of the trie that the request goes on by after ``path``, and a note.
 
         None where the trie says that requests end there. Before the first invocation the arm is the first stage.
+
+        Args:
+            path: models of the invocations so far.
+            stage: the one that comes next, where the application chooses it.
         """
         if not path:
             return self._stages[0], ""
-        seen = self._seen(path)
+        seen = self._seen(path, self._numbers.get(stage) if self.branches and stage is not None else None)
         if seen.place < 0 or self._outcomes.arm[seen.place] < 0:
             return None, "requests that show this end here"
         name = self._stages[int(self._outcomes.arm[seen.place])]
@@ -64,6 +73,18 @@ class SeenOutcomes:
         held = {self._shown[path[:k]].answer_class for k in range(1, len(path) + 1) if path[:k] in self._shown}
         return found if found in held else None
 
-    def _seen(self, path: Path) -> Seen:
-        shown = self._shown.get(path, _NOTHING)
-        return self._outcomes.seen(self._node(path), shown, passed=self._passed.get(path, False))
+    def titles(self, path: Path, stages: Collection[str]) -> tuple[frozenset[str], str]:
+        """Return the arms of the trie by which the request may go on to these stages, and a note."""
+        found = [self.arm(path, stage) for stage in sorted(stages)]
+        return frozenset(arm for arm, _ in found if arm is not None), next((note for _, note in found if note), "")
+
+    def stage_of(self, title: str) -> str:
+        """Return the workflow's stage of an arm of the trie."""
+        number = self._outcomes.stages[self._stages.index(title)]
+        return next(name for name, known in self._numbers.items() if known == number)
+
+    def _seen(self, path: Path, stage: int | None = None) -> Seen:
+        node, shown = self._node(path), self._shown.get(path, _NOTHING)
+        if not self._writes_answer(node):  # the state still holds an earlier answer
+            shown = shown._replace(answer_class=None)
+        return self._outcomes.seen(node, shown, passed=stage is None and self._passed.get(path, False), stage=stage)

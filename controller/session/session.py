@@ -213,7 +213,7 @@ class Session(StopRulePolicy):
             return False
         with self._lock:
             self._replanner.note_verdict(prefix, finished)
-            branches = seen is None and self.planner.is_contingent
+            branches = self.planner.is_contingent if seen is None else seen.branches
             step = self._edge = self._arms_step(prefix, arms) if branches else self._end_step(prefix)
             self.steps.append(step)
         if has_ended and step.decision is None:

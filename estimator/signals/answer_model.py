@@ -9,11 +9,14 @@ With easiness t and popularity k of the request on a grid, and c the context of 
     P(V) = p g                                 P(W2) = w (1 - u) v
     P(E) = (1 - p) e_c                         P(U)  = w (1 - u)(1 - v)
 
-A label is drawn given the context's model and whether the answer is right, wrong or missing.
+A label is drawn given the context's model and whether the answer is right, wrong or missing. Where the application chooses the
+next stage, that choice is a part of the label. Stages that write no answer have labels alone, whose rates do not depend on the
+request: what they mean for the answers that follow is an effect of the context.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -40,12 +43,17 @@ PSEUDO_COUNTS = 6.0
 """Answers that the prior of a rate counts as."""
 LEAST_PRICE = 0.01
 """Models that cost less than this share of the median model count as equally cheap."""
+BEGINNING = 15
+"""Newton steps before the first EM iteration."""
+FOUND_SD = 2.5
+"""Prior standard deviation of what a stage without an answer has shown: a search that found nothing decides the answer."""
 TINY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Effects on an answer's log odds, each with a normal prior: of models, stages, being later, asking again, and the price.
+    """Effects on an answer's log odds, each with a normal prior: of models, stages, being later, asking again, what a stage
+    without an answer has shown before, and the price.
 
     Dear models mostly are better, and few of their answers are bought: without an effect of the price, their prior would draw
     them to the mean of the cheap ones.
@@ -83,6 +91,10 @@ class Features:
         if again:
             columns.append(np.array([float(c.is_again) for c in contexts]))
             sd.append(1.0)
+        for part, spread in ((1, 0.5), (2, FOUND_SD)):  # the model of a stage that has no answer, and what it has shown
+            for before in sorted({(c.after[0], c.after[part]) for c in contexts if c.after}):
+                columns.append(np.array([float(bool(c.after) and (c.after[0], c.after[part]) == before) for c in contexts]))
+                sd.append(spread)
         columns.append(price)
         sd.append(model_sd)
         errors = np.array(sd)
@@ -167,6 +179,7 @@ class AnswerFit:
         found[:, USUAL] = wrong * usual
         found[:, SECOND] = wrong * (1.0 - usual) * self.second
         found[:, OWN] = wrong * (1.0 - usual) * (1.0 - self.second)
+        found[[not context.answers for context in self.contexts]] = (np.arange(N_TYPES) == NONE)[:, None]
         return np.log(np.maximum(found, TINY))
 
 
@@ -202,7 +215,7 @@ class Labelings:
     @classmethod
     def of(cls, table: AnswerTable) -> Labelings:
         """Enumerate the labelings of all requests."""
-        width = len(table.contexts) * N_TYPES
+        width, answers = len(table.contexts) * N_TYPES, [context.answers for context in table.contexts]
         known: dict[tuple[object, ...], int] = {}
         pattern_of: list[int] = []
         patterns: list[int] = []
@@ -220,6 +233,8 @@ class Labelings:
             for context, right, kind, weight in zip(
                 table.context[here], table.right[here], table.kind[here], table.evidence[here], strict=True
             ):
+                if not answers[context]:
+                    continue
                 base[context * N_TYPES + RIGHT] += weight * right
                 if right >= 1.0:
                     continue
@@ -304,6 +319,8 @@ class _Fit:
         self.starts = np.searchsorted(labelings.pattern, np.arange(len(self.weights)))
 
     def run(self, model: AnswerFit, iterations: int) -> AnswerFit:
+        if any(context.after for context in model.contexts):
+            model = self._begun(model)
         for _ in range(iterations):
             posterior = self.posterior(model)
             counts = (self.transposed @ posterior).reshape(len(model.contexts), N_TYPES, -1)
@@ -327,6 +344,18 @@ class _Fit:
                              / (counts[:, SECOND:].sum() + PSEUDO_COUNTS)),
             )  # fmt: skip
         return model
+
+    def _begun(self, model: AnswerFit) -> AnswerFit:
+        """The model with the effects that explain the answers best if all requests are alike.
+
+        What a stage has found comes before easiness: the fit would else take requests for hard where nothing was found.
+        """
+        counts = (self.weights @ self.counts[self.starts]).reshape(len(model.contexts), N_TYPES, 1)
+        counts = counts * np.exp(model.grid.log_prior)
+        right, effects = counts[:, RIGHT] + counts[:, ALIKE], model.right_effects
+        for _ in range(BEGINNING):
+            effects = _newton(model.features, effects, right, counts.sum(axis=1), model.grid.easy)
+        return replace(model, right_effects=effects)
 
     def posterior(self, model: AnswerFit) -> FloatArray:
         """P(labeling, point | request) times the weight of the requests of its pattern, shape (labelings, points)."""
@@ -380,40 +409,62 @@ def _log_price(table: AnswerTable) -> FloatArray:
 
 
 def _same_model(contexts: Sequence[Context]) -> FloatArray:
-    """1 where two contexts are of one model, shape (contexts, contexts)."""
-    models = np.array([c.model for c in contexts])
+    """1 where two contexts are of one model, and both answer or both do not; shape (contexts, contexts)."""
+    models = np.array([f"{c.answers}{c.model}" for c in contexts])
     return np.asarray(models[:, None] == models, np.float64)
 
 
 def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: Sequence[Context], usual: float) -> FloatArray:
     """P(one of ``some`` types | one of the types ``among``) by context: of each model, shrunk towards that of all.
 
-    That of all is shrunk towards ``usual``. ``counts`` has shape (contexts, types, points).
+    After a stage without an answer it is that after the same signal: what was found decides what an answer is worth that
+    looks right. That of all is shrunk towards ``usual``. ``counts`` has shape (contexts, types, points).
     """
     yes, asked = counts[:, some].sum(axis=(1, 2)), counts[:, among].sum(axis=(1, 2))
     overall = (yes.sum() + usual * PSEUDO_COUNTS) / (asked.sum() + PSEUDO_COUNTS)
-    same = _same_model(contexts)
-    return np.asarray((same @ yes + PSEUDO_COUNTS * overall) / (same @ asked + PSEUDO_COUNTS))
+    signals, same = [c.after[2:] for c in contexts], _same_model(contexts)
+    alike = np.array([[float(one == other) for other in signals] for one in signals])
+    of_signal = (alike @ yes + PSEUDO_COUNTS * overall) / (alike @ asked + PSEUDO_COUNTS)
+    towards = np.where([bool(signal) for signal in signals], of_signal, overall)
+    of_model = same * alike
+    return np.asarray((of_model @ yes + PSEUDO_COUNTS * towards) / (of_model @ asked + PSEUDO_COUNTS))
 
 
 def _label_rates(table: AnswerTable, weights: FloatArray) -> FloatArray:
-    """P(label | context, right / none / wrong), of each model shrunk towards that of all."""
-    shape = (len(table.contexts), 3, len(table.labels))
-    counts = np.zeros(shape)
+    """P(label | context, right / none / wrong), of each model shrunk towards that of all where the same stages may follow.
+
+    Those of stages without an answer are shared by the same stage after the same signal.
+    """
+    counts = np.zeros((len(table.contexts), 3, len(table.labels)))
     weight = table.evidence * weights[table.request]
     right, other = np.zeros_like(table.context), np.where(table.kind < 0, 1, 2)
     np.add.at(counts, (table.context, right, table.label), weight * table.right)
     np.add.at(counts, (table.context, other, table.label), weight * (1.0 - table.right))
-    pooled = counts.sum(axis=0)
-    prior = pooled.sum(axis=0) + 1.0
+    found = np.zeros(counts.shape)
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for i, c in enumerate(table.contexts):
+        groups[c.arms, () if c.answers else (c.stage, c.after[2:])].append(i)
+    for alike in groups.values():
+        found[alike] = _rates_alike(table, counts, np.array(alike))
+    return found
+
+
+def _rates_alike(table: AnswerTable, counts: FloatArray, at: npt.NDArray[np.intp]) -> FloatArray:
+    """The rates of the contexts ``at``, after which the same stages may follow."""
+    contexts = [table.contexts[i] for i in at]
+    possible = np.array([label.arm is None or label.arm in contexts[0].arms for label in table.labels])
+    possible |= not possible.any()  # no row has come so far
+    pooled = counts[at].sum(axis=0)
+    prior = (pooled.sum(axis=0) + 1.0) * possible
     pooled = (pooled + prior / prior.sum()) / (pooled.sum(axis=1, keepdims=True) + 1.0)
-    of_model = np.einsum("cd,dkl->ckl", _same_model(table.contexts), counts)
+    of_model = np.einsum("cd,dkl->ckl", _same_model(contexts), counts[at])
     rates = (of_model + PSEUDO_COUNTS * pooled) / (of_model.sum(axis=2, keepdims=True) + PSEUDO_COUNTS)
+    is_here = np.isin(table.context, at)
     for kinds, with_answer in ((slice(1, 2), False), (slice(0, None, 2), True)):
-        seen = np.isin(np.arange(len(table.labels)), table.label[(table.kind >= 0) == with_answer])
-        rates[:, kinds] *= seen if seen.any() else [not label.passed for label in table.labels]
+        seen = np.isin(np.arange(len(table.labels)), table.label[is_here & ((table.kind >= 0) == with_answer)])
+        rates[:, kinds] *= seen if seen.any() else possible * [not label.passed for label in table.labels]
     total = rates.sum(axis=2, keepdims=True)
-    even = np.full(rates.shape, 1.0 / len(table.labels))
+    even = np.broadcast_to(possible / possible.sum(), rates.shape).copy()
     return np.asarray(np.divide(rates, total, out=even, where=total > 0.0))
 
 

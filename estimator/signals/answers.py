@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from vinelm.errors import EvidenceError
+from vinelm.estimator.signals.course import Course
 from vinelm.rows.observation import Observation
 from vinelm.signals import Label
 from vinelm.signals.declaration import MOST_SIGNALS, STATUS
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 Ints = npt.NDArray[np.int64]
+Cells = dict[tuple[str, tuple[str, ...]], Observation]
 
 
 class Context(NamedTuple):
@@ -28,19 +31,30 @@ class Context(NamedTuple):
         model: The model.
         is_later: Whether an earlier invocation of the request has given an answer that this one may have seen.
         is_again: Whether the same model has answered before, at whatever stage.
+        arms: The stages that the application may go on to; none where it has no choice, or the request ends.
+        answers: Whether the stage writes an answer; what one that does not, such as a router, shows is not right or wrong.
+        after: See :meth:`shown`, of the last invocation before it that wrote no answer; empty without one.
     """
 
     stage: str
     model: str
     is_later: bool
     is_again: bool
+    arms: tuple[str, ...] = ()
+    answers: bool = True
+    after: tuple[str, ...] = ()
+
+    def shown(self, label: Label) -> tuple[str, ...]:
+        """Return what an invocation without an answer leaves behind: stage, model, and signal with the stage that follows."""
+        return self.stage, self.model, f"{label.signal or ''} > {label.arm or ''}"
 
 
 @dataclass(frozen=True, eq=False)
 class AnswerTable:
     """The scored answers of a profile; arrays of shape (answers,).
 
-    Rows of one request and model on different paths often hold the same answer: each row weighs one over their number.
+    Rows of one request and model on different paths often hold the same answer: each row weighs one over their number. Where
+    the application branches, those at the same stage after the same signal do.
 
     Args:
         requests: The distinct requests, sorted.
@@ -80,10 +94,16 @@ class AnswerTable:
 
     @cached_property
     def label_follows_class(self) -> bool:
-        """Whether answers of one class always have one label, as they do where it is a function of the answer."""
+        """Whether answers of one class always have one label, as they do where it is a function of the answer.
+
+        Where the application chooses between stages, its choice depends on the place as well: signals alone are compared.
+        """
+        signals = [label.signal for label in self.labels]
+        branches = any(context.arms for context in self.contexts)
+        shown = np.array([signals.index(signal) for signal in signals])[self.label] if branches else self.label
         seen: dict[tuple[int, int], int] = {}
         pairs = 0
-        for request, kind, label in zip(self.request.tolist(), self.kind.tolist(), self.label.tolist(), strict=True):
+        for request, kind, label in zip(self.request.tolist(), self.kind.tolist(), shown.tolist(), strict=True):
             if kind < 0:
                 continue
             before = seen.setdefault((request, kind), label)
@@ -93,12 +113,12 @@ class AnswerTable:
         return pairs > len(seen)
 
     @classmethod
-    def of(cls, rows: Iterable[Observation], invocations: Sequence[str]) -> AnswerTable:
+    def of(cls, rows: Iterable[Observation], course: Course) -> AnswerTable:
         """Encode rows.
 
         Args:
-            rows: Of a linear template.
-            invocations: The stage of each invocation; each writes an answer.
+            rows: Those of another course are left out where it branches.
+            course: The stages that may follow each other.
 
         Raises:
             EvidenceError: No row is scored, or more than 8 signals occur.
@@ -106,6 +126,8 @@ class AnswerTable:
         kept = list(rows)
         by_cell = {(row.request_id, row.prefix): row for row in kept}
         scored = [row for row in kept if row.success is not None or row.failure is not None]
+        if course.branches:
+            scored = [row for row in scored if course.after(_stages(row, by_cell)) is not None]
         if not scored:
             raise EvidenceError("no row is scored: nothing can be said about which answers are right")
         scored.sort(key=lambda row: (row.request_id, row.depth, row.prefix))
@@ -114,15 +136,18 @@ class AnswerTable:
             raise EvidenceError(f"the rows have {len(signals)} different signals, at most {MOST_SIGNALS} are possible")
         repeated: dict[Context, list[int]] = defaultdict(lambda: [0, 0])
         contexts, labels, is_repeat = [], [], []
-        counts: dict[tuple[str, str, bool], int] = defaultdict(int)
+        counts: dict[tuple[object, ...], int] = defaultdict(int)
+        same = []
         for row in scored:
-            context, repeats = _context(row, by_cell, repeated)
+            context, repeats = _context(row, by_cell, repeated, course)
             contexts.append(context)
             is_repeat.append(repeats)
-            labels.append(Label.of(bool(row.stopped) and row.failure is None, STATUS[0] if row.failure else row.signal))
-            counts[row.request_id, row.model, context.is_again] += 1
-        names = sorted({*contexts, *_possible(invocations, {c.model for c in contexts}, any(c.is_again for c in contexts))})
-        kinds = sorted(set(labels), key=str)
+            labels.append(_label(row, course))
+            at = (row.stage, context.arms, context.after[2:]) if course.branches or course.silent else ()
+            same.append((row.request_id, row.model, context.is_again, *at))
+            counts[same[-1]] += 1
+        names = sorted({*contexts, *_possible(course, contexts, _shown_in_silence(scored, course))})
+        kinds = sorted(set(labels), key=lambda label: (str(label), label.arm or ""))
         requests = tuple(sorted({row.request_id for row in scored}))
         place = {name: i for i, name in enumerate(requests)}
         return cls(
@@ -133,32 +158,73 @@ class AnswerTable:
             context=np.array([names.index(context) for context in contexts], np.int64),
             label=np.array([kinds.index(label) for label in labels], np.int64),
             right=np.array([float(row.success or 0.0) if row.failure is None else 0.0 for row in scored]),
-            kind=np.array([-1 if row.answer_class is None else row.answer_class for row in scored], np.int64),
-            weight=np.array(
-                [1.0 / counts[row.request_id, row.model, c.is_again] for row, c in zip(scored, contexts, strict=True)]
+            kind=np.array(
+                [
+                    row.answer_class if c.answers and row.answer_class is not None else -1
+                    for row, c in zip(scored, contexts, strict=True)
+                ],
+                np.int64,
             ),
+            weight=np.array([1.0 / counts[key] for key in same]),
             is_repeat=np.array(is_repeat, np.bool_),
             cost_usd=np.array([row.cost_usd + row.tool_cost_usd for row in scored]),
             repeats=np.array([repeated[context] for context in names], np.float64).reshape(-1, 2),
         )
 
 
-def _possible(invocations: Sequence[str], models: set[str], knows_again: bool) -> Iterator[Context]:
+def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[tuple[str, ...]]]) -> Iterator[Context]:
     """The contexts that may occur; asking a model again only if some row has done so."""
-    for depth, stage in enumerate(invocations):
-        for model in models:
-            yield Context(stage, model, depth > 0, False)
-            if depth and knows_again:
-                yield Context(stage, model, True, True)
+    models, knows_again = {context.model for context in seen}, any(context.is_again for context in seen)
+    for stage, has_answer, quiet, arms in course.visits():
+        answers = stage not in course.silent
+        for model, after in product(models, [()] if quiet is None else silent[quiet]):
+            yield Context(stage, model, has_answer and answers, False, arms, answers, after)
+            if has_answer and answers and knows_again:
+                yield Context(stage, model, True, True, arms, True, after)
 
 
-def _context(
-    row: Observation, by_cell: dict[tuple[str, tuple[str, ...]], Observation], repeated: dict[Context, list[int]]
-) -> tuple[Context, bool]:
+def _shown_in_silence(rows: Iterable[Observation], course: Course) -> dict[str, set[tuple[str, ...]]]:
+    """What each stage without an answer has shown, with its models; see :attr:`Context.after`."""
+    found: dict[str, set[tuple[str, ...]]] = {stage: set() for stage in course.silent}
+    for row in rows:
+        if row.stage in found:
+            found[row.stage].add(_after(row, course))
+    return found
+
+
+def _label(row: Observation, course: Course) -> Label:
+    """What is seen of a row besides its class."""
+    shown = Label.of(bool(row.stopped) and row.failure is None, STATUS[0] if row.failure else row.signal)
+    return shown._replace(arm=row.arm) if course.branches else shown
+
+
+def _after(row: Observation, course: Course) -> tuple[str, ...]:
+    return Context(row.stage, row.model, False, False).shown(_label(row, course))
+
+
+def _earlier(row: Observation, by_cell: Cells) -> list[Observation | None]:
+    return [by_cell.get((row.request_id, row.prefix[:k])) for k in range(1, row.depth)]
+
+
+def _stages(row: Observation, by_cell: Cells) -> list[str]:
+    """The stages of the row's invocations; empty names for those without a row, which no course has."""
+    return [*("" if other is None else other.stage for other in _earlier(row, by_cell)), row.stage]
+
+
+def _context(row: Observation, by_cell: Cells, repeated: dict[Context, list[int]], course: Course) -> tuple[Context, bool]:
     """The row's context, and whether its answer is the model's earlier one; such rows are counted."""
-    earlier = [by_cell.get((row.request_id, row.prefix[:k])) for k in range(1, row.depth)]
-    same = [other for other in earlier if other is not None and other.model == row.model]
-    context = Context(row.stage, row.model, any(other is not None for other in earlier), bool(same))
+    arms: tuple[str, ...] = ()
+    if course.branches:
+        position = course.after(_stages(row, by_cell))
+        arms = () if position is None else course.arms(position)
+    before = [other for other in _earlier(row, by_cell) if other is not None]
+    quiet = [other for other in before if other.stage in course.silent]
+    after = _after(quiet[-1], course) if quiet else ()
+    if row.stage in course.silent:
+        return Context(row.stage, row.model, False, False, arms, False, after), False
+    earlier = [other for other in before if other.stage not in course.silent]
+    same = [other for other in earlier if other.model == row.model]
+    context = Context(row.stage, row.model, bool(earlier), bool(same), arms, True, after)
     if not same:
         return context, False
     is_repeat = same[-1].answer_class == row.answer_class

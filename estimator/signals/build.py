@@ -9,6 +9,7 @@ import numpy as np
 
 from vinelm.errors import EvidenceError
 from vinelm.estimator.signals.answers import AnswerTable, Ints
+from vinelm.estimator.signals.course import Course
 from vinelm.estimator.signals.histories import LEAST_REACH, histories
 from vinelm.estimator.signals.history_level import HistoryLevel, best_class
 from vinelm.estimator.signals.optimism import FitMasses, selection_optimism
@@ -30,12 +31,12 @@ def why_without_signals(rows: Sequence[Observation], template: Template) -> str 
         return "the rows hold no signal and no answer: declare signal, agree or answer, and profile again (rows are kept)"
     if not any(row.answer_class is not None for row in rows):
         return 'the rows hold signals and no answers: name the keys of the answer, as in answer=("sql", "rows")'
-    if not template.is_linear or template.merges:
-        return "signals are planned for chains and loops only: this template branches or merges histories"
     if template.stop == "oracle":
         return "under the oracle stop the right answer is known: signals add nothing"
-    if not all(stage.answerable for stage in template.invocations) or template.joint_invocations:
-        return "signals are planned where every invocation writes an answer: this template has stages that do not"
+    if any(position.is_joint for position in template.flow.positions):
+        return "signals are planned where one stage runs after another: this template has stages side by side"
+    if len(template.first_stages) > 1:
+        return "signals are planned where every request begins in one stage: this template begins in several"
     return None
 
 
@@ -57,7 +58,7 @@ def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, f
     template = annotated.template
     if why_without_signals(rows, template) is not None:
         return None
-    table = AnswerTable.of(rows, [stage.name for stage in template.invocations])
+    table = AnswerTable.of(rows, Course.of(template))
     goes_on = any(row.is_continued for row in rows)
     model = Predictive.of(table, fits=fits)
     meta: dict[str, Any] = {
@@ -87,13 +88,13 @@ def signals_trie(
         least_reach: See :data:`LEAST_REACH`; doubled until the trie is small enough.
         meta: Provenance, as plain JSON.
     """
-    stages = [(stage.name, stage.models or ()) for stage in annotated.template.invocations]
+    course = Course.of(annotated.template)
     while True:
-        levels = histories(model, stages, annotated.trie.models, goes_on=goes_on, least_reach=least_reach)
+        levels = histories(model, course, annotated.trie.models, goes_on=goes_on, least_reach=least_reach)
         if sum(map(len, levels)) <= MOST_HISTORIES or least_reach > 0.2:
             selection = selection_optimism(FitMasses.of(levels, model.cost_by_fit, model.mean_size))
             evidence = {} if selection is None else {"evidence": {"selection": selection.to_dict()}}
-            return _Builder(annotated, model, levels).build(goes_on, (meta or {}) | evidence)
+            return _Builder(annotated, model, levels, course).build(goes_on, (meta or {}) | evidence)
         least_reach *= 2.0
 
 
@@ -135,11 +136,15 @@ class _Nodes:
 class _Builder:
     """Lays the histories out as a trie in pre-order: a node is a history and the model that runs next."""
 
-    def __init__(self, annotated: AnnotatedTrie, model: Predictive, levels: Sequence[HistoryLevel]) -> None:
+    def __init__(self, annotated: AnnotatedTrie, model: Predictive, levels: Sequence[HistoryLevel], course: Course) -> None:
         self.base, self.model, self.levels = annotated, model, levels
-        self.invocations = annotated.template.invocations
+        names = [stage.name for stage in annotated.template.stages]
+        self.stages = np.array([names.index(stage) for stage in course.stages])
         self.n_models = len(annotated.trie.models)
         self.child_of = _Children(annotated.trie)
+        shown = [label._replace(arm=None) for label in model.labels]
+        self.labels = tuple(dict.fromkeys(shown))
+        self.label_of = np.array([self.labels.index(label) for label in shown])
 
     def build(self, goes_on: bool, meta: dict[str, Any]) -> AnnotatedTrie:
         """Return the trie."""
@@ -174,12 +179,13 @@ class _Builder:
         nodes.depth[here], nodes.model[here] = d + 1, models
         if not d:
             nodes.up[here], nodes.stage[here] = 0, 0
-            nodes.base[here] = [self.child_of(0, m) for m in models.tolist()]
+            nodes.base[here] = [self.child_of(0, m, int(self.stages[0])) for m in models.tolist()]
             return
         before = self.levels[d - 1]
         up = layout.first_node(d - 1) + layout.of_history[d - 1][history]
         nodes.up[here], nodes.stage[here] = up, layout.arm_of[d - 1][history]
-        nodes.base[here] = [self.child_of(b, m) for b, m in zip(nodes.base[up].tolist(), models.tolist(), strict=True)]
+        known = nodes.base[up].tolist(), models.tolist(), self.stages[before.following[history]].tolist()
+        nodes.base[here] = [self.child_of(*each) for each in zip(*known, strict=True)]
         nodes.came[here] = before.reach[history] / nodes.reach[up]
         nodes.came_right[here] = before.right[history].max(axis=1) / nodes.reach[up]
 
@@ -203,7 +209,7 @@ class _Builder:
         best = level.right.max(axis=1)
         return {
             "node": layout.place[node],
-            "label": level.label,
+            "label": self.label_of[level.label],
             "answer_class": level.kind,
             "chance": level.reach / nodes.reach[node],
             "right": best / nodes.reach[node],
@@ -226,8 +232,8 @@ class _Builder:
             "spread": np.float32,
         }
         arrays: dict[str, Any] = {name: values[rows].astype(kinds.get(name, np.float64)) for name, values in table.items()}
-        stages = (self._stage_index(0), *(stage for stage, *_ in layout.arms))
-        return Outcomes(self.model.labels, stages, goes_on, cost_spread=nodes.cost_spread[layout.order], **arrays)
+        stages = (int(self.stages[0]), *(stage for stage, *_ in layout.arms))
+        return Outcomes(self.labels, stages, goes_on, cost_spread=nodes.cost_spread[layout.order], **arrays)
 
     def _nodes(self) -> tuple[list[Ints], list[Ints], list[Ints], Ints]:
         """For each level the node of each history, and each node's history before and model; and all nodes in pre-order."""
@@ -251,17 +257,15 @@ class _Builder:
         """The distinct arms (stage that comes next, label, class), and the arm of each history, from 1; 0 at the end."""
         arms: dict[tuple[int, int, int], int] = {}
         of_levels = []
-        for d, level in enumerate(self.levels):
-            codes, which = np.unique(level.label * 64 + level.kind + 1, return_inverse=True)
-            if d + 1 == len(self.invocations):
-                of_levels.append(np.zeros(len(level), np.int64))
-                continue
-            keys = [(self._stage_index(d + 1), int(code) // 64, int(code) % 64 - 1) for code in codes]
-            of_levels.append(np.array([arms.setdefault(key, len(arms) + 1) for key in keys], np.int64)[which])
+        for level in self.levels:
+            keys = np.column_stack((level.following, self.label_of[level.label], level.kind))
+            distinct, which = np.unique(keys, axis=0, return_inverse=True)
+            number = [
+                0 if stage < 0 else arms.setdefault((int(self.stages[stage]), label, kind), len(arms) + 1)
+                for stage, label, kind in distinct.tolist()
+            ]
+            of_levels.append(np.array(number, np.int64)[which.reshape(-1)])
         return list(arms), of_levels
-
-    def _stage_index(self, d: int) -> int:
-        return [stage.name for stage in self.base.template.stages].index(self.invocations[d].name)
 
     def _trie(self, arms: list[tuple[int, int, int]], parent: Ints, labels: dict[str, Ints]) -> Trie:
         """The trie of the nodes in pre-order."""
@@ -269,12 +273,13 @@ class _Builder:
         for d in range(int(depth.max()), 0, -1):
             level = np.flatnonzero(depth == d)
             np.maximum.at(end, parent[level], end[level])
-        stages = [stage.name for stage in self.base.template.stages]
-        names = [self.invocations[0].name]
-        names += [arm_title(stages[stage], self.model.labels[label], kind) for stage, label, kind in arms]
+        stages = self.base.template.stages
+        names = [stages[self.stages[0]].name]
+        names += [arm_title(stages[stage].name, self.labels[label], kind) for stage, label, kind in arms]
+        answers = np.array([stages[stage].answerable for stage in (int(self.stages[0]), *(stage for stage, *_ in arms))])
         return Trie(
-            stages=names, models=self.base.trie.models, parent=parent, end=end, answerable=np.arange(len(parent)) > 0,
-            **labels,
+            stages=names, models=self.base.trie.models, parent=parent, end=end,
+            answerable=answers[labels["stage"]] & (labels["depth"] > 0), **labels,
         )  # fmt: skip
 
     def _amounts(self, cost_usd: FloatArray, base: Ints) -> dict[str, Any]:
@@ -293,19 +298,21 @@ class _Builder:
 
 
 class _Children:
-    """The child of a node of the path trie by the index of its model."""
+    """The child of a node of the path trie by the index of its model and of its stage."""
 
     def __init__(self, trie: Trie) -> None:
         self._trie = trie
-        self._known: dict[int, dict[int, int]] = {}
+        self._known: dict[int, dict[tuple[int, int], int]] = {}
 
-    def __call__(self, node: int, model: int) -> int:
+    def __call__(self, node: int, model: int, stage: int) -> int:
         found = self._known.get(node)
         if found is None:
-            found = self._known[node] = {int(self._trie.model[child]): child for child in self._trie.children(node)}
-        if model not in found:
+            trie = self._trie
+            found = {(int(trie.model[child]), int(trie.stage[child])): child for child in trie.children(node)}
+            self._known[node] = found
+        if (model, stage) not in found:
             raise EvidenceError("the path trie lacks a path that the signals' trie has: estimate all paths of the template")
-        return found[model]
+        return found[model, stage]
 
 
 def _last_right(level: HistoryLevel) -> FloatArray:

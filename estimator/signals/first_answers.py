@@ -12,6 +12,7 @@ import numpy.typing as npt
 from vinelm.errors import EvidenceError
 from vinelm.estimator.signals.answer_model import ALIKE, NONE, OF_TYPE, OWN, RIGHT, SECOND, USUAL
 from vinelm.estimator.signals.answers import AnswerTable, Context, Ints
+from vinelm.estimator.signals.course import Course
 from vinelm.estimator.signals.predictive import FITS, Predictive
 from vinelm.rows.observation import Observation
 from vinelm.signals import Label
@@ -72,7 +73,7 @@ class FirstAnswers:
         """
         kept = list(rows)
         stages = sorted({row.stage for row in kept if row.depth == 1})
-        table = AnswerTable.of(kept, stages)
+        table = AnswerTable.of(kept, Course.chain(stages))
         if not stages:
             raise EvidenceError("no row is the first answer of its request: nothing can be said about first answers")
         return cls(tuple(models), Predictive.of(table, fits=fits), stages[0])

@@ -7,7 +7,7 @@ few vectors serve many rows: it depends on the models and types alone, not on la
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from vinelm.estimator.signals.answer_model import ALIKE, N_TYPES, NONE, OF_TYPE, OWN, RIGHT, SECOND, USUAL
 from vinelm.estimator.signals.answers import Context, Ints
+from vinelm.estimator.signals.course import Course
 from vinelm.estimator.signals.history_level import HistoryLevel
 from vinelm.estimator.signals.predictive import Predictive
-from vinelm.trie.arrays import FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 LEAST_REACH = 1e-3
 """A history that is less likely than this, given its models, is not continued: a plan can only end there."""
@@ -31,7 +32,7 @@ whose rows take less memory. Loops of five and more turns meet them: some 30 row
 NO_ANSWER, NOT_ASKED = -1, -2
 _JOINS, _REPEATS, _N_FACTORS = N_TYPES, N_TYPES + 1, N_TYPES + 2
 """What a vector is multiplied by besides P(a type): P(right or alike), for an answer that joins such a class, and 1, for the
-model's earlier answer again."""
+model's earlier answer again, or what a stage without an answer shows."""
 _MOST_SPARSE = 1 << 20
 _AT_ONCE = 4096
 """Vectors that are multiplied at once: few enough to stay in the processor's cache."""
@@ -93,34 +94,31 @@ class _Vectors(NamedTuple):
 
 
 def histories(
-    model: Predictive,
-    stages: Sequence[tuple[str, Sequence[str]]],
-    models: Sequence[str],
-    *,
-    goes_on: bool,
-    least_reach: float = LEAST_REACH,
+    model: Predictive, course: Course, models: Sequence[str], *, goes_on: bool, least_reach: float = LEAST_REACH
 ) -> list[HistoryLevel]:
     """Return the histories of each length from 1.
 
     Args:
         model: The fitted model.
-        stages: For each invocation its stage and the models that it may run on.
+        course: The stages that may follow each other, with their models; one stage begins.
         models: All models, in the order of the indices.
         goes_on: Whether a history may go on after the workflow's own check has passed its answer.
         least_reach: See :data:`LEAST_REACH`.
     """
-    growing = _Growing(model, models, len(stages), goes_on=goes_on, least_reach=least_reach)
-    for stage, allowed in stages:
-        if not growing.add_level(stage, [(m, name) for m, name in enumerate(models) if name in allowed]):
-            break
+    growing = _Growing(model, models, course, goes_on=goes_on, least_reach=least_reach)
+    while len(growing.found) < course.depth and growing.add_level():
+        pass
     return growing.found
 
 
 class _Growing:
     """The levels found so far; of the last one also its rows, and the label that each of its classes was seen with first."""
 
-    def __init__(self, model: Predictive, models: Sequence[str], depth: int, *, goes_on: bool, least_reach: float) -> None:
-        self.model, self.n_models, self.depth = model, len(models), depth
+    def __init__(self, model: Predictive, models: Sequence[str], course: Course, *, goes_on: bool, least_reach: float) -> None:
+        self.model, self.models, self.course, self.depth = model, models, course, course.depth
+        depth = course.depth
+        self.answers = np.array([context.answers for context in model.contexts])
+        self.afters: dict[tuple[str, ...], int] = {(): 0}
         self.goes_on, self.least_reach = goes_on, least_reach
         self.passed = np.array([label.passed for label in model.labels])
         self.of_fit = (model.fit[:, None] == np.arange(model.n_fits)).astype(float)
@@ -130,20 +128,23 @@ class _Growing:
         self.last = HistoryLevel(
             parent=zero, model=zero, label=zero, kind=zero, reach=one, right=np.zeros((1, depth)),
             right_by_fit=np.zeros((1, depth, model.n_fits)), size_by_fit=model.mean_size[None, :],
-            size=one, context=zero, last=never, is_open=np.ones(1, np.bool_),
+            size=one, context=zero, last=never, position=zero, following=zero, after=zero, is_open=np.ones(1, np.bool_),
         )  # fmt: skip
         self.rows = _Rows(zero, np.full((1, depth), -1, np.int8), zero, one)
         self.vectors = _Vectors.of(model, np.exp(model.log_weights)[None, :], is_final=False)
         self.label_of_class = np.full((1, depth), -1, np.int64)
 
-    def add_level(self, stage: str, asked: Sequence[tuple[int, str]]) -> bool:
+    def add_level(self) -> bool:
         """Add the histories that are one invocation longer; return False if there are none."""
         is_final = len(self.found) + 1 == self.depth
         _close_rare(self.last, self.rows.history, MOST_LAST_ROWS if is_final else MOST_ROWS)
-        contexts = _Contexts.of(self.model, stage, bool(self.found))
-        rows = self.rows.take(np.flatnonzero(self.last.is_open[self.rows.history]))
         known = _Before(self.last, self.label_of_class, len(self.found))
-        parts = [part for each in asked for part in _expand(self.model, contexts, rows, known, each)]
+        position = np.zeros(len(self.last), np.int64)
+        parts: list[_Part] = []
+        for open_here, contexts, after in self._stages():
+            position[open_here] = after
+            rows = self.rows.take(np.flatnonzero(open_here[self.rows.history]))
+            parts += [part for each in contexts.asked for part in _expand(self.model, contexts, rows, known, each)]
         if not parts:
             self.last.is_open[:] = False
             return False
@@ -152,15 +153,47 @@ class _Growing:
         is_known[part.history] = True
         self.last.is_open[~is_known] = False  # no model is known to be asked there
         number = np.cumsum(self.last.is_open) - 1
-        code = (number[part.history] * self.n_models + part.model) * (self.depth + 1) + part.kind + 1
+        code = (number[part.history] * len(self.models) + part.model) * (self.depth + 1) + part.kind + 1
         first, of = _numbered(code * len(self.model.labels) + part.label)
         self.vectors, vector = self._multiplied(part, is_final=is_final)
         self.rows = _Rows(of, part.types, vector, part.scale)
-        level = self._level(part, first, is_final=is_final)
+        level = self._level(part, first, position, is_final=is_final)
         self.label_of_class = self._labels_of_classes(level)
         self.last = level
         self.found.append(level)
         return True
+
+    def _stages(self) -> Iterator[tuple[BoolArray, _Contexts, int]]:
+        """The open histories by the stage that comes next: which, the contexts of that stage, and the position after it."""
+        last, course = self.last, self.course
+        has_answer = (last.last != NOT_ASKED).any(axis=1)
+        keys, afters = np.column_stack((last.position, last.following, has_answer, last.after)), list(self.afters)
+        for at, stage, is_later, shown in np.unique(keys[last.is_open], axis=0).tolist():
+            name = course.stages[stage]
+            after = course.follow[at][name]
+            here = last.is_open & (keys == (at, stage, is_later, shown)).all(axis=1)
+            yield here, self._contexts(name, bool(is_later), course.arms(after), afters[shown]), after
+
+    def _contexts(self, stage: str, is_later: bool, arms: tuple[str, ...], after: tuple[str, ...]) -> _Contexts:
+        index, answers = {context: i for i, context in enumerate(self.model.contexts)}, stage not in self.course.silent
+        allowed = self.models if self.course.models is None else self.course.models[stage]
+        asked = [(m, name) for m, name in enumerate(self.models) if name in allowed]
+        found: list[dict[str, int]] = [{}, {}]
+        for is_again in (False, True):
+            for _, name in asked:
+                context = Context(stage, name, is_later and answers, is_again and answers, arms, answers, after)
+                if context in index:
+                    found[is_again][name] = index[context]
+        return _Contexts(asked, found[0], found[1], answers, self._copies(arms))
+
+    def _copies(self, arms: tuple[str, ...]) -> Ints | None:
+        labels = self.model.labels
+        if all(label.arm is None or label.arm in arms for label in labels):
+            return np.arange(len(labels))
+        if arms:
+            return None
+        ended = [label._replace(passed=True, arm=None) for label in labels]  # requests end there, whatever the answer
+        return None if not set(ended) <= set(labels) else np.array([labels.index(label) for label in ended])
 
     def _multiplied(self, part: _Part, *, is_final: bool) -> tuple[_Vectors, Ints]:
         """The vectors of the rows ``part``, and which of them is each row's."""
@@ -178,8 +211,8 @@ class _Growing:
                 )
         return _Vectors.of(model, found, is_final=is_final), of
 
-    def _level(self, part: _Part, first: Ints, *, is_final: bool) -> HistoryLevel:
-        """The histories of the rows ``part``; ``first`` is one row of each."""
+    def _level(self, part: _Part, first: Ints, after: Ints, *, is_final: bool) -> HistoryLevel:
+        """The histories of the rows ``part``; ``first`` is one row of each, ``after`` the position by history before."""
         n, rows, vectors = len(first), self.rows, self.vectors
         sized = vectors.sized
         parent, model, label, kind = part.history[first], part.model[first], part.label[first], part.kind[first]
@@ -191,9 +224,12 @@ class _Growing:
             right[:, j] = _sums(those.history, those.scale * vectors.total[those.vector], n)
             right_by_fit[:, j] = _sums_by_fit(those, vectors.of_fits, n)
         size_by_fit = np.zeros((n, self.model.n_fits)) if sized is None else _sums_by_fit(rows, sized, n)
+        context, position = part.factor[first] // _N_FACTORS, after[parent]
         last = self.last.last[parent].copy()
-        last[np.arange(n), model] = np.where(kind < 0, NO_ANSWER, kind)
-        is_open = (reach >= self.least_reach) & (not is_final)
+        gave = np.flatnonzero(self.answers[context])
+        last[gave, model[gave]] = np.where(kind < 0, NO_ANSWER, kind)[gave]
+        following = self._following(position, label)
+        is_open = (reach >= self.least_reach) & (following >= 0)
         if not self.goes_on:
             is_open &= ~self.passed[label]
         if np.count_nonzero(is_open) > MOST_OPEN:
@@ -202,8 +238,28 @@ class _Growing:
             parent=parent, model=model, label=label, kind=kind, reach=reach, right=right,
             right_by_fit=right_by_fit, size_by_fit=size_by_fit,
             size=np.ones(n) if sized is None else size_by_fit.mean(axis=1) / reach,
-            context=part.factor[first] // _N_FACTORS, last=last, is_open=is_open,
+            context=context, last=last, position=position, following=following,
+            after=np.where(self.answers[context], self.last.after[parent], self._shown(context, label)), is_open=is_open,
         )  # fmt: skip
+
+    def _shown(self, context: Ints, label: Ints) -> Ints:
+        """The number of what each of these invocations has shown, as one that writes no answer."""
+        codes, of = np.unique(context * len(self.model.labels) + label, return_inverse=True)
+        found = []
+        for number, shown in (divmod(code, len(self.model.labels)) for code in codes.tolist()):
+            ran = self.model.contexts[number]
+            after = () if ran.answers else ran.shown(self.model.labels[shown])
+            found.append(self.afters.setdefault(after, len(self.afters)))
+        return np.array(found, np.int64)[of]
+
+    def _following(self, position: Ints, label: Ints) -> Ints:
+        codes, of = np.unique(position * len(self.model.labels) + label, return_inverse=True)
+        found = [self.course.following(*self._choice(code)) for code in codes.tolist()]
+        return np.array(found, np.int64)[of]
+
+    def _choice(self, code: int) -> tuple[int, str | None]:
+        position, label = divmod(code, len(self.model.labels))
+        return position, self.model.labels[label].arm
 
     def _labels_of_classes(self, level: HistoryLevel) -> Ints:
         """The label that each class was seen with first, shape (histories, classes); -1 where there is no such class."""
@@ -214,22 +270,16 @@ class _Growing:
 
 
 class _Contexts(NamedTuple):
-    """Index of the contexts of one stage by model: asked for the first time, and again (None: not known)."""
+    """The models of a stage (index, name), and their contexts: asked for the first time, and again (no item: not known).
 
+    ``copies``: the label there of an answer that had each label before; None where another stage may follow than then.
+    """
+
+    asked: list[tuple[int, str]]
     first: dict[str, int]
     again: dict[str, int]
-
-    @classmethod
-    def of(cls, model: Predictive, stage: str, is_later: bool) -> _Contexts:
-        index = {context: i for i, context in enumerate(model.contexts)}
-        first: dict[str, int] = {}
-        again: dict[str, int] = {}
-        for name in {c.model for c in model.contexts}:
-            for into, is_again in ((first, False), (again, True)):
-                found = index.get(Context(stage, name, is_later, is_again))
-                if found is not None:
-                    into[name] = found
-        return cls(first, again)
+    answers: bool
+    copies: Ints | None
 
 
 def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
@@ -297,8 +347,11 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
         at = np.flatnonzero(was_asked == is_again)
         if context is None or not len(at):
             continue
+        part = _Parts(parts, rows.take(at), m, context * _N_FACTORS)
+        if not contexts.answers:
+            part.add(np.arange(len(at)), NO_ANSWER, _REPEATS, model.label_rates[context, 1])
+            continue
         same = float(model.same_again[context]) if is_again else 0.0
-        part = _Parts(parts, rows.take(at), m, context)
         history, types = part.rows.history, part.rows.types
         earlier = before.last[history, m]
         classes = label_of_class[history]
@@ -316,12 +369,15 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
                     continue
                 joins = _JOINS if type_ in (RIGHT, ALIKE) else type_
                 fits = old[types[old, kind] == type_]
-                if model.label_follows_class:
-                    part.add(fits, kind, joins, 1.0 - same, label=classes[fits, kind])
+                if model.label_follows_class and contexts.copies is not None:
+                    part.add(fits, kind, joins, 1.0 - same, label=contexts.copies[classes[fits, kind]])
                 else:
                     part.add(fits, kind, joins, rates)
             again = np.flatnonzero(earlier == kind)
-            part.add(again, kind, _REPEATS, same, label=classes[again, kind])
+            if contexts.copies is None:
+                part.add(again, kind, _REPEATS, model.label_rates[context, ::2].mean(axis=0) * same)
+            else:
+                part.add(again, kind, _REPEATS, same, label=contexts.copies[classes[again, kind]])
     return parts
 
 
@@ -332,7 +388,7 @@ class _Parts:
     parts: list[_Part]
     rows: _Rows
     model: int
-    context: int
+    factors: int
 
     def add(
         self,
@@ -353,7 +409,7 @@ class _Parts:
         rows = self.rows.take(at)
         if new_type is not None:
             rows.types[:, kind] = new_type
-        alike = (np.full(len(at), value) for value in (self.model, kind, self.context * _N_FACTORS + factor))
+        alike = (np.full(len(at), value) for value in (self.model, kind, self.factors + factor))
         model, kinds, factors = alike
         if label is not None:
             labels = [(label, float(scale))]

@@ -30,6 +30,10 @@ class HistoryLevel:
         size: Mean size of the requests with this history, relative to all; 1 where none is continued. Shape (histories,).
         context: The context of the last answer, an index into the model's contexts.
         last: The class of each model's last answer, -1 without one and -2 where it was not asked; shape (histories, models).
+        position: Where in the course of the stages it leads to; shape (histories,).
+        following: The stage that comes next, an index into the stages of the course; -1 where none does.
+        after: What the last stage without an answer has shown, an index into the distinct values of ``Context.after``; shape
+            (histories,).
         is_open: Whether it is continued.
     """
 
@@ -44,6 +48,9 @@ class HistoryLevel:
     size: FloatArray
     context: Ints
     last: Ints
+    position: Ints
+    following: Ints
+    after: Ints
     is_open: BoolArray
 
     def __len__(self) -> int:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vinelm.estimator.signals.answers import AnswerTable, Context
+from vinelm.estimator.signals.course import Course
 from vinelm.estimator.signals.histories import histories
 from vinelm.estimator.signals.history_level import HistoryLevel
 from vinelm.estimator.signals.predictive import Predictive
@@ -32,7 +33,7 @@ class Forecast(NamedTuple):
 
 def fitted(rows: Sequence[Observation], stages: Sequence[str], *, ordered: bool) -> Predictive:
     """The joined fits. Without ordered effects a later answer is one more first answer: contexts differ by the model only."""
-    table = AnswerTable.of(rows, stages)
+    table = AnswerTable.of(rows, Course.chain(stages))
     if ordered:
         return Predictive.of(table)
     first = [Context(stages[0], context.model, False, False) for context in table.contexts]
@@ -60,7 +61,7 @@ def fitted(rows: Sequence[Observation], stages: Sequence[str], *, ordered: bool)
 
 def levels_of(model: Predictive, stages: Sequence[str], models: Sequence[str]) -> list[HistoryLevel]:
     """The histories of the fitted model, rare ones included."""
-    return histories(model, [(stage, models) for stage in stages], models, goes_on=True, least_reach=LEAST_REACH)
+    return histories(model, Course.chain(stages), models, goes_on=True, least_reach=LEAST_REACH)
 
 
 def forecasts(

@@ -23,8 +23,9 @@ DEAR = Objective(maximize="accuracy", max_cost_usd=0.01)
 class EveryPath:
     """Buys every path of every request, below passed checks too."""
 
-    def __init__(self, ids, models):
-        self.paths = [RequestPath(name, path, goes_on=True) for name in ids for path in product(models, repeat=3)]
+    def __init__(self, ids, models, template):
+        paths = list(product(models, repeat=template.depth))
+        self.paths = [RequestPath(name, path, goes_on=template.is_linear) for name in ids for path in paths]
 
     def propose(self, round_, observations):
         return [] if round_ else self.paths
@@ -33,10 +34,19 @@ class EveryPath:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The inputs, all rows by request and prefix, and the trie."""
-    inputs = load_inputs("nl2sql", preset="paper-2", limit=12, stop="workflow", seed=1)
+    return profiled("nl2sql", tmp_path_factory.mktemp("whole") / "s.db", 12)
+
+
+@pytest.fixture(scope="module")
+def branching(tmp_path_factory):
+    """The same of an application that branches, whose router and searches write no answer."""
+    return profiled("support", tmp_path_factory.mktemp("branching") / "s.db", 14)
+
+
+def profiled(name, path, limit):
+    inputs = load_inputs(name, preset="paper-2", limit=limit, stop="workflow", seed=1)
     workflow, catalog, backends = inputs.workflow, inputs.catalog, inputs.backends
-    sampler = EveryPath([request.id for request in workflow.requests], tuple(catalog))
-    path = tmp_path_factory.mktemp("whole") / "s.db"
+    sampler = EveryPath([request.id for request in workflow.requests], tuple(catalog), workflow.template)
     with ObservationStore.create(path, store_identity(workflow, catalog, backends)) as store:
         profile(workflow, catalog, backends, store, sampler=sampler, execution=ExecutionConfig(isolation="inline"))
         rows = {(row.request_id, row.prefix): row for row in store.observations()}
@@ -50,7 +60,8 @@ def vine_of(inputs, trie, **changes):
 
 def replayed(planner, objective, rows, request):
     """The models, the place of the answer returned (from 0), and whether it is right, by the table of all rows."""
-    trie, outcomes = planner.trie, planner.annotated.outcomes
+    trie, outcomes, template = planner.trie, planner.annotated.outcomes, planner.annotated.template
+    numbers = {} if template.is_linear else {stage.name: number for number, stage in enumerate(template.stages)}
     node, arm, prefix, firsts, held = 0, None, (), [], []
     while True:
         decision = planner.plan(objective, node=node, stage=arm, may_stop=node > 0, elapsed_s=0.0)
@@ -58,10 +69,11 @@ def replayed(planner, objective, rows, request):
             break
         node, prefix = trie.child(node, decision.next_model, arm), (*prefix, decision.next_model)
         row = rows[request.id, prefix]
-        if row.answer_class is not None and row.answer_class not in firsts:
-            firsts.append(row.answer_class)
-        held.append(None if row.answer_class is None else firsts.index(row.answer_class))
-        seen = outcomes.seen(node, Outcome(row.signal, held[-1]), passed=bool(row.stopped))
+        kind = row.answer_class if planner.annotated.writes_answer(node) else None
+        if kind is not None and kind not in firsts:
+            firsts.append(kind)
+        held.append(None if kind is None else firsts.index(kind))
+        seen = outcomes.seen(node, Outcome(row.signal, held[-1]), passed=bool(row.stopped), stage=numbers.get(row.arm))
         returned = outcomes.returned_class(seen.place)
         if seen.place < 0 or outcomes.arm[seen.place] < 0:
             break
@@ -91,6 +103,28 @@ def test_a_served_request_takes_the_way_that_its_rows_say(whole):
         happened["ended"] += len(prefix) < 3
     assert happened["went on below a passed check"] > 2
     assert happened["ended"] > 2
+
+
+def test_an_application_that_branches_is_served_by_what_its_stages_show(branching):
+    """Both objectives, every request: the models are those that the rows and the plan say, stage by stage."""
+    inputs, rows, trie = branching
+    workflow, happened = inputs.workflow, Counter()
+    vine = vine_of(inputs, trie)
+    app = workflow.build(vine).compile()
+    planner = vine.served_planner()
+    assert planner.annotated.outcomes is not None
+    assert not planner.annotated.template.is_linear
+    for objective, request in product((BEST, DEAR), workflow.requests):
+        session = vine.session(objective, request=request)
+        state = app.invoke(workflow.graph_input(request), context=vine.context(policy=session, request=request))
+        prefix, _, is_right = replayed(planner, objective, rows, request)
+        assert session.invocations[-1].prefix == prefix
+        assert bool(workflow.score(request, state)) is is_right
+        assert not any("default model" in step.note for step in session.steps)
+        happened[len(prefix)] += 1
+        happened["exact"] += not any("never saw" in step.note for step in session.steps)
+    assert len([key for key in happened if isinstance(key, int)]) > 1, "requests of several lengths"
+    assert happened["exact"] > 20
 
 
 def test_streamed_tokens_cannot_be_taken_back(whole):

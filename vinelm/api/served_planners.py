@@ -40,39 +40,42 @@ class ServedPlanners:
         if not self.over_paths.metrics.endings.any():
             lacking = ", ".join(self.over_paths.metrics.missing)
             raise ConfigError(f"no path of the trie can be served: the catalog lacks {lacking}: add them or profile again")
-        self._within_exits: tuple[tuple[str, ...], Planner] | None = None
-        self._over_signals: dict[bool, Planner] = {}
-        if annotated.signals is not None and adapter.signals is not None:
-            tries = {True: annotated.signals, False: annotated.signals.returning_last()}
-            self._over_signals = {earlier: Planner(trie, available=catalog) for earlier, trie in tries.items()}
+        self._chosen: dict[tuple[tuple[str, ...], bool], Planner] = {}
+        self._signals = annotated.signals if adapter.signals is not None else None
 
     def chosen(self, *, returns_earlier: bool | None = None) -> Planner:
-        """Return the planner of a new request: over what it shows, where that is known and the graph can end at every loop.
+        """Return the planner of a new request: over what it shows, where that is known, and within what the graph can do.
+
+        Where requests may go on below a passed check, the graph has to be able to end at every loop.
 
         Args:
             returns_earlier: the run can return an earlier answer than its last; None: if every end of the graph is
                 ``vine.finish``.
         """
-        planner = self._of_graph()
-        if not self._over_signals or planner is not self.over_paths:
-            return planner
-        return self._over_signals[self._adapter.returns_earlier if returns_earlier is None else returns_earlier]
+        earlier = self._adapter.returns_earlier if returns_earlier is None else returns_earlier
+        key = (tuple(self._adapter.agains), earlier)
+        if key not in self._chosen:
+            self._chosen[key] = self._made(earlier)
+        return self._chosen[key]
 
-    def _of_graph(self) -> Planner:
-        """The planner over paths that end only where an edge of the graph, as it is wrapped now, can end the request."""
-        edges = tuple(self._adapter.agains)
-        if self._within_exits is None or self._within_exits[0] != edges:
-            self._within_exits = (edges, self._ending_at_exits())
-        return self._within_exits[1]
+    def _made(self, earlier: bool) -> Planner:
+        """The planner of runs that can return an earlier answer, or cannot."""
+        paths, signals = self.over_paths.annotated, self._signals
+        within = self._within(paths)
+        if signals is None or signals.outcomes is None or (signals.outcomes.goes_on and within is not paths):
+            return self.over_paths if within is paths else Planner(within, available=self._catalog)
+        return Planner(self._within(signals if earlier else signals.returning_last()), available=self._catalog)
 
-    def _ending_at_exits(self) -> Planner:
-        """See :meth:`_of_graph`. If no edge asks whether to go on, all plans lead to the last invocation."""
-        annotated = self.over_paths.annotated
+    def _within(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
+        """The trie whose plans end only where an edge of the graph, as it is wrapped now, can end the request.
+
+        If no edge asks whether to go on, all plans lead to the last invocation.
+        """
         if not self._adapter.can_end:
-            return Planner(whole_paths(annotated), available=self._catalog)
+            return whole_paths(annotated)
         if not self._without_exit(annotated):
-            return self.over_paths
-        return Planner(ending_after(annotated, self._adapter.exits_of(annotated.template) or ()), available=self._catalog)
+            return annotated
+        return ending_after(annotated, self._adapter.exits_of(annotated.template) or ())
 
     def _require_same_workflow(self, annotated: AnnotatedTrie) -> None:
         """:class:`ConfigError` if the stages of the trie are not those of the application."""

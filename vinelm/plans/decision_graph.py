@@ -68,7 +68,7 @@ class DecisionGraph:
       where the trie has no stage, without an answer).
     - ``may_end``: whether a plan may end at the position.
     - ``cost_usd``, ``latency_s``: of each edge's invocation at zero load, given that its source and stage are reached.
-    - ``slot``: what a fixed plan has one model for, of each group: its stage, or its invocation where arms are outcomes.
+    - ``slot``: what a fixed plan has one model for, of each group: its stage, or its invocation on a chain with outcomes.
     - ``checked``: whether a fixed plan ends at the group, because the workflow's own check has passed the answer.
     """
 
@@ -136,7 +136,7 @@ class DecisionGraph:
             **_chances(rates, source, may_end),
             cost_usd=annotated.cost_usd[to_node],
             latency_s=annotated.latency_s[to_node],
-            slot=stage if outcomes is None else trie.depth[nodes[source]].astype(np.int64),
+            slot=_slots(annotated, stage, trie.depth[nodes[source]]),
             checked=np.zeros(len(first), np.bool_) if outcomes is None else outcomes.passed[stage],
         )
 
@@ -329,6 +329,12 @@ class DecisionGraph:
     def _per_source(self, values: FloatArray) -> FloatArray:
         """The sum of the values over all groups of the same source, by group."""
         return np.asarray(np.bincount(self.source, values, len(self.nodes))[self.source])
+
+
+def _slots(annotated: AnnotatedTrie, stage: Integers, depth: Integers) -> Integers:
+    if annotated.outcomes is None:
+        return stage
+    return depth.astype(np.int64) if annotated.template.is_linear else np.array(annotated.outcomes.stages, np.int64)[stage]
 
 
 def _common(counts: Integers) -> int:

@@ -38,10 +38,12 @@ class Label(NamedTuple):
     Args:
         passed: The workflow's own check has passed it.
         signal: The signal; None without one.
+        arm: The stage that the application goes on to; None where it has no choice, or the request ends.
     """
 
     passed: bool
     signal: str | None
+    arm: str | None = None
 
     @classmethod
     def of(cls, passed: bool, signal: str | None) -> Self:

@@ -132,6 +132,11 @@ class AnnotatedTrie:
             reach[level] = reach[up] * (1.0 - self.stop[up] if self.arm is None else self.arm[level])
         return _read_only(reach)
 
+    def writes_answer(self, node: int) -> bool:
+        """Return whether the invocation at a node of a trie of what requests show writes an answer, wherever plans may end."""
+        assert self.outcomes is not None
+        return self.template.stages[self.outcomes.stages[int(self.trie.stage[node])]].answerable
+
     def returning_last(self) -> AnnotatedTrie:
         """Return the same trie of what requests show where only the last answer can be returned."""
         outcomes, trie, size = self.outcomes, self.trie, len(self.trie)
@@ -335,8 +340,11 @@ def whole_paths(annotated: AnnotatedTrie) -> AnnotatedTrie:
 
 
 def ending_after(annotated: AnnotatedTrie, stages: Collection[str]) -> AnnotatedTrie:
-    """Return the same annotations over a trie in which only nodes of these stages are answerable."""
-    allowed = [index for index, name in enumerate(annotated.trie.stages) if name in stages]
+    """Return the same annotations over a trie in which only nodes of these stages of the workflow are answerable."""
+    names, outcomes = annotated.trie.stages, annotated.outcomes
+    if outcomes is not None:
+        names = tuple(annotated.template.stages[stage].name for stage in outcomes.stages)
+    allowed = [index for index, name in enumerate(names) if name in stages]
     return _answerable_only(annotated, np.isin(annotated.trie.stage, allowed))
 
 

@@ -93,8 +93,8 @@ class Outcomes:
         found[self.arm[goes_on]] = np.array([label.passed for label in self.labels])[self.label[goes_on]]
         return found
 
-    def seen(self, node: int, outcome: Outcome, *, passed: bool) -> Seen:
-        """Return what the trie knows of an outcome after a node.
+    def seen(self, node: int, outcome: Outcome, *, passed: bool, stage: int | None = None) -> Seen:
+        """Return what the trie knows of an outcome after a node; of those that go on to ``stage`` alone, if it is given.
 
         An outcome that the profile never saw stands for the most probable one that agrees with it in as much as possible: the
         verdict of the check and the class, then the verdict, then the class.
@@ -104,6 +104,8 @@ class Outcomes:
         shown = Label.of(passed, outcome.signal)
         best, found = (-1, -1.0), -1
         for i in range(low, high):
+            if stage is not None and (self.arm[i] < 0 or self.stages[self.arm[i]] != stage):
+                continue
             label, answer_class = self.labels[self.label[i]], int(self.answer_class[i])
             fit = 4 * (label.passed == passed) + 2 * (answer_class == wanted) + (label.signal == shown.signal)
             if fit == 7:

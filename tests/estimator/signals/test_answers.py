@@ -7,11 +7,12 @@ from outcome_models import path_trie
 from vinelm.errors import EvidenceError
 from vinelm.estimator.signals.answers import AnswerTable, Context
 from vinelm.estimator.signals.build import estimate_signals, why_without_signals
+from vinelm.estimator.signals.course import Course
 from vinelm.rows.observation import Observation
 from vinelm.signals import Label
-from vinelm.template import END, Branch, Loop, Stage, Template
+from vinelm.template import END, Branch, Loop, Parallel, Stage, Template
 
-INVOCATIONS = ("generate", "repair", "repair")
+INVOCATIONS = Course.chain(("generate", "repair", "repair"))
 
 
 def row(request, prefix, *, success=False, stopped=False, kind=0, signal=None, **fields):
@@ -88,11 +89,14 @@ def test_why_there_are_no_signals():
     assert "declare signal, agree or answer" in why_without_signals([row("q", "a", kind=None)], loop)
     assert 'answer=("sql", "rows")' in why_without_signals([row("q", "a", kind=None, signal="x")], loop)
     branching = Template((Stage("generate", ("a",)), Branch({"x": (Stage("repair", ("a",)),), "y": END})))
-    assert "branches or merges" in why_without_signals(rows, branching)
-    assert "oracle" in why_without_signals(rows, Template(loop.steps, stop="oracle"))
     silent = Template((Stage("generate", ("a",), answerable=False), Stage("repair", ("a",))))
-    assert "every invocation writes an answer" in why_without_signals(rows, silent)
-    for reason in (why_without_signals([], loop), why_without_signals(rows, branching)):
+    assert why_without_signals(rows, branching) is why_without_signals(rows, silent) is None
+    joint = Template((Parallel((Stage("generate", ("a",)), Stage("check", ("a",)))), Stage("repair", ("a",))))
+    assert "side by side" in why_without_signals(rows, joint)
+    several = Template((Branch({"x": (Stage("generate", ("a",)),), "y": (Stage("repair", ("a",)),)}),))
+    assert "begins in several" in why_without_signals(rows, several)
+    assert "oracle" in why_without_signals(rows, Template(loop.steps, stop="oracle"))
+    for reason in (why_without_signals([], loop), why_without_signals(rows, joint)):
         assert "\n" not in reason
     path = path_trie(np.random.default_rng(0))
     assert estimate_signals(path, [row("q", ("m0",), kind=None)]) is None

@@ -8,10 +8,11 @@ from answer_worlds import World
 
 from vinelm.estimator.signals.answer_model import fit_answers
 from vinelm.estimator.signals.answers import AnswerTable
+from vinelm.estimator.signals.course import Course
 from vinelm.estimator.signals.first_answers import FirstAnswers
 from vinelm.estimator.signals.predictive import Predictive, prior_means
 
-INVOCATIONS = ("generate", "repair", "repair")
+INVOCATIONS = Course.chain(("generate", "repair", "repair"))
 
 
 def rows_of(world, dear):

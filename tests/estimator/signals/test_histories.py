@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from outcome_models import every_history, random_predictive, sequences
+from outcome_models import chain, every_history, random_predictive, sequences
 
 from vinelm.estimator.signals.histories import _numbered, histories
 from vinelm.estimator.signals.history_level import best_class
@@ -23,7 +23,7 @@ def test_histories_are_the_sums_over_all_sequences_of_answers(n_models, depth, n
     stages = stages_of(models, depth)
     fits = int(rng.integers(1, 3))
     model = random_predictive(rng, n_models=n_models, depth=depth, n_labels=n_labels, fits=fits, follows=follows)
-    levels = histories(model, stages, models, goes_on=goes_on, least_reach=0.0)
+    levels = histories(model, chain(stages), models, goes_on=goes_on, least_reach=0.0)
     reach, right, by_fit = every_history(model, stages, models, goes_on=goes_on)
     found = sequences(levels)
     assert {history for level in found for history in level} == set(reach)
@@ -44,10 +44,10 @@ def test_of_very_many_histories_only_the_likeliest_are_continued(monkeypatch):
     models = ("m0", "m1")
     model = random_predictive(rng, depth=5, n_labels=2, fits=2, follows=False)
     stages = stages_of(models, 5)
-    everything = histories(model, stages, models, goes_on=True)
+    everything = histories(model, chain(stages), models, goes_on=True)
     monkeypatch.setattr("vinelm.estimator.signals.histories.MOST_ROWS", 60)
     monkeypatch.setattr("vinelm.estimator.signals.histories.MOST_LAST_ROWS", 90)
-    fewer = histories(model, stages, models, goes_on=True)
+    fewer = histories(model, chain(stages), models, goes_on=True)
     assert [len(level) for level in fewer[:2]] == [len(level) for level in everything[:2]]
     assert len(fewer[-1]) < len(everything[-1]) / 4
     whole = dict(zip(sequences(everything)[-1], everything[-1].reach.tolist(), strict=True))
@@ -64,7 +64,7 @@ def test_the_outcomes_of_each_model_sum_to_its_history(seed):
     models = ("m0", "m1")
     model = random_predictive(rng, depth=3, n_labels=3, fits=2, follows=bool(seed % 2))
     before = None
-    for level in histories(model, stages_of(models, 3), models, goes_on=bool(seed % 3), least_reach=0.0):
+    for level in histories(model, chain(stages_of(models, 3)), models, goes_on=bool(seed % 3), least_reach=0.0):
         parents = np.ones(1) if before is None else before.reach
         is_open = np.ones(1, bool) if before is None else before.is_open
         for m in range(2):
@@ -77,7 +77,7 @@ def test_the_outcomes_of_each_model_sum_to_its_history(seed):
 def test_the_size_is_the_mean_over_the_requests_with_the_history():
     rng = np.random.default_rng(5)
     model = random_predictive(rng, points=3)
-    (first, _) = histories(model, stages_of(("m0", "m1"), 2), ("m0", "m1"), goes_on=True, least_reach=0.0)
+    (first, _) = histories(model, chain(stages_of(("m0", "m1"), 2)), ("m0", "m1"), goes_on=True, least_reach=0.0)
     for m in range(2):
         at = first.model == m
         assert first.reach[at] @ first.size[at] == pytest.approx(1.0, abs=1e-12)
@@ -86,8 +86,8 @@ def test_the_size_is_the_mean_over_the_requests_with_the_history():
 
 def test_unlikely_histories_are_not_continued():
     model = random_predictive(np.random.default_rng(1), depth=3, n_labels=3)
-    every = histories(model, stages_of(("m0", "m1"), 3), ("m0", "m1"), goes_on=True, least_reach=0.0)
-    likely = histories(model, stages_of(("m0", "m1"), 3), ("m0", "m1"), goes_on=True, least_reach=0.05)
+    every = histories(model, chain(stages_of(("m0", "m1"), 3)), ("m0", "m1"), goes_on=True, least_reach=0.0)
+    likely = histories(model, chain(stages_of(("m0", "m1"), 3)), ("m0", "m1"), goes_on=True, least_reach=0.05)
     for level in likely[:-1]:
         np.testing.assert_array_equal(level.is_open, level.reach >= 0.05)
     kept = dict(zip(sequences(every)[1], every[1].reach, strict=True))
@@ -100,10 +100,10 @@ def test_a_history_that_no_known_model_can_continue_is_closed():
     """No row has asked a model again: after m0 the repair stage, which runs on m0 alone, has nothing to offer."""
     model = random_predictive(np.random.default_rng(2), again=False)
     stages = [("generate", ("m0", "m1")), ("repair", ("m0",))]
-    first, second = histories(model, stages, ("m0", "m1"), goes_on=True, least_reach=0.0)
+    first, second = histories(model, chain(stages), ("m0", "m1"), goes_on=True, least_reach=0.0)
     np.testing.assert_array_equal(first.is_open, first.model == 1)
     assert set(second.model.tolist()) == {0}
-    (alone,) = histories(model, [stages[0], ("repair", ("m9",))], ("m0", "m1", "m9"), goes_on=True, least_reach=0.0)
+    (alone,) = histories(model, chain([stages[0], ("repair", ("m9",))]), ("m0", "m1", "m9"), goes_on=True, least_reach=0.0)
     assert not alone.is_open.any()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from answer_worlds import World
 from answer_worlds import path_trie as world_trie
-from outcome_models import every_history, path_trie, random_predictive, sequences
+from outcome_models import chain, every_history, path_trie, random_predictive, sequences
 
 from vinelm.controller import Planner
 from vinelm.estimator.signals.build import estimate_signals, signals_trie
@@ -21,7 +21,7 @@ STAGES = [("generate", MODELS), ("repair", MODELS)]
 
 
 def fits_of(model):
-    levels = histories(model, STAGES, MODELS, goes_on=True, least_reach=0.0)
+    levels = histories(model, chain(STAGES), MODELS, goes_on=True, least_reach=0.0)
     return levels, FitMasses.of(levels, model.cost_by_fit, model.mean_size)
 
 

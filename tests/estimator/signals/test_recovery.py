@@ -8,6 +8,7 @@ from vinelm.controller import Planner
 from vinelm.estimator.signals.answer_model import OWN, USUAL, Labelings, fit_answers
 from vinelm.estimator.signals.answers import AnswerTable
 from vinelm.estimator.signals.build import estimate_signals
+from vinelm.estimator.signals.course import Course
 from vinelm.objective import Objective
 from vinelm.signals import Outcome
 
@@ -130,7 +131,7 @@ def test_one_model_that_repeats_itself_shares_its_mistake_with_nobody():
     alone = [
         row for row in World.draw(np.random.default_rng(3), 200).rows(lambda request: [(0, 0), (1, 0)]) if row.model == "m0"
     ]
-    table = AnswerTable.of(alone, ("generate", "repair", "repair"))
+    table = AnswerTable.of(alone, Course.chain(("generate", "repair", "repair")))
     labelings = Labelings.of(table)
     of_type = labelings.counts.reshape(len(labelings.counts), len(table.contexts), 6).sum(axis=1)
     wrong = [r for r in range(len(table.requests)) if (table.kind[(table.request == r) & (table.right < 1)] >= 0).any()]
@@ -143,7 +144,7 @@ def test_one_model_that_repeats_itself_shares_its_mistake_with_nobody():
 
 def test_repeated_answers_are_no_evidence():
     world = World.draw(np.random.default_rng(4), 200)
-    once, again = (AnswerTable.of(world.rows(lambda _, p=paths: p), ("generate", "repair", "repair"))
+    once, again = (AnswerTable.of(world.rows(lambda _, p=paths: p), Course.chain(("generate", "repair", "repair")))
                    for paths in ([(0, 1)], [(0, 1), (0, 0, 0)]))  # fmt: skip
     assert again.is_repeat.sum() == sum(again.contexts[c].is_again for c in again.context) == 2 * 200
     assert again.evidence[~again.is_repeat].sum() >= once.evidence.sum()

@@ -72,6 +72,11 @@ def in_first_half(request_id: str, seed: int) -> bool:
     return hashlib.sha256(f"{seed}:{request_id}".encode()).digest()[0] < 128
 
 
+def _answers_first(template: Template) -> bool:
+    """Whether every invocation of every request writes an answer, so that answers can be compared from the first on."""
+    return template.is_linear and all(stage.answerable for stage in template.stages)
+
+
 class PlanningHalf:
     """Plans from the rows of one half of the requests.
 
@@ -110,7 +115,8 @@ class PlanningHalf:
             plan = self.plans.fixed(objective, role)
             if plan is not None:
                 found[role] = self.following(plan)
-        if votes and self.signals is not None and objective.target == "accuracy" and objective.max_latency_s is None:
+        has_votes = votes and self.signals is not None and _answers_first(self.annotated.template)
+        if has_votes and objective.target == "accuracy" and objective.max_latency_s is None:
             found |= self._answers(np.inf if objective.max_cost_usd is None else objective.max_cost_usd)
         return found
 

@@ -54,7 +54,8 @@ def along_outcomes(planner: Planner) -> Locate:
     """Return how a request moves through a trie of what requests show: by verdict, signal and class of each answer."""
     trie, outcomes = planner.trie, planner.annotated.outcomes
     assert outcomes is not None
-    first = first_arm(trie)
+    first, template = first_arm(trie), planner.annotated.template
+    numbers = {} if template.is_linear else {stage.name: number for number, stage in enumerate(template.stages)}
 
     def locate(seen: Seen) -> TriePosition:
         node, arm, returned = 0, first, -1
@@ -63,9 +64,10 @@ def along_outcomes(planner: Planner) -> Locate:
             if row.failure is not None:
                 return TriePosition(node, None, has_ended=True)
             node = trie.child(node, row.model, arm)
-            kind = None if row.answer_class is None else firsts.setdefault(row.answer_class, i)
-            number = None if kind is None else list(firsts.values()).index(kind)
-            place = outcomes.seen(node, Outcome(row.signal, number), passed=bool(row.stopped)).place
+            kind = row.answer_class if planner.annotated.writes_answer(node) else None
+            kind = None if kind is None else firsts.setdefault(kind, i)
+            shown = Outcome(row.signal, None if kind is None else list(firsts.values()).index(kind))
+            place = outcomes.seen(node, shown, passed=bool(row.stopped), stage=numbers.get(row.arm or "")).place
             best = outcomes.returned_class(place)
             returned = -1 if best is None or best >= len(firsts) else list(firsts.values())[best]
             if place < 0 or outcomes.arm[place] < 0:

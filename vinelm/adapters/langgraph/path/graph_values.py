@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -25,20 +25,18 @@ def channels_of(config: RunnableConfig) -> Mapping[str, BaseChannel[Any, Any, An
     return {}
 
 
-def graph_values(config: RunnableConfig, own: Any, *, fresh: bool, keys: Sequence[str] = ()) -> Mapping[str, Any]:
+def graph_values(config: RunnableConfig, own: Any, *, fresh: bool) -> Mapping[str, Any]:
     """Return the whole state of the graph, whatever part of it the node or edge asked for. Keys without a value are left out.
 
     Args:
         config: what LangGraph gave the node or the edge.
         own: the state that it gave it besides; used where this LangGraph hides its channels.
         fresh: include what the current node has just written, as an edge sees it.
-        keys: these are None as long as nothing was written to them.
     """
     names = list(channels_of(config))
     if not names:
         return as_mapping(own)
-    unwritten: dict[str, Any] = {key: None for key in keys if key in names}
-    return {**unwritten, **config["configurable"][_READ](names, fresh)}
+    return dict(config["configurable"][_READ](names, fresh))
 
 
 def as_mapping(state: Any) -> Mapping[str, Any]:

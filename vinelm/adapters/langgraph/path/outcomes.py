@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from threading import RLock
@@ -39,13 +39,21 @@ class RunOutcomes:
         self._lock = RLock()
         self._shown: dict[Path, ShownOutcome] = {}
 
-    def tell(self, path: Path, read: Callable[[], Mapping[str, Any]] | None = None, *, passed: bool | None = None) -> None:
+    def tell(
+        self,
+        path: Path,
+        read: Callable[[], Mapping[str, Any]] | None = None,
+        *,
+        passed: bool | None = None,
+        unwritten: Collection[str] = (),
+    ) -> None:
         """Tell the policy what each invocation of ``path`` has shown that it was not told of.
 
         Args:
             path: models of the invocations so far; empty tells nothing.
             read: returns the state after the last of them; called at most once. None: it is not known.
             passed: the verdict of the workflow's own check on that state; None if it has not judged it.
+            unwritten: keys that are None in an answer as long as nothing was written to them.
         """
         with self._lock:
             if not path or path in self._shown:
@@ -53,7 +61,7 @@ class RunOutcomes:
             for k in range(1, len(path)):
                 if path[:k] not in self._shown:
                     self._add(path[:k], NOTHING)
-            self._add(path, NOTHING if read is None else self._seen(path, read, passed))
+            self._add(path, NOTHING if read is None else self._seen(path, read, passed, unwritten))
 
     def tell_at(self, config: RunnableConfig, path: Path, *, fresh: bool, own: Any = None, passed: bool | None = None) -> None:
         """The same at a node or an edge of a graph, whose ``config`` leads to the state.
@@ -65,10 +73,11 @@ class RunOutcomes:
             own: the state that it was given, used where this LangGraph hides its channels; None if not known.
             passed: see :meth:`tell`.
         """
-        if own is None and not channels_of(config):
+        channels = channels_of(config)
+        if own is None and not channels:
             self.tell(path)
         else:
-            self.tell(path, lambda: graph_values(config, own, fresh=fresh, keys=self.signals.answer), passed=passed)
+            self.tell(path, lambda: graph_values(config, own, fresh=fresh), passed=passed, unwritten=channels)
 
     def tell_failed(self, path: Path) -> None:
         """Tell the policy that the invocation at the end of ``path`` has failed; another attempt may follow."""
@@ -109,7 +118,9 @@ class RunOutcomes:
         self._shown[path] = shown
         self._observe(path, Outcome(shown["signal"], shown["answer_class"]))
 
-    def _seen(self, path: Path, read: Callable[[], Mapping[str, Any]], passed: bool | None) -> ShownOutcome:
+    def _seen(
+        self, path: Path, read: Callable[[], Mapping[str, Any]], passed: bool | None, unwritten: Collection[str]
+    ) -> ShownOutcome:
         shown: ShownOutcome = {"signal": None, "answer_class": None}
         state: Mapping[str, Any] = {}
         try:
@@ -118,7 +129,7 @@ class RunOutcomes:
         except Exception as error:
             self._failed("the signal", error, path)
         try:
-            self._classify(path, state, shown)
+            self._classify(path, dict.fromkeys(unwritten) | dict(state), shown)
         except Exception as error:
             self._failed("the comparison of answers", error, path)
         return shown

@@ -1,0 +1,111 @@
+"""The courses that a request may take: which stages may follow, which of them answer, and on which models they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Self
+
+from vinelm.template import Template
+
+
+class Visit(NamedTuple):
+    """A place in the course of a request.
+
+    Args:
+        stage: The stage that runs.
+        has_answer: Whether an answer was given before.
+        silent: The last stage before it that writes no answer; None without one.
+        arms: The stages that the application may go on to.
+    """
+
+    stage: str
+    has_answer: bool
+    silent: str | None
+    arms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Course:
+    """An automaton of stages. Position 0 is the start, and a stage leads to a higher position.
+
+    Args:
+        follow: For each position the stages that may come next, each with the position after it.
+        models: The models of each stage; None where that does not matter.
+        silent: The stages that write no answer, such as a router.
+    """
+
+    follow: tuple[Mapping[str, int], ...]
+    models: Mapping[str, Sequence[str]] | None = None
+    silent: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, template: Template) -> Self:
+        """Return the courses of a template."""
+        return cls(
+            tuple(position.arms for position in template.flow.positions),
+            {stage.name: stage.models or () for stage in template.stages},
+            frozenset(stage.name for stage in template.stages if not stage.answerable),
+        )
+
+    @classmethod
+    def chain(cls, stages: Sequence[str], models: Mapping[str, Sequence[str]] | None = None) -> Self:
+        """Return the one course of these invocations, each of which answers."""
+        return cls((*({stage: k} for k, stage in enumerate(stages, start=1)), {}), models)
+
+    @cached_property
+    def branches(self) -> bool:
+        """Whether the application chooses between stages somewhere."""
+        return any(len(arms) > 1 for arms in self.follow)
+
+    @cached_property
+    def stages(self) -> tuple[str, ...]:
+        """The stages, each once."""
+        return tuple(dict.fromkeys(stage for arms in self.follow for stage in arms))
+
+    @cached_property
+    def depth(self) -> int:
+        """The most invocations of a request."""
+        depths = [0] * len(self.follow)
+        for position, arms in enumerate(self.follow):
+            for after in arms.values():
+                depths[after] = max(depths[after], depths[position] + 1)
+        return max(depths)
+
+    def arms(self, position: int) -> tuple[str, ...]:
+        """Return the stages that the application chooses from at a position; none on a chain, where it has no choice."""
+        return tuple(self.follow[position]) if self.branches else ()
+
+    def following(self, position: int, chosen: str | None) -> int:
+        """Return the stage that comes next, an index into ``stages``; -1 where none does.
+
+        Args:
+            position: Where the request is.
+            chosen: The application's choice, where it has one.
+        """
+        arms = self.follow[position]
+        name = chosen if self.branches else next(iter(arms), None)
+        return self.stages.index(name) if name is not None and name in arms else -1
+
+    def after(self, stages: Sequence[str]) -> int | None:
+        """Return the position after these stages; None where the template has no such course."""
+        position = 0
+        for stage in stages:
+            if stage not in self.follow[position]:
+                return None
+            position = self.follow[position][stage]
+        return position
+
+    def visits(self) -> Iterator[Visit]:
+        """Yield every visit of a stage, each once."""
+        start: tuple[int, bool, str | None] = (0, False, None)
+        known, waiting = {start}, [start]
+        for position, has_answer, silent in waiting:  # grows while it is read
+            for stage, after in self.follow[position].items():
+                yield Visit(stage, has_answer, silent, self.arms(after))
+                answers = stage not in self.silent
+                reached = (after, has_answer or answers, silent if answers else stage)
+                if reached not in known:
+                    known.add(reached)
+                    waiting.append(reached)
