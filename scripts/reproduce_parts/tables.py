@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench_estimator import SPIDER_USD_PER_1000, exam_table, spider_table
 from reproduce_parts.mathqa_table import mathqa_table
+from science.exact_outcomes import exact_table
 
 from vinelm.backends import create_backends, simulated_catalog
 from vinelm.requests.workflow import Request
@@ -19,7 +20,6 @@ from vinelm.trie import Trie
 from vinelm.trie.recorded_table import RecordedTable
 from vinelm.workflows.mathqa.workflow import bundled_requests
 from vinelm.workflows.nl2sql import nl2sql, nl2sql_2
-from vinelm.workflows.nl2sql.exact_outcomes import exact_table
 
 NL2SQL_8, NL2SQL_2, MATHQA_4 = "NL2SQL-8", "NL2SQL-2", "MathQA-4"
 SPIDER, EXAMS = "Spider, 8 systems", "exams, 9 models"

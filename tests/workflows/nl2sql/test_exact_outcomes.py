@@ -4,6 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
+from science.exact_outcomes import ExactAnswers, exact_table
 
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.backends import RecordedBackend, create_backends
@@ -16,7 +17,6 @@ from vinelm.policies import ForcedPolicy
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflows.nl2sql import nl2sql, nl2sql_2
-from vinelm.workflows.nl2sql.exact_outcomes import ExactAnswers, exact_table
 
 
 @pytest.fixture
