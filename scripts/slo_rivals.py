@@ -14,7 +14,7 @@ from vinelm.controller import Planner
 from vinelm.controller.planning.metric import LATE_WEIGHT
 from vinelm.estimator import RateEstimator, make_estimator
 from vinelm.evaluation import ReplayResult
-from vinelm.evaluation.plans.baselines import workflow_level_nodes
+from vinelm.evaluation.plans.path_plans import workflow_level_nodes
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.recorded_table import RecordedTable
 

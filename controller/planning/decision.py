@@ -15,6 +15,8 @@ from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.io.frames import html_table
 from vinelm.plans.promise import Z90, Promise
+from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.arrays import BoolArray
 
 EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", COST_CAP: "least cost instead"}
 
@@ -43,6 +45,11 @@ class Decision:
     request: PlanRequest = field(compare=False, repr=False)
     frontier: Frontier | None = field(compare=False, repr=False)
 
+    @property
+    def annotated(self) -> AnnotatedTrie:
+        """The trie."""
+        return self.metrics.annotated
+
     @cached_property
     def view(self) -> SubtreeView:
         """The whole subtree below ``node`` with the quantities that the objective compares."""
@@ -69,6 +76,36 @@ class Decision:
         return self.metrics.trie.prefix(self.target)
 
     @property
+    def ends(self) -> list[int]:
+        """The nodes at which the plan may end."""
+        return [self.target]
+
+    @property
+    def runs(self) -> BoolArray:
+        """Whether the plan may run the invocation of each node of the trie."""
+        found = np.zeros(len(self.metrics.trie), np.bool_)
+        found[self.metrics.trie.path(self.target)] = True
+        return found
+
+    @property
+    def words(self) -> str:
+        """The plan from the root in one line: ``generate a, repair b``, or ``a, up to 3 invocations`` on one model."""
+        edges = list(self.metrics.trie.edges(self.target))
+        if len(edges) > 1 and len({model for _, model in edges}) == 1:
+            return f"{edges[0][1]}, up to {len(edges)} invocations"
+        return ", ".join(f"{stage} {model}" for stage, model in edges) or "no invocation"
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """The plan from the root as a tree of JSON types: stage, model (None: the end), probability, and the steps after it."""
+        found: list[dict[str, Any]] = []
+        trie = self.metrics.trie
+        for node, (stage, model) in reversed(list(zip(trie.path(self.target), trie.edges(self.target), strict=True))):
+            comes = 1.0 - float(self.annotated.stop[trie.parent[node]])
+            found = [{"stage": stage, "model": model, "probability": comes, "steps": found}]
+        return found
+
+    @property
     def accuracy(self) -> float:
         """Expected accuracy of ending at ``target``: the estimate itself, also if the objective sets ``confidence``."""
         return float(self.metrics.annotated.accuracy[self.target])
@@ -82,6 +119,23 @@ class Decision:
     def path_latency_s(self) -> float:
         """Expected seconds from the root at zero load, for a request that runs the whole path."""
         return float(self.metrics.mean(Metric.LATENCY)[self.target])
+
+    @property
+    def expected_latency_s(self) -> float:
+        """Expected seconds from the root at zero load; here those of the whole path."""
+        return self.path_latency_s
+
+    @property
+    def standard_error(self) -> float | None:
+        """Standard error of the accuracy; None where the trie has none."""
+        errors = self.annotated.accuracy_se
+        return None if errors is None else float(errors[self.target])
+
+    @property
+    def cost_error_usd(self) -> float | None:
+        """Standard error of the expected dollars, as if all ends of the plan erred alike; None where the trie has none."""
+        errors = self.annotated.cost_se
+        return None if errors is None else float(sum(errors[node] for node in self.ends))
 
     @cached_property
     def remaining_cost_usd(self) -> float:
@@ -176,7 +230,7 @@ class Decision:
     def _repr_html_(self) -> str:
         """The plan, its expected metrics and the slack of each bound as a table, for notebooks."""
         rows = [
-            ("plan", self._plan_words()),
+            ("plan", self.words),
             ("accuracy", f"{self.accuracy:.1%}"),
             ("cost per request", f"${self.path_cost_usd:.4g}"),
             (self._latency_name, f"{self.path_latency_s:.3g} s" if self.metrics.annotated.knows_latency else "-"),
@@ -187,19 +241,19 @@ class Decision:
 
     _latency_name: ClassVar[str] = "latency at zero load"
 
-    def _plan_words(self) -> str:
-        """The plan in one line."""
-        return " > ".join(f"{stage}: {model}" for stage, model in self.metrics.trie.edges(self.target)) or "end here"
-
     def to_dict(self) -> dict[str, Any]:
         """Return the plan, its expected values and its reason as JSON types; seconds are None if the trie has no latencies."""
         return {
             "node": self.node,
             "target": self.target,
-            "plan": list(self.path),
             "next_model": self.next_model,
             **self._figures(),
+            **self.facts(),
         }
+
+    def facts(self) -> dict[str, Any]:
+        """Return the plan alone as JSON types."""
+        return {"plan": list(self.path), "stages": list(self.metrics.trie.edges(self.target))}
 
     def _figures(self) -> dict[str, Any]:
         knows_latency = self.metrics.annotated.knows_latency

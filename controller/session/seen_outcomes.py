@@ -23,12 +23,13 @@ class SeenOutcomes:
         node: returns the node of a path; ``KeyError`` if the trie has none.
     """
 
-    __slots__ = ("_node", "_numbers", "_outcomes", "_passed", "_shown", "_stages", "_writes_answer", "branches")
+    __slots__ = ("_names", "_node", "_numbers", "_outcomes", "_passed", "_shown", "_stages", "_writes_answer", "branches")
 
     def __init__(self, annotated: AnnotatedTrie, node: Callable[[Path], int]) -> None:
         assert annotated.outcomes is not None
         self._outcomes, self._stages, self._node = annotated.outcomes, annotated.trie.stages, node
         self._writes_answer, self.branches = annotated.writes_answer, not annotated.template.is_linear
+        self._names = annotated.stage_names
         self._numbers = {stage.name: number for number, stage in enumerate(annotated.template.stages)}
         self._shown: dict[Path, Outcome] = {}
         self._passed: dict[Path, bool] = {}
@@ -80,8 +81,7 @@ class SeenOutcomes:
 
     def stage_of(self, title: str) -> str:
         """Return the workflow's stage of an arm of the trie."""
-        number = self._outcomes.stages[self._stages.index(title)]
-        return next(name for name, known in self._numbers.items() if known == number)
+        return self._names[self._stages.index(title)]
 
     def _seen(self, path: Path, stage: int | None = None) -> Seen:
         node, shown = self._node(path), self._shown.get(path, _NOTHING)

@@ -452,7 +452,7 @@ def _label_rates(table: AnswerTable, weights: FloatArray) -> FloatArray:
 def _rates_alike(table: AnswerTable, counts: FloatArray, at: npt.NDArray[np.intp]) -> FloatArray:
     """The rates of the contexts ``at``, after which the same stages may follow."""
     contexts = [table.contexts[i] for i in at]
-    possible = np.array([label.arm is None or label.arm in contexts[0].arms for label in table.labels])
+    possible = np.array([label.arm in (None, *contexts[0].arms) for label in table.labels])
     possible |= not possible.any()  # no row has come so far
     pooled = counts[at].sum(axis=0)
     prior = (pooled.sum(axis=0) + 1.0) * possible

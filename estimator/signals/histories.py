@@ -188,7 +188,7 @@ class _Growing:
 
     def _copies(self, arms: tuple[str, ...]) -> Ints | None:
         labels = self.model.labels
-        if all(label.arm is None or label.arm in arms for label in labels):
+        if all(label.arm in (None, *arms) for label in labels):
             return np.arange(len(labels))
         if arms:
             return None

@@ -22,7 +22,7 @@ from reproduce_parts.estimation import Fits
 from science.mixtures import mixture_at
 
 from vinelm.controller import Planner
-from vinelm.evaluation.plans.baselines import workflow_level_nodes
+from vinelm.evaluation.plans.path_plans import workflow_level_nodes
 from vinelm.objective import Objective
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinelm.evaluation import OutcomeTable
-from vinelm.evaluation.plans.baselines import workflow_level_nodes
+from vinelm.evaluation.plans.path_plans import workflow_level_nodes
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.objective import Objective
 from vinelm.trie.arrays import BoolArray, FloatArray

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from vinelm.controller import Planner
-from vinelm.evaluation.plans.baselines import any_single_model_nodes, workflow_level_nodes
+from vinelm.evaluation.plans.path_plans import workflow_level_nodes
 from vinelm.objective import Objective
+from vinelm.plans.promise import single_model_paths
 
 
 def best_single_model(planner: Planner, objective: Objective) -> tuple[str, ...]:
     """Plan the best path that runs on one model only; returns its models from the root."""
-    return planner.plan(objective, candidates=any_single_model_nodes(planner.annotated)).path
+    return planner.plan(objective, candidates=single_model_paths(planner.trie)).path
 
 
 def best_workflow_level(planner: Planner, objective: Objective) -> tuple[str, ...]:

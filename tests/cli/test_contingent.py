@@ -7,7 +7,7 @@ from routed_tries import routed_trie
 
 from vinelm.cli.main import main
 from vinelm.evaluation.plans.arms import arm_shares
-from vinelm.evaluation.plans.contingent_plans import ContingentPlans
+from vinelm.evaluation.plans.graph_plans import GraphPlans
 from vinelm.objective import Objective
 from vinelm.vinefile import save_trie
 
@@ -58,7 +58,7 @@ def test_trie_show_json(file, capsys):
     assert found["depths"][0]["accuracy_max"] is None
     assert sum(row["paths"] for row in found["depths"]) == annotated.trie.n_nodes
     assert len(found["arms"]) == 4
-    best = ContingentPlans(annotated).decision(Objective(maximize="accuracy"))
+    best = GraphPlans(annotated).decision(Objective(maximize="accuracy"))
     assert found["frontier"][-1]["accuracy"] == pytest.approx(best.accuracy)
     assert found["frontier"][-1]["contingent_plan"]["steps"][0]["stage"] == "router"
 

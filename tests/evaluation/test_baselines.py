@@ -4,7 +4,7 @@ from conftest import make_catalog, make_template
 
 from vinelm.clock import VirtualClock
 from vinelm.errors import ConfigError
-from vinelm.evaluation.plans.baselines import single_model_nodes, workflow_level_nodes
+from vinelm.evaluation.plans.path_plans import PathPlans, workflow_level_nodes
 from vinelm.policies import StaticPolicy
 from vinelm.policies.policy import Policy
 from vinelm.trie import Trie
@@ -31,12 +31,9 @@ def test_workflow_level_plans_repeat_one_model_per_stage():
         assert allowed[node] == (len(set(repairs)) <= 1)
 
 
-def test_single_model_plans_are_one_per_depth():
-    annotated = blank(3, 4)
-    alone = single_model_nodes(annotated, "m1")
-    assert [annotated.trie.prefix(int(node)) for node in np.flatnonzero(alone)] == [("m1",) * k for k in (1, 2, 3, 4)]
-    with pytest.raises(ConfigError, match="unknown model 'm9'"):
-        single_model_nodes(annotated, "m9")
+def test_a_single_model_runs_to_the_last_invocation():
+    alone = dict(PathPlans(blank(3, 4)).single_models())
+    assert {model: plan.path for model, plan in alone.items()} == {f"m{k}": (f"m{k}",) * 4 for k in range(3)}
 
 
 def test_a_static_policy_follows_its_path_and_ends_at_its_cap():

@@ -3,16 +3,16 @@ from conftest import random_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.evaluation.plans.policy_plans import Plans
+from vinelm.evaluation.plans.path_plans import PathPlans
 from vinelm.evaluation.plans.sweep import _two_figures_up, showcase
 
 
 @given(st.integers(0, 300))
 def test_every_policy_can_meet_every_showcase_objective(seed):
-    plans = Plans(random_table(seed, n_requests=15, n_models=2, depth=3).annotate())
+    plans = PathPlans(random_table(seed, n_requests=15, n_models=2, depth=3).annotate())
     for objective in showcase(plans):
         for role in ("vinelm", "static", "single"):
-            assert plans.node(objective, role) is not None
+            assert plans.of_role(objective, role) is not None
 
 
 @given(st.floats(1e-7, 1e4))

@@ -4,7 +4,7 @@ from conftest import random_table
 from vinelm.api.estimation import require_same_workflow, with_provenance
 from vinelm.errors import ConfigError
 from vinelm.estimator import make_estimator
-from vinelm.evaluation.plans.policy_plans import Plans
+from vinelm.evaluation.plans.path_plans import PathPlans
 from vinelm.profiler import CascadeSampler
 from vinelm.reports.contingent import estimated_frontiers
 from vinelm.rows.observation import Observation
@@ -58,7 +58,7 @@ def test_a_whole_sample_is_the_whole_table():
 
 def test_estimated_frontiers_never_fall_and_vinelm_is_on_top(sampled):
     _, _, annotated = sampled
-    frontiers = estimated_frontiers(Plans(annotated), "max_cost_usd")
+    frontiers = estimated_frontiers(PathPlans(annotated), "max_cost_usd")
     vinelm, static, single = ([p.accuracy for p in f.points] for f in frontiers)
     assert vinelm == sorted(vinelm)
     for rival in (static, single):

@@ -81,7 +81,7 @@ def same_model_twice(trie):
 
 
 def test_the_gain_is_over_the_best_plan_with_one_model_per_stage(case, result):
-    from vinelm.evaluation.plans.baselines import workflow_level_nodes
+    from vinelm.evaluation.plans.path_plans import workflow_level_nodes
 
     one = result["figure7"]["simulated"]["NL2SQL-8"]
     truth = case.table.annotate()
@@ -184,7 +184,7 @@ def test_mathqa_is_executed_to_the_first_right_answer(script):
 def test_one_stage_keeps_the_outcomes(script, case):
     from reproduce_parts.tables import one_stage
 
-    from vinelm.evaluation.plans.baselines import workflow_level_nodes
+    from vinelm.evaluation.plans.path_plans import workflow_level_nodes
 
     table = one_stage(case.table)
     old, new = case.table.annotate(), table.annotate()

@@ -59,23 +59,22 @@ def show_bounds(decision: ContingentDecision) -> None:
 
 def frontier_rows(annotated: AnnotatedTrie, top: int) -> tuple[list[dict[str, Any]], ContingentDecision]:
     """Return at most ``top`` plans of the estimated frontier, the cheapest first, and the most accurate plan."""
-    from vinelm.evaluation.plans.contingent_plans import ContingentPlans, plan_words
-    from vinelm.evaluation.plans.frontier import contingent_frontier
+    from vinelm.evaluation.plans.graph_plans import GraphPlans
     from vinelm.plans.promise import Z90
 
-    found = contingent_frontier(ContingentPlans(annotated))
+    found = GraphPlans(annotated).frontier()
     rows = []
     for decision in _thinned(found, top):
-        error = decision.plan.standard_error
+        error = decision.standard_error
         rows.append(
             {
-                "plan": plan_words(decision),
+                "plan": decision.words,
                 "accuracy": decision.accuracy,
                 "accuracy_half_width90": None if error is None else Z90 * error,
                 "cost_usd": decision.path_cost_usd,
                 "latency_s": decision.path_latency_s if annotated.knows_latency else None,
-                "expected_latency_s": decision.plan.expected_latency_s if annotated.knows_latency else None,
-                "contingent_plan": decision.plan.to_dict(),
+                "expected_latency_s": decision.expected_latency_s if annotated.knows_latency else None,
+                **decision.facts(),
             }
         )
     return rows, found[-1]

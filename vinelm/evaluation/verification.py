@@ -19,14 +19,13 @@ from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
 from vinelm.controller import Decision
 from vinelm.errors import ConfigError
-from vinelm.evaluation.plans.policy_plans import FixedPlan
 from vinelm.evaluation.serving import judge_of, serve
 from vinelm.evaluation.verification_budget import RequestGuard, VerificationBudget
 from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
 from vinelm.evaluation.verification_result import Verification
 from vinelm.judging.labelled import scored_by_labels
 from vinelm.objective import Objective
-from vinelm.policies import Policy
+from vinelm.policies import Policy, StaticPolicy
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.traces import ObservationStore
@@ -245,10 +244,10 @@ class ServingRun:
             is_simulated=any(backend.is_simulated for backend in self.backends.values()),
         )
 
-    def serve_along(self, plan: FixedPlan, request: Request, budget: VerificationBudget) -> VerifiedRequest:
-        """Serve one request by a plan that does not depend on what happens."""
+    def serve_along(self, policy: Callable[..., StaticPolicy], request: Request, budget: VerificationBudget) -> VerifiedRequest:
+        """Serve one request by a plan that does not depend on what happens; see :meth:`.Plans.policy`."""
         judge = judge_of(self.workflow, request)
-        return self.serve_under(plan.policy(clock=self.vine.new_clock(), request=request, judge=judge), request, budget)
+        return self.serve_under(policy(clock=self.vine.new_clock(), request=request, judge=judge), request, budget)
 
     def serve_under(self, policy: Policy, request: Request, budget: VerificationBudget) -> VerifiedRequest:
         """Serve one request under a policy, within the objective's cap for each request and the budget of all."""

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 
 from vinelm.controller import Decision
-from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.evaluation.verification_log import VerifiedRequest
 from vinelm.plans.promise import Z90
 
@@ -78,7 +77,7 @@ class Verification:
     @property
     def promised_cost_interval(self) -> Interval | None:
         """90 % interval of the mean dollars of so many requests; None without standard errors or below two requests."""
-        error = _cost_error(self.decision)
+        error = self.decision.cost_error_usd
         if error is None or not math.isfinite(error) or len(self.rows) < 2:
             return None
         sampling = float(np.var([row.cost_usd for row in self.rows], ddof=1)) / len(self.rows)
@@ -114,7 +113,7 @@ class Verification:
             **{name: getattr(self, name) for name in names},
             "served": len(self.rows),
             "failed": sum(row.failure is not None for row in self.rows),
-            **_plan_facts(decision),
+            **decision.facts(),
             "promised": {
                 **decision.promise.to_dict(),
                 "prediction": self.promised_interval,
@@ -130,22 +129,3 @@ def _verdict(value: float | None, promised: Interval | None) -> Verdict:
     if value is None or promised is None:
         return "unknown"
     return "broken" if value < promised[0] - 1e-12 else "exceeded" if value > promised[1] + 1e-12 else "kept"
-
-
-def _cost_error(decision: Decision) -> float | None:
-    """The standard error of the expected dollars; of a contingent plan those of its ends summed, as if all erred alike,
-    unless it is one over outcomes, whose fits say by how much they differ.
-    """
-    if isinstance(decision, ContingentDecision) and decision.plan.cost_error_usd is not None:
-        return decision.plan.cost_error_usd
-    error = decision.metrics.annotated.cost_se
-    if error is None:
-        return None
-    nodes = decision.plan.ends if isinstance(decision, ContingentDecision) else [decision.target]
-    return float(sum(error[node] for node in nodes))
-
-
-def _plan_facts(decision: Decision) -> dict[str, Any]:
-    if isinstance(decision, ContingentDecision):
-        return {"contingent_plan": decision.plan.to_dict()}
-    return {"plan": list(decision.path)}

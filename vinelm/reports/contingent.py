@@ -9,10 +9,9 @@ from typing import Any
 
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.evaluation.plans.arms import arm_shares
-from vinelm.evaluation.plans.contingent_plans import ContingentPlans
-from vinelm.evaluation.plans.policy_plans import NAMES, PathPlan, PlannedPolicy, Plans
+from vinelm.evaluation.plans.plans import NAMES, PlannedPolicy, Plans
 from vinelm.evaluation.plans.roles import Interval, Role
-from vinelm.evaluation.plans.sweep import Bound, PolicyFrontier, SweepPoint, frontier_range, spaced_caps
+from vinelm.evaluation.plans.sweep import Bound, PolicyFrontier, SweepPoint, spaced_caps
 from vinelm.objective import Objective
 from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
 from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, usd
@@ -48,9 +47,9 @@ def interval_of(value: float, standard_error: float | None) -> Interval:
     return Interval(value, max(value - reach, 0.0), min(value + reach, 1.0))
 
 
-def estimated_frontiers(plans: Plans | ContingentPlans, bound: Bound) -> tuple[PolicyFrontier, ...]:
+def estimated_frontiers(plans: Plans[Any], bound: Bound) -> tuple[PolicyFrontier, ...]:
     """Estimate the frontiers of VineLM, the best static plan and the best single model over a grid of caps."""
-    found = frontier_range(plans)
+    found = plans.frontier_range()
     ends = (found.cheapest_usd, found.dearest_usd) if bound == "max_cost_usd" else (found.fastest_s, found.slowest_s)
     caps = spaced_caps(*ends, bound)
     roles: tuple[Role, ...] = ("vinelm", "static", "single")
@@ -59,42 +58,26 @@ def estimated_frontiers(plans: Plans | ContingentPlans, bound: Bound) -> tuple[P
     )
 
 
-def _point(plans: Plans | ContingentPlans, bound: Bound, cap: float, role: Role) -> SweepPoint | None:
+def _point(plans: Plans[Any], bound: Bound, cap: float, role: Role) -> SweepPoint | None:
     is_cost = bound == "max_cost_usd"
     objective = (
         Objective(maximize="accuracy", max_cost_usd=cap) if is_cost else Objective(maximize="accuracy", max_latency_s=cap)
     )
-    if isinstance(plans, Plans):
-        path = plans.fixed(objective, role)
-        return None if path is None else _path_point(path, cap)
-    found = plans.decision(objective) if role == "vinelm" else plans.fixed(objective, role)
-    if found is None or (isinstance(found, ContingentDecision) and not found.is_feasible):
+    found = plans.of_role(objective, role)
+    if found is None:
         return None
     return SweepPoint(
         cap=cap,
-        plan=plans.plan_text(found) if isinstance(found, ContingentDecision) else found.text,
-        utility=interval_of(found.accuracy, found.plan.standard_error),
+        plan=found.words,
+        utility=interval_of(found.accuracy, found.standard_error),
         accuracy=found.accuracy,
         cost_usd=found.path_cost_usd,
-        latency_s=found.plan.expected_latency_s,
+        latency_s=found.expected_latency_s,
         late=None,
     )
 
 
-def _path_point(path: PathPlan, cap: float) -> SweepPoint:
-    errors = path.annotated.accuracy_se
-    return SweepPoint(
-        cap=cap,
-        plan=path.text,
-        utility=interval_of(path.accuracy, None if errors is None else float(errors[path.node])),
-        accuracy=path.accuracy,
-        cost_usd=path.path_cost_usd,
-        latency_s=path.path_latency_s,
-        late=None,
-    )
-
-
-def frontier_section(plans: Plans | ContingentPlans) -> Section:
+def frontier_section(plans: Plans[Any]) -> Section:
     """Return the estimated frontiers of VineLM's plans and of static ones, as charts and tables."""
     cost = estimated_frontiers(plans, "max_cost_usd")
     parts: list[Any] = [
@@ -108,7 +91,7 @@ def frontier_section(plans: Plans | ContingentPlans) -> Section:
     return Section(title="Estimated frontiers", intro=_FRONTIER_INTRO, parts=tuple(parts))
 
 
-def plans_section(plans: ContingentPlans, objectives: Sequence[Objective]) -> Section:
+def plans_section(plans: Plans[Any], objectives: Sequence[Objective]) -> Section:
     """Return, for each objective, the policies' estimates and VineLM's plan as a tree."""
     parts: list[Table] = []
     for objective in objectives:
@@ -123,13 +106,13 @@ def plans_section(plans: ContingentPlans, objectives: Sequence[Objective]) -> Se
     )
 
 
-def _objective_table(plans: ContingentPlans, planned: Sequence[PlannedPolicy], objective: Objective) -> Table:
+def _objective_table(plans: Plans[Any], planned: Sequence[PlannedPolicy], objective: Objective) -> Table:
     rows = []
     for item in planned:
         if item.decision is None:
             rows.append(Row(role=item.role, cells=(item.policy, "-", "-", "-", "-"), detail=item.plan))
             continue
-        interval = interval_of(item.decision.accuracy, item.decision.plan.standard_error)
+        interval = interval_of(item.decision.accuracy, item.decision.standard_error)
         latency_s = item.decision.path_latency_s if plans.annotated.knows_latency else None
         figures = (usd(item.decision.path_cost_usd), seconds(latency_s))
         rows.append(Row(role=item.role, cells=(item.policy, percent(interval.value), percent_interval(interval), *figures),

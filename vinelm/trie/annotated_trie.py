@@ -132,10 +132,16 @@ class AnnotatedTrie:
             reach[level] = reach[up] * (1.0 - self.stop[up] if self.arm is None else self.arm[level])
         return _read_only(reach)
 
+    @cached_property
+    def stage_names(self) -> tuple[str, ...]:
+        """The workflow's stage of each stage of the trie, which names what was seen as well where arms are outcomes."""
+        if self.outcomes is None:
+            return self.trie.stages
+        return tuple(self.template.stages[stage].name for stage in self.outcomes.stages)
+
     def writes_answer(self, node: int) -> bool:
-        """Return whether the invocation at a node of a trie of what requests show writes an answer, wherever plans may end."""
-        assert self.outcomes is not None
-        return self.template.stages[self.outcomes.stages[int(self.trie.stage[node])]].answerable
+        """Return whether the invocation at a node writes an answer, wherever plans may end."""
+        return self.template.stage(self.stage_names[self.trie.stage[node]]).answerable
 
     def returning_last(self) -> AnnotatedTrie:
         """Return the same trie of what requests show where only the last answer can be returned."""
@@ -341,10 +347,7 @@ def whole_paths(annotated: AnnotatedTrie) -> AnnotatedTrie:
 
 def ending_after(annotated: AnnotatedTrie, stages: Collection[str]) -> AnnotatedTrie:
     """Return the same annotations over a trie in which only nodes of these stages of the workflow are answerable."""
-    names, outcomes = annotated.trie.stages, annotated.outcomes
-    if outcomes is not None:
-        names = tuple(annotated.template.stages[stage].name for stage in outcomes.stages)
-    allowed = [index for index, name in enumerate(names) if name in stages]
+    allowed = [index for index, name in enumerate(annotated.stage_names) if name in stages]
     return _answerable_only(annotated, np.isin(annotated.trie.stage, allowed))
 
 

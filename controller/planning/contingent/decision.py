@@ -17,6 +17,7 @@ from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNIT
 from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.plans.decision_graph import END, NOTHING
 from vinelm.plans.promise import Z90, Promise, SelectionOptimism
+from vinelm.trie.arrays import BoolArray
 
 _EQUAL = 1e-12
 """Accuracies that differ by less are equal but for rounding."""
@@ -91,6 +92,26 @@ class ContingentDecision(Decision):
         }
 
     @property
+    def ends(self) -> list[int]:
+        """The nodes at which the plan may end."""
+        return self.plan.ends
+
+    @property
+    def runs(self) -> BoolArray:
+        """Whether the plan may run the invocation of each node of the trie."""
+        return self.plan.runs
+
+    @property
+    def words(self) -> str:
+        """See :attr:`ContingentPlan.words`."""
+        return self.plan.words
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """The plan from ``node`` on as a tree; see :attr:`ContingentPlan.steps`."""
+        return self.plan.steps
+
+    @property
     def accuracy(self) -> float:
         """Expected accuracy of the plan: the estimate itself, also if the objective sets ``confidence``."""
         return self.plan.accuracy
@@ -104,6 +125,22 @@ class ContingentDecision(Decision):
     def path_latency_s(self) -> float:
         """Seconds of the plan's longest history from ``node`` on, at zero load."""
         return self.plan.latency_s
+
+    @property
+    def expected_latency_s(self) -> float:
+        """Expected seconds of the plan from ``node`` on, at zero load."""
+        return self.plan.expected_latency_s
+
+    @property
+    def standard_error(self) -> float | None:
+        """Standard error of the accuracy, as if all ends of the plan erred alike; None where the trie has none."""
+        return self.plan.standard_error
+
+    @property
+    def cost_error_usd(self) -> float | None:
+        """The same of the expected dollars; on a trie of what requests show, what its fits differ by."""
+        found = self.plan.cost_error_usd
+        return super().cost_error_usd if found is None else found
 
     @property
     def remaining_cost_usd(self) -> float:
@@ -253,9 +290,6 @@ class ContingentDecision(Decision):
 
     _latency_name = "longest history"
 
-    def _plan_words(self) -> str:
-        return " / ".join(line.strip() for line in self.plan.lines(limit=12))
-
     def to_dict(self) -> dict[str, Any]:
         """Return the plan, its expected values and its reason as JSON types; seconds are None if the trie has no latencies."""
         return {
@@ -263,8 +297,12 @@ class ContingentDecision(Decision):
             "next_model": self.next_model,
             "next_models": self.next_models,
             **self._figures(),
-            "contingent_plan": self.plan.to_dict(),
+            **self.facts(),
         }
+
+    def facts(self) -> dict[str, Any]:
+        """Return the plan alone as JSON types."""
+        return {"contingent_plan": self.plan.to_dict()}
 
     def _next(self) -> str:
         if self.stop:

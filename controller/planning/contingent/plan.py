@@ -15,7 +15,7 @@ from vinelm.plans.promise import contingent_standard_error, error_between_fits, 
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 _DEEPEST = 10_000
-"""Most steps of a plan in :meth:`ContingentPlan.to_dict`."""
+"""Most steps of a plan in :attr:`ContingentPlan.steps`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,6 +214,32 @@ class ContingentPlan:
 
     # -- as text and JSON --------------------------------------------------------------------------------------
 
+    @property
+    def words(self) -> str:
+        """The plan in one line: for each stage its models, the most frequently used first; a plan on one model is that model.
+
+        ``router a, search b, reply c or d`` says that the reply runs on c in most requests and on d in others.
+        """
+        annotated, trie = self.graph.annotated, self.graph.annotated.trie
+        reach = annotated.reach if self.graph.is_tree else np.ones(len(trie))
+        shares: dict[str, dict[str, float]] = {stage: {} for stage in annotated.stage_names}
+        for node in np.flatnonzero(self.runs).tolist():
+            of_stage, model = shares[annotated.stage_names[trie.stage[node]]], trie.models[trie.model[node]]
+            of_stage[model] = of_stage.get(model, 0.0) + float(reach[node])
+        models = {model for of_stage in shares.values() for model in of_stage}
+        if len(models) == 1:
+            return models.pop()
+        ordered = ((stage, sorted(found, key=lambda name: -found[name])) for stage, found in shares.items() if found)
+        return ", ".join(f"{stage} {' or '.join(names)}" for stage, names in ordered) or "no invocation"
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """An item for each arm: ``stage``, ``probability``, ``model`` (None where the request ends) and the ``steps`` after it.
+
+        Very large plans are cut.
+        """
+        return self._steps(self.start, [_DEEPEST])
+
     def lines(self, limit: int | None = None) -> list[str]:
         """Return the plan as an indented tree: each stage with its model, below it the arms with their probabilities.
 
@@ -229,19 +255,14 @@ class ContingentPlan:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan and its figures as plain JSON types.
-
-        ``steps`` holds an item for each arm: ``stage``, ``probability``, ``model`` (None where the request ends) and the
-        ``steps`` that follow; very large plans are cut.
-        """
-        room = [_DEEPEST]
+        """Return the plan and its figures as plain JSON types."""
         return {
             "accuracy": self.accuracy,
             "standard_error": self.standard_error,
             "cost_usd": self.cost_usd,
             "latency_s": self.latency_s if self.graph.annotated.knows_latency else None,
             "expected_latency_s": self.expected_latency_s if self.graph.annotated.knows_latency else None,
-            "steps": self._steps(self.start, room),
+            "steps": self.steps,
             **({} if self.graph.annotated.difficulty is None else {"promised_accuracy": self.promised_accuracy}),
         }
 

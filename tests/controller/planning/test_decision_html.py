@@ -14,7 +14,7 @@ def test_the_table_has_the_plan_its_metrics_and_the_slack():
     annotated = random_table(0, n_requests=50, n_models=2, depth=2).annotate()
     decision = Planner(annotated).plan(Objective(maximize="accuracy", max_latency_s=0.0))
     shown = decision._repr_html_()
-    assert "generate: m" in shown
+    assert "generate m" in shown or "up to 2 invocations" in shown
     assert "slack of max_latency_s" in shown
     assert "no: max_latency_s relaxed" in shown
 

@@ -11,10 +11,10 @@ from routed_tries import routed_trie
 from vinelm.api.planning import require_evidence
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.evaluation.plans.arms import arm_shares
-from vinelm.evaluation.plans.contingent_plans import ContingentPlans, plans_over
-from vinelm.evaluation.plans.frontier import contingent_frontier
-from vinelm.evaluation.plans.policy_plans import Plans
-from vinelm.evaluation.plans.sweep import frontier_range, showcase
+from vinelm.evaluation.plans.graph_plans import GraphPlans
+from vinelm.evaluation.plans.path_plans import PathPlans
+from vinelm.evaluation.plans.plans_over import plans_over
+from vinelm.evaluation.plans.sweep import showcase
 from vinelm.objective import Objective
 
 BEST = Objective(maximize="accuracy")
@@ -50,7 +50,7 @@ def every_static(annotated):
 
 
 def test_confidence_without_standard_errors_is_refused():
-    plans = ContingentPlans(replace(routed_trie(), accuracy_se=None))
+    plans = GraphPlans(replace(routed_trie(), accuracy_se=None))
     with pytest.raises(ConfigError, match="confidence needs standard errors"):
         plans.fixed(Objective(maximize="accuracy", confidence=0.9), "static")
 
@@ -58,7 +58,7 @@ def test_confidence_without_standard_errors_is_refused():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_best_static_plan_is_the_best_of_all_models_per_stage(seed):
     annotated = routed_trie(seed)
-    plans, every = ContingentPlans(annotated), list(every_static(annotated))
+    plans, every = GraphPlans(annotated), list(every_static(annotated))
     median_usd, median_s = np.median([found[1] for _, found in every]), np.median([found[2] for _, found in every])
     allowed = {
         BEST: lambda found: True,
@@ -77,22 +77,21 @@ def test_the_best_static_plan_is_the_best_of_all_models_per_stage(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_single_models_run_every_stage(seed):
     annotated = routed_trie(seed, 3)
-    plans = ContingentPlans(annotated)
+    plans = GraphPlans(annotated)
     alone = dict(plans.single_models())
     assert list(alone) == list(annotated.trie.models)
     for model, plan in alone.items():
         assert set(plan.models.values()) == {model}
-        assert plan.text == model
+        assert plan.words == model
         assert plan.accuracy == pytest.approx(by_hand(annotated, plan.models)[0])
     best = plans.fixed(BEST, "single")
     assert best == max(alone.values(), key=lambda plan: plan.accuracy)
-    assert plans.model_of(best) in alone
     assert plans.best_single_accuracy == best.accuracy
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_vinelm_is_at_least_as_good_as_any_static_plan(seed):
-    plans = ContingentPlans(routed_trie(seed))
+    plans = GraphPlans(routed_trie(seed))
     for objective in showcase(plans):
         best, static, single = plans.compare(objective)
         assert best.decision.is_feasible
@@ -105,20 +104,20 @@ def test_vinelm_is_at_least_as_good_as_any_static_plan(seed):
 
 
 def test_none_is_named_where_no_static_plan_meets_the_bounds(routed):
-    plans = ContingentPlans(routed)
+    plans = GraphPlans(routed)
     assert plans.fixed(Objective(maximize="accuracy", max_cost_usd=1e-9), "static") is None
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_frontier_rises_and_no_static_plan_is_above_it(seed):
     annotated = routed_trie(seed)
-    plans = ContingentPlans(annotated)
-    found = contingent_frontier(plans, 40)
+    plans = GraphPlans(annotated)
+    found = plans.frontier(40)
     cost, accuracy = [d.path_cost_usd for d in found], [d.accuracy for d in found]
     assert cost == sorted(cost)
     assert accuracy == sorted(accuracy)
     assert accuracy[-1] == pytest.approx(plans.decision(BEST).accuracy)
-    ends = frontier_range(plans)
+    ends = plans.frontier_range()
     assert ends.cheapest_usd <= ends.dearest_usd
     for _, (right, dollars, _) in every_static(annotated):
         within = plans.decision(Objective(maximize="accuracy", max_cost_usd=dollars * (1 + 1e-9)))
@@ -127,27 +126,28 @@ def test_the_frontier_rises_and_no_static_plan_is_above_it(seed):
 
 def test_a_static_plan_may_end_early_where_the_application_lets_it():
     annotated = routed_trie(1, answers_everywhere=True)
-    plans = ContingentPlans(annotated)
+    plans = GraphPlans(annotated)
     cheapest = plans.fixed(Objective(minimize="cost"), "static")
     assert cheapest.most_invocations == 1
-    assert "up to 1 invocations" in cheapest.text
-    policy = cheapest.policy()
+    assert "up to 1 invocations" in cheapest.words
+    policy = plans.policy(cheapest)
     assert policy.next_model("router", ()) == cheapest.models["router"]
     assert not policy.should_continue((cheapest.models["router"],), False, {})
 
 
 def test_a_static_plan_runs_each_stage_on_its_model(routed):
-    plan = ContingentPlans(routed).fixed(BEST, "static")
-    policy = plan.policy()
+    plans = GraphPlans(routed)
+    plan = plans.fixed(BEST, "static")
+    policy = plans.policy(plan)
     for stage, model in plan.models.items():
         assert policy.next_model(stage, ()) == model
 
 
 def test_plans_over_a_trie_of_either_kind(routed):
-    assert isinstance(plans_over(routed), ContingentPlans)
-    assert isinstance(plans_over(random_table(0, n_requests=5, n_models=2, depth=2).annotate()), Plans)
+    assert isinstance(plans_over(routed), GraphPlans)
+    assert isinstance(plans_over(random_table(0, n_requests=5, n_models=2, depth=2).annotate()), PathPlans)
     with pytest.raises(ConfigError, match="the trie branches") as error:
-        Plans(routed)
+        PathPlans(routed)
     assert "\n" not in str(error.value)
 
 
@@ -178,18 +178,18 @@ def test_arm_shares_are_means_over_the_histories(routed):
 def test_a_plan_promises_less_than_its_estimate_where_the_choice_was_optimistic(routed):
     curve = {"cost_usd": [1e-6, 1.0], "accuracy": [0.08, 0.08], "advantage": [0.9, 0.9]}
     checked = replace(routed, meta={**routed.meta, "evidence": {"selection": curve}})
-    decision = ContingentPlans(checked).decision(BEST)
+    decision = GraphPlans(checked).decision(BEST)
     assert decision.promise.accuracy == pytest.approx(decision.accuracy - 0.04)
     low, high = decision.intervals["accuracy"]
     assert low < decision.promise.accuracy < high
-    unchecked = ContingentPlans(routed).decision(BEST)
+    unchecked = GraphPlans(routed).decision(BEST)
     assert unchecked.promise.accuracy == unchecked.accuracy
 
 
 def test_an_advantage_that_selection_alone_makes_is_refused(routed):
     curve = {"cost_usd": [1e-6, 1.0], "accuracy": [0.08, 0.08], "advantage": [0.9, 0.9]}
     checked = replace(routed, meta={**routed.meta, "evidence": {"selection": curve}, "requests": 50})
-    plans = ContingentPlans(checked)
+    plans = GraphPlans(checked)
     cap = max(plan.path_cost_usd for _, plan in plans.single_models())
     decision = plans.decision(Objective(maximize="accuracy", max_cost_usd=cap))
     single = max(

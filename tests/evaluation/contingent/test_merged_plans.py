@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from core.merged_kit import agent, random_merged
 
-from vinelm.evaluation.plans.contingent_plans import ContingentPlans
-from vinelm.evaluation.plans.sweep import frontier_range
+from vinelm.evaluation.plans.graph_plans import GraphPlans
 from vinelm.objective import Objective
 from vinelm.plans.static_plans import StaticPlans
 
@@ -23,7 +22,7 @@ def merged(seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_static_plans_have_the_accuracy_and_a_bound_of_the_error_of_the_estimate(seed):
     annotated = merged(seed)
-    plans = ContingentPlans(annotated)
+    plans = GraphPlans(annotated)
     known = StaticPlans.of(annotated)
     for role in ("static", "single"):
         found = plans.fixed(Objective(maximize="accuracy"), role)
@@ -35,10 +34,10 @@ def test_static_plans_have_the_accuracy_and_a_bound_of_the_error_of_the_estimate
 
 
 def test_they_are_compared_and_span_a_frontier():
-    plans = ContingentPlans(merged(0))
+    plans = GraphPlans(merged(0))
     vinelm, static, single = plans.compare(Objective(maximize="accuracy", confidence=0.9))
     assert vinelm.decision.accuracy > 0.0
     assert static.decision.accuracy >= single.decision.accuracy - 1e-12
     assert vinelm.plan
-    found = frontier_range(plans)
+    found = plans.frontier_range()
     assert 0.0 < found.cheapest_usd <= found.dearest_usd

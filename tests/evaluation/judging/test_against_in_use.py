@@ -105,7 +105,7 @@ def cascade(tmp_path_factory):
 def test_a_cascade_saves_dollars_against_the_large_model_in_use(cascade):
     path, trie = cascade
     plan = PlanInUse.of("large", trie)
-    assert (plan.name, plan.path) == ("large", ("large", "large"))
+    assert (plan.name, plan.settings) == ("large", {"path": ("large", "large")})
     found = vinelm.evaluate(path, trie, in_use="large")
     assert (found.verdict, found.target, found.rival.name, found.level) == ("gain", "cost", "in_use", 0.975)
     assert found.rival.plans == ("large, up to 2 invocations",)
@@ -147,7 +147,7 @@ def test_a_plan_in_use_that_vinelm_would_choose_is_not_left(cascade, tmp_path):
         file = tmp_path / "plan.json"
         file.write_text(json.dumps(content))
         plan = PlanInUse.of(file, trie)
-        assert (plan.name, plan.path) == ("today's plan", ("small", "large"))
+        assert (plan.name, plan.settings) == ("today's plan", {"path": ("small", "large")})
     found = vinelm.evaluate(path, trie, in_use=file)
     assert [one.verdict for one in found.aims] == ["no gain", "no gain"]
     assert evaluation_sentence(found).startswith("Do not bother: VineLM over paths does what the plan in use")
@@ -161,7 +161,7 @@ def test_a_plan_in_use_that_vinelm_would_choose_is_not_left(cascade, tmp_path):
         ("[]", "holds no plan"),
         ('{"plans": []}', "holds no plan"),
         ('{"plans": [{"contingent_plan": {}}]}', "depends on what a request shows"),
-        ('{"stages": [["generate", "gone"]]}', "today's plan is no path of this trie"),
+        ('{"stages": [["generate", "gone"]]}', "today's plan is no fixed plan of this trie"),
     ],
 )
 def test_what_is_no_fixed_plan_is_refused_in_one_line(cascade, tmp_path, content, words):

@@ -13,8 +13,7 @@ from vinelm.cli.options import json_option, objective_options, signals_option
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
-    from vinelm.evaluation.plans.contingent_plans import ContingentPlans
-    from vinelm.evaluation.plans.policy_plans import PlannedPolicy, Plans
+    from vinelm.evaluation.plans.plans import PlannedPolicy, Plans
     from vinelm.objective import Objective
     from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -46,7 +45,7 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
     """
     from vinelm.api.planning import require_evidence
     from vinelm.cli.objective_options import in_options, objective_of
-    from vinelm.evaluation.plans.contingent_plans import plans_over
+    from vinelm.evaluation.plans.plans_over import plans_over
     from vinelm.vinefile import load_trie
 
     objective = objective_of(bounds, on_infeasible="raise")
@@ -65,16 +64,13 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
 
 def _over_signals(objective: Objective, annotated: AnnotatedTrie) -> PlannedPolicy:
     from vinelm.api import plan
-    from vinelm.controller.planning.contingent.decision import ContingentDecision
-    from vinelm.evaluation.plans.contingent_plans import plan_words
-    from vinelm.evaluation.plans.policy_plans import PlannedPolicy
+    from vinelm.evaluation.plans.plans import PlannedPolicy
 
     found = plan(annotated, objective, signals=True)
-    assert isinstance(found, ContingentDecision)
-    return PlannedPolicy("VineLM, signals", "vinelm", found, plan_words(found))
+    return PlannedPolicy("VineLM, signals", "vinelm", found, found.words)
 
 
-def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans | ContingentPlans) -> None:
+def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[Any]) -> None:
     """Print the plan, the static plan and the single model as a table, and the plan's intervals and slack."""
     from vinelm.cli.console import say, show_table
     from vinelm.reports import objective_words, percent, seconds, usd
@@ -135,9 +131,8 @@ def _slack_lines(best: Any) -> list[str]:
     return lines
 
 
-def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans | ContingentPlans) -> None:
+def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans[Any]) -> None:
     from vinelm.cli.console import print_json
-    from vinelm.controller.planning.contingent.decision import ContingentDecision
 
     rows = [
         {"policy": item.policy, "plan": None, "is_feasible": False}
@@ -145,7 +140,6 @@ def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans
         else {
             "policy": item.policy,
             **item.decision.to_dict(),
-            **({} if isinstance(item.decision, ContingentDecision) else plans.steps(item.decision)),
             "intervals": item.decision.intervals,
             "promise": item.decision.promise.to_dict(),
         }

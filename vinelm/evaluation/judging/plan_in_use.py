@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vinelm.errors import ConfigError
-from vinelm.evaluation.plans.contingent_plans import ContingentPlans
-from vinelm.evaluation.plans.policy_plans import PathPlan, Plans
-from vinelm.evaluation.plans.stage_plans import StagePlan
+from vinelm.evaluation.plans.plans import Plans
+from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.io.reading import read_text
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -22,15 +20,11 @@ class PlanInUse:
 
     Attributes:
         name: In a sentence: the model, or "today's plan".
-        path: The model of each invocation; empty where ``stages`` says it.
-        stages: The model of each stage of an application that branches; empty where ``path`` says it.
-        most_invocations: The end of a plan by stages; None: only the application ends requests.
+        settings: What a :class:`~vinelm.policies.StaticPolicy` needs to follow it.
     """
 
     name: str
-    path: tuple[str, ...] = ()
-    stages: Mapping[str, str] | None = None
-    most_invocations: int | None = None
+    settings: dict[str, Any]
 
     @classmethod
     def of(cls, given: str | Path, annotated: AnnotatedTrie) -> PlanInUse:
@@ -47,49 +41,37 @@ class PlanInUse:
         if str(given) in annotated.catalog:
             return cls._of_model(str(given), annotated)
         found = _first_plan(Path(given), annotated)
-        if found.get("stages"):
-            plan = cls(name="today's plan", path=tuple(str(model) for _, model in found["stages"]))
-        elif found.get("models"):
-            plan = cls(name="today's plan", stages=dict(found["models"]), most_invocations=found.get("most_invocations"))
-        else:
+        if not found.get("stages") and not found.get("models"):
             raise ConfigError(
                 f"{given}: this plan depends on what a request shows; what is in use must be a model or a plan that is the same"
                 " for every request"
             )
-        plan.under(_plans(annotated))
+        if found.get("stages"):
+            plan = cls(name="today's plan", settings={"path": tuple(str(model) for _, model in found["stages"])})
+        else:
+            of_stages = {"models": dict(found["models"]), "length": found.get("most_invocations")}
+            plan = cls(name="today's plan", settings=of_stages)
+        plan.under(plans_over(annotated))
         return plan
 
     @classmethod
     def _of_model(cls, model: str, annotated: AnnotatedTrie) -> PlanInUse:
-        plans: dict[str, PathPlan | StagePlan] = dict(_plans(annotated).single_models())
-        if model not in plans:
+        plans = plans_over(annotated)
+        alone = dict(plans.single_models())
+        if model not in alone:
             raise ConfigError(f"{model} cannot run every stage: write a plan with `vinelm plan --json` and give that file")
-        plan = plans[model]
-        if isinstance(plan, PathPlan):
-            return cls(name=model, path=annotated.trie.prefix(plan.node))
-        return cls(name=model, stages=plan.models, most_invocations=plan.most_invocations)
+        return cls(name=model, settings=plans.settings(alone[model]))
 
-    def under(self, plans: Plans | ContingentPlans) -> PathPlan | StagePlan:
+    def under(self, plans: Plans[Any]) -> Any:
         """Return the same plan over the trie of these plans, with that trie's figures.
 
         Raises:
             ConfigError: The trie has no such plan.
         """
-        if isinstance(plans, ContingentPlans):
-            found = None if self.stages is None else plans.static.with_models(self.stages, self.most_invocations)
-            if found is None:
-                raise ConfigError(f"{self.name} is no fixed plan of this trie: the workflow or its models have changed")
-            return found
-        try:
-            return PathPlan(plans.annotated, plans.trie.node(self.path))
-        except KeyError as error:
-            raise ConfigError(f"{self.name} is no path of this trie: the workflow or its models have changed") from error
-
-
-def _plans(annotated: AnnotatedTrie) -> Plans | ContingentPlans:
-    from vinelm.evaluation.plans.contingent_plans import plans_over
-
-    return plans_over(annotated)
+        found = plans.having(self.settings)
+        if found is None:
+            raise ConfigError(f"{self.name} is no fixed plan of this trie: the workflow or its models have changed")
+        return found
 
 
 def _first_plan(path: Path, annotated: AnnotatedTrie) -> dict[str, Any]:

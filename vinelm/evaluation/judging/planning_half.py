@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from vinelm.catalog import Catalog
-from vinelm.controller import Planner
+from vinelm.controller import Decision, Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.errors import InfeasibleError
 from vinelm.estimator import estimate_signals, make_estimator
@@ -19,14 +19,14 @@ from vinelm.evaluation.off_policy.answer_steps import AgreeSteps, TriedSteps, Vo
 from vinelm.evaluation.off_policy.path_steps import PathSteps
 from vinelm.evaluation.off_policy.planned_steps import (
     ContingentSteps,
+    Locate,
     ReplannedSteps,
     along_outcomes,
     along_stages,
 )
 from vinelm.evaluation.off_policy.steps import StepPolicy
-from vinelm.evaluation.plans.contingent_plans import ContingentPlans, plan_words, plans_over
-from vinelm.evaluation.plans.policy_plans import PathPlan, Plans, path_text
-from vinelm.evaluation.plans.stage_plans import StagePlan
+from vinelm.evaluation.plans.graph_plans import StagePlan
+from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.rivals.base import Chooser, Evidence
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy, UntilTwoAgree, VoteOfK, VotePolicy
 from vinelm.objective import Objective
@@ -77,6 +77,16 @@ def _answers_first(template: Template) -> bool:
     return template.is_linear and all(stage.answerable for stage in template.stages)
 
 
+def _steps(plan: Decision | StagePlan, locate: Locate) -> StepPolicy:
+    if isinstance(plan, ContingentDecision | StagePlan):
+        return ContingentSteps(plan.plan, locate)
+    return PathSteps(plan.annotated, plan.target)
+
+
+def _chosen(plan: Decision | StagePlan, steps: StepPolicy) -> ChosenPolicy:
+    return ChosenPolicy(steps=steps, words=plan.words, promised_accuracy=plan.accuracy, promised_cost_usd=plan.path_cost_usd)
+
+
 class PlanningHalf:
     """Plans from the rows of one half of the requests.
 
@@ -96,7 +106,7 @@ class PlanningHalf:
         annotated = make_estimator(estimator).fit(rows, template, catalog).annotated_
         signals = estimate_signals(annotated, rows)
         self.annotated: AnnotatedTrie = annotated
-        self.plans: Plans | ContingentPlans = plans_over(annotated)
+        self.plans = plans_over(annotated)
         self.signals = None if signals is None else Planner(signals)
 
     def choose(self, objective: Objective, *, votes: bool = True) -> dict[PolicyName, ChosenPolicy]:
@@ -122,14 +132,7 @@ class PlanningHalf:
 
     def fixed_plans(self) -> Iterator[ChosenPolicy]:
         """Yield the static plans, at most :data:`MOST_FIXED`; where the trie branches, every single model."""
-        if isinstance(self.plans, ContingentPlans):
-            yield from (self.following(plan) for _, plan in self.plans.single_models())
-            return
-        from vinelm.evaluation.plans.baselines import workflow_level_nodes
-
-        nodes = np.flatnonzero(workflow_level_nodes(self.annotated))
-        best = nodes[np.argsort(-self.annotated.accuracy[nodes], kind="stable")][:MOST_FIXED]
-        yield from (self.following(PathPlan(self.annotated, int(node))) for node in best)
+        return map(self.following, self.plans.some(MOST_FIXED))
 
     def _planned(self, planner: Planner, objective: Objective) -> ChosenPolicy | None:
         try:
@@ -138,33 +141,14 @@ class PlanningHalf:
             return None
         if not decision.is_feasible:
             return None
-        words = plan_words(decision) if isinstance(decision, ContingentDecision) else path_text(planner.trie, decision.target)
         locate = along_stages(planner) if planner.annotated.outcomes is None else along_outcomes(planner)
-        steps: PathSteps | ContingentSteps | ReplannedSteps
         if objective.max_latency_s is not None or objective.cost_budget == "per_request":
-            steps = ReplannedSteps(planner, objective, locate)
-        elif isinstance(decision, ContingentDecision):
-            steps = ContingentSteps(decision.plan, locate)
-        else:
-            steps = PathSteps(planner.annotated, decision.target)
-        return ChosenPolicy(
-            steps=steps, words=words, promised_accuracy=decision.accuracy,
-            promised_cost_usd=decision.path_cost_usd,
-        )  # fmt: skip
+            return _chosen(decision, ReplannedSteps(planner, objective, locate))
+        return _chosen(decision, _steps(decision, locate))
 
-    def following(self, plan: PathPlan | StagePlan) -> ChosenPolicy:
+    def following(self, plan: Decision | StagePlan) -> ChosenPolicy:
         """Return a fixed plan over this half's trie as a policy."""
-        steps: PathSteps | ContingentSteps
-        if isinstance(plan, StagePlan):
-            steps = ContingentSteps(plan.plan, along_stages(self.plans.planner))
-        else:
-            steps = PathSteps(self.annotated, plan.node)
-        return ChosenPolicy(
-            steps=steps,
-            words=plan.text,
-            promised_accuracy=plan.accuracy,
-            promised_cost_usd=plan.path_cost_usd,
-        )
+        return _chosen(plan, _steps(plan, along_stages(self.plans.planner)))
 
     # -- rivals that compare answers -------------------------------------------------------------------------------
 

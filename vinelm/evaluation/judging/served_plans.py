@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from vinelm.api.profiling import require_budget
@@ -16,7 +17,7 @@ from vinelm.evaluation.judging.cross_fit import Done, judged_policy
 from vinelm.evaluation.judging.planning_half import PolicyName
 from vinelm.evaluation.judging.result import Evaluation
 from vinelm.evaluation.off_policy.intervals import served_scores
-from vinelm.evaluation.plans.contingent_plans import plans_over
+from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.verification import ServingRun, prepared_run
 from vinelm.evaluation.verification_budget import VerificationBudget
 from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
@@ -77,18 +78,18 @@ class ServedPlans:
             )
 
         run = prepared(signals=False)
-        policies: dict[PolicyName, _Policy] = {"paths": _session(run, plans_over(trie).plan_text(run.decision))}
+        policies: dict[PolicyName, _Policy] = {"paths": _session(run)}
         if trie.signals is not None and run.workflow.agree is not None:
             over_signals = prepared(signals=True)
-            policies["signals"] = _session(over_signals, plans_over(over_signals.annotated).plan_text(over_signals.decision))
+            policies["signals"] = _session(over_signals)
         plans = plans_over(trie)
         for role in ("static", "single"):
             plan = plans.fixed(objective, role)
             if plan is None:
                 raise ConfigError(f"no {role} plan meets {objective}: there is nothing to compare with; loosen the bounds")
             policies[role] = _Policy(
-                serve=lambda request, budget, plan=plan: run.serve_along(plan, request, budget),  # type: ignore[misc]
-                words=plan.text,
+                serve=lambda request, budget, plan=plan: run.serve_along(partial(plans.policy, plan), request, budget),  # type: ignore[misc]
+                words=plan.words,
                 promised_accuracy=plan.accuracy,
                 promised_cost_usd=plan.path_cost_usd,
             )
@@ -182,10 +183,10 @@ class ServedPlans:
 _ORDER: tuple[PolicyName, ...] = ("signals", "paths", "static", "single")
 
 
-def _session(run: ServingRun, words: str) -> _Policy:
+def _session(run: ServingRun) -> _Policy:
     return _Policy(
         serve=lambda request, budget: run.serve_under(run.session_for(request), request, budget),
-        words=words,
+        words=run.decision.words,
         promised_accuracy=run.decision.accuracy,
         promised_cost_usd=run.decision.path_cost_usd,
     )

@@ -21,7 +21,6 @@ from vinelm.evaluation.judging.plan_in_use import PlanInUse
 from vinelm.evaluation.judging.planning_half import PlanningHalf
 from vinelm.evaluation.judging.result import Evaluation, EvaluationVerdict
 from vinelm.evaluation.off_policy.buying import samplers_of
-from vinelm.evaluation.plans.sweep import frontier_range
 from vinelm.objective import Objective
 from vinelm.requests.workflow import Workflow
 from vinelm.rows.observation import Observation
@@ -253,7 +252,7 @@ def swept(planning: Sequence[PlanningHalf]) -> tuple[Objective, ...]:
 
     Budgets are spaced geometrically. Where plans cost nothing, or all the same, there is one objective without a budget.
     """
-    ranges = [frontier_range(half.plans) for half in planning]
+    ranges = [half.plans.frontier_range() for half in planning]
     low, high = max(found.cheapest_usd for found in ranges), max(found.dearest_usd for found in ranges)
     if not low > 0.0 or high <= 1.01 * low:
         return (Objective(maximize="accuracy"),)

@@ -21,13 +21,13 @@ class TriePosition:
 
     Args:
         node: The node of its last invocation.
-        arm: The stage that comes next; None where the trie does not branch, or the request ended.
+        stage: The one that comes next; None where the trie does not branch, or the request ended.
         returned: Index of the seen row whose answer is held to be the best; -1 for the last.
         has_ended: Nothing may follow.
     """
 
     node: int
-    arm: str | None
+    stage: str | None
     returned: int = -1
     has_ended: bool = False
 
@@ -100,14 +100,14 @@ class ContingentSteps:
     def step(self, seen: Seen) -> Step:
         """See :meth:`StepPolicy.step`."""
         at = self.locate(seen)
-        if at.has_ended or at.arm is None:
+        if at.has_ended or at.stage is None:
             return Step(None, at.returned)
-        return Step(self.plan.next_model(at.node, at.arm), at.returned)
+        return Step(self.plan.next_model(at.node, at.stage), at.returned)
 
     def rest(self, seen: Seen) -> Rest:
         """See :meth:`StepPolicy.rest`."""
         at = self.locate(seen)
-        where = (at.node, at.arm)
+        where = (at.node, at.stage)
         if where not in self._rests:
             below = self._below(at)
             self._rests[where] = Rest(below.accuracy, below.cost_usd, below.expected_latency_s)
@@ -116,7 +116,7 @@ class ContingentSteps:
     def _below(self, at: TriePosition) -> ContingentPlan:
         graph = self.plan.graph
         position = int(graph.position[at.node])
-        groups = graph.groups_at(position, None if at.arm is None else (at.arm,))
+        groups = graph.groups_at(position, None if at.stage is None else (at.stage,))
         first = {group: self.plan.first.get(group, int(self.plan.choice[group])) for group in groups}
         return ContingentPlan(graph, position, first, self.plan.choice)
 
@@ -141,8 +141,8 @@ class ReplannedSteps:
         if at.has_ended:
             return Step(None, at.returned)
         found = self._decision(seen, at)
-        if isinstance(found, ContingentDecision) and at.arm is not None:
-            return Step(found.next_models[at.arm], at.returned)
+        if isinstance(found, ContingentDecision) and at.stage is not None:
+            return Step(found.next_models[at.stage], at.returned)
         return Step(found.next_model, at.returned)
 
     def rest(self, seen: Seen) -> Rest:
@@ -158,5 +158,5 @@ class ReplannedSteps:
         elapsed = float(before.latency_s[0]) + sum(row.latency_s + row.tool_latency_s for row in seen)
         spent = float(before.cost_usd[0]) + sum(row.cost_usd + row.tool_cost_usd for row in seen)
         return self.planner.plan(
-            self.objective, node=at.node, stage=at.arm, elapsed_s=elapsed, spent_usd=spent, may_stop=at.node > 0
+            self.objective, node=at.node, stage=at.stage, elapsed_s=elapsed, spent_usd=spent, may_stop=at.node > 0
         )

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, floor, log10
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
-from vinelm.evaluation.plans.contingent_plans import ContingentPlans
-from vinelm.evaluation.plans.pareto import frontier_nodes
-from vinelm.evaluation.plans.policy_plans import Plans
+from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.roles import Interval, Role
 from vinelm.objective import Objective
 
@@ -55,38 +53,7 @@ def spaced_caps(low: float, high: float, bound: Bound, n_caps: int = 12) -> list
     return [float(cap) * (1 + 1e-9) for cap in caps]
 
 
-class FrontierRange(NamedTuple):
-    """Where the estimated frontiers begin and end: dollars, the accuracy of the cheapest plan, and seconds."""
-
-    cheapest_usd: float
-    dearest_usd: float
-    lowest_accuracy: float
-    fastest_s: float
-    slowest_s: float
-
-
-def frontier_range(plans: Plans | ContingentPlans) -> FrontierRange:
-    """Return the range of the frontiers of accuracy and dollars, and of accuracy and seconds.
-
-    Where the trie branches, they are those of contingent plans, and every policy has a plan inside: they begin at the single
-    model that is cheapest (fastest), if that is above VineLM's own.
-    """
-    if isinstance(plans, ContingentPlans):
-        best, cheapest = plans.decision(Objective(maximize="accuracy")), plans.decision(Objective(minimize="cost"))
-        fastest = plans.decision(Objective(minimize="latency")).path_latency_s if plans.annotated.knows_latency else 0.0
-        alone = [plan for _, plan in plans.single_models()]
-        return FrontierRange(
-            max(cheapest.path_cost_usd, min(plan.path_cost_usd for plan in alone)), best.path_cost_usd, cheapest.accuracy,
-            max(fastest, min(plan.path_latency_s for plan in alone)), best.path_latency_s,
-        )  # fmt: skip
-    annotated = plans.annotated
-    by_cost, by_latency = frontier_nodes(annotated, "cost"), frontier_nodes(annotated, "latency")
-    cost, latency = annotated.path_cost_usd, annotated.path_latency_s
-    ends = (float(cost[by_cost[0]]), float(cost[by_cost[-1]]), float(annotated.accuracy[by_cost[0]]))
-    return FrontierRange(*ends, float(latency[by_latency[0]]), float(latency[by_latency[-1]]))
-
-
-def showcase(plans: Plans | ContingentPlans) -> tuple[Objective, ...]:
+def showcase(plans: Plans[Any]) -> tuple[Objective, ...]:
     """Choose a report's objectives: accuracy within a cost budget, cost above an accuracy floor, accuracy within a latency cap.
 
     The bounds follow from fixed rules over the estimates, so that every policy has a feasible plan:
@@ -96,7 +63,7 @@ def showcase(plans: Plans | ContingentPlans) -> tuple[Objective, ...]:
     - The latency cap is the mean of the fastest and the most accurate frontier path, rounded up to half a second. It is left
       out if the trie has no latencies.
     """
-    found = frontier_range(plans)
+    found = plans.frontier_range()
     budget = float(np.sqrt(found.cheapest_usd * found.dearest_usd))
     lowest, highest = found.lowest_accuracy, plans.best_single_accuracy
     cap = (found.fastest_s + found.slowest_s) / 2.0

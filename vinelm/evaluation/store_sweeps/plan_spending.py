@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vinelm.controller import Decision
-from vinelm.controller.planning.contingent.decision import ContingentDecision
 
 
 class SpentOn(NamedTuple):
@@ -49,18 +48,13 @@ def plan_spending(decision: Decision) -> list[SpentOn]:
 
     Empty where the trie merges histories: the chance of reaching a node is then not its own.
     """
-    if isinstance(decision, ContingentDecision):
-        plan, annotated = decision.plan, decision.metrics.annotated
-        if not plan.graph.is_tree:
-            return []
-        nodes = np.flatnonzero(plan.runs).tolist()
-    else:
-        annotated = decision.metrics.annotated
-        nodes = annotated.trie.path(decision.target)
+    annotated = decision.annotated
     trie, found = annotated.trie, dict[tuple[str, str], list[float]]()
-    for node in nodes:
+    if trie.is_merged:
+        return []
+    for node in np.flatnonzero(decision.runs).tolist():
         reach = float(annotated.reach[node])
-        key = _plain(trie.stages[trie.stage[node]]), trie.models[trie.model[node]]
+        key = annotated.stage_names[trie.stage[node]], trie.models[trie.model[node]]
         total = found.setdefault(key, [0.0, 0.0])
         total[0] += reach
         total[1] += reach * float(annotated.cost_usd[node])
@@ -70,10 +64,7 @@ def plan_spending(decision: Decision) -> list[SpentOn]:
 def plan_flows(decision: Decision) -> list[PlanFlow]:
     """Return how requests move through a plan made at the start: by depth, those that end last."""
     shares: dict[tuple[int, Any, Any], float] = defaultdict(float)
-    if isinstance(decision, ContingentDecision):
-        _add_steps(shares, decision.plan.to_dict()["steps"], 0, None, 1.0)
-    else:
-        _add_path(shares, decision)
+    _add_steps(shares, decision.steps, 0, None, 1.0)
     found = [PlanFlow(*key, share) for key, share in shares.items() if share > 1e-9]
     return sorted(found, key=lambda flow: (flow.depth, flow.target is None, -flow.share))
 
@@ -90,16 +81,6 @@ def _add_steps(
         shares[depth, source, target] += share
         _add_steps(shares, step["steps"], depth + 1, target, share)
     shares[depth, source, None] += max(left, 0.0)
-
-
-def _add_path(shares: dict[tuple[int, Any, Any], float], decision: Decision) -> None:
-    annotated, source = decision.metrics.annotated, None
-    nodes, edges = annotated.trie.path(decision.target), list(annotated.trie.edges(decision.target))
-    reach = [float(annotated.reach[node]) for node in nodes]
-    for depth, target in enumerate(edges):
-        shares[depth, source, target] += reach[depth]
-        shares[depth + 1, target, None] += reach[depth] - (reach[depth + 1] if depth + 1 < len(reach) else 0.0)
-        source = target
 
 
 def _plain(stage: str) -> str:

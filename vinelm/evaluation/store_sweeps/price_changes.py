@@ -9,9 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from vinelm.controller import Decision, Planner
-from vinelm.controller.planning.contingent.decision import ContingentDecision
-from vinelm.evaluation.plans.contingent_plans import plan_words
-from vinelm.evaluation.plans.policy_plans import path_text
 from vinelm.objective import Objective
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray
@@ -54,7 +51,7 @@ def price_changes(annotated: AnnotatedTrie, objective: Objective, models: Iterab
         models: Whose prices to change.
     """
     now = Planner(annotated).plan(objective, elapsed_s=float(annotated.latency_s[0]))
-    words = _words(annotated, now)
+    words = now.words
     found = [PriceChange(None, 1.0, words, now.accuracy, now.path_cost_usd, now.path_cost_usd, is_other=False)]
     for model in models:
         if model not in annotated.trie.models:
@@ -63,7 +60,7 @@ def price_changes(annotated: AnnotatedTrie, objective: Objective, models: Iterab
         for factor in FACTORS:
             changed = _priced(annotated, runs, factor)
             planned = Planner(changed).plan(objective, elapsed_s=float(annotated.latency_s[0]))
-            other = _words(annotated, planned)
+            other = planned.words
             kept = now.path_cost_usd + (factor - 1.0) * _dollars_on(now, runs)
             found.append(PriceChange(model, factor, other, planned.accuracy, planned.path_cost_usd, kept, other != words))
     return found
@@ -84,16 +81,5 @@ def _priced(annotated: AnnotatedTrie, runs: BoolArray, factor: float) -> Annotat
 
 def _dollars_on(decision: Decision, runs: BoolArray) -> float:
     """Expected dollars of a plan on the nodes that ``runs`` marks."""
-    annotated = decision.metrics.annotated
-    if isinstance(decision, ContingentDecision):
-        nodes = np.flatnonzero(decision.plan.runs & runs)
-    else:
-        path = np.array(annotated.trie.path(decision.target), np.intp)
-        nodes = path[runs[path]]
-    return float(annotated.reach[nodes] @ annotated.cost_usd[nodes])
-
-
-def _words(annotated: AnnotatedTrie, decision: Decision) -> str:
-    if isinstance(decision, ContingentDecision):
-        return plan_words(decision)
-    return path_text(annotated.trie, decision.target)
+    nodes = np.flatnonzero(decision.runs & runs)
+    return float(decision.annotated.reach[nodes] @ decision.annotated.cost_usd[nodes])

@@ -14,7 +14,6 @@ from vinelm.evaluation.judging.planning_half import PlanningHalf, PolicyName
 from vinelm.evaluation.judging.store_evaluation import swept
 from vinelm.evaluation.off_policy.followed import Followed, followed
 from vinelm.evaluation.off_policy.scores import Scores
-from vinelm.evaluation.plans.sweep import frontier_range
 from vinelm.objective import Objective
 from vinelm.trie.arrays import FloatArray
 
@@ -76,7 +75,7 @@ def bounds_of(planning: Sequence[PlanningHalf], bound: SweptBound) -> tuple[Obje
     """Return the objectives of a sweep, between the ends of both halves' estimated frontiers; none where there is no range."""
     if bound == "max_cost_usd":
         return swept(planning)
-    ranges = [frontier_range(half.plans) for half in planning]
+    ranges = [half.plans.frontier_range() for half in planning]
     if bound == "min_accuracy":
         low, high = max(one.lowest_accuracy for one in ranges), min(half.plans.best_single_accuracy for half in planning)
         if high - low < 0.01:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from vinelm.controller import Decision
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.plan import ContingentPlan
-from vinelm.evaluation.plans.contingent_plans import ContingentPlans, plan_words, plans_over
-from vinelm.evaluation.plans.policy_plans import Plans
+from vinelm.evaluation.plans.plans import Plans
+from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.plans.sweep import spaced_caps
 from vinelm.objective import Objective
 from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph
@@ -86,7 +86,7 @@ def plan_flips(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[PlanFlip, .
     return tuple(found)
 
 
-def _flip(both: tuple[Plans | ContingentPlans, Plans | ContingentPlans], cap: float) -> PlanFlip | None:
+def _flip(both: tuple[Plans[Any], Plans[Any]], cap: float) -> PlanFlip | None:
     old, new = (plans.decision(Objective(maximize="accuracy", max_cost_usd=cap)) for plans in both)
     if not (old.is_feasible and new.is_feasible):
         return None
@@ -114,7 +114,7 @@ def _flip(both: tuple[Plans | ContingentPlans, Plans | ContingentPlans], cap: fl
 
 
 def _words(decision: Decision) -> tuple[str, ...]:
-    return (plan_words(decision),) if isinstance(decision, ContingentDecision) else decision.path
+    return (decision.words,) if isinstance(decision, ContingentDecision) else decision.path
 
 
 def _plan_of(decision: Decision) -> int | ContingentPlan:

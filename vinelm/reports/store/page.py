@@ -7,17 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from vinelm.api.estimation import require_same_workflow
 from vinelm.api.judged_rows import JudgedRows
 from vinelm.errors import ConfigError, EvidenceError, InfeasibleError
 from vinelm.evaluation import Evaluation, JudgedPolicy, JudgedStore, judge_store
 from vinelm.evaluation.judging.plan_in_use import PlanInUse
-from vinelm.evaluation.plans.contingent_plans import ContingentPlans, plan_words, plans_over
-from vinelm.evaluation.plans.policy_plans import PathPlan, Plans
-from vinelm.evaluation.plans.stage_plans import StagePlan
+from vinelm.evaluation.plans.plans import Plans
+from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.plans.sweep import showcase
 from vinelm.objective import Objective
 from vinelm.reports.charts import cost_chart
@@ -145,24 +143,18 @@ class _StorePage:
     # -- the plans of the whole store ------------------------------------------------------------------------------
 
     @cached_property
-    def plans(self) -> Plans | ContingentPlans:
+    def plans(self) -> Plans[Any]:
         return plans_over(self.annotated)
 
     @cached_property
     def rival(self) -> ShownPlan | None:
-        """What VineLM's plan is compared with, on a trie of paths; None if there is nothing, or the trie branches."""
-        found = self._rival_plan
-        if not isinstance(found, PathPlan) or not isinstance(self.plans, Plans):
-            return None
-        only = np.arange(len(self.plans.trie)) == found.node
-        decision = self.plans.planner.plan(
-            Objective(maximize="accuracy"), candidates=only, elapsed_s=float(self.annotated.latency_s[0])
-        )
-        return ShownPlan(name="single model" if self.in_use is None else "in use today", words=found.text, decision=decision)
+        """What is in use today, else the most accurate single model; None if no model can run every stage."""
+        found, name = self._rival_plan, "single model" if self.in_use is None else "in use today"
+        return None if found is None else ShownPlan(name=name, decision=found)
 
     @cached_property
-    def _rival_plan(self) -> PathPlan | StagePlan | None:
-        """What is in use today, else the most accurate single model; None if no model can run every stage."""
+    def _rival_plan(self) -> Any:
+        """The plan of :attr:`rival`; None if no model can run every stage."""
         if self.in_use is not None:
             return self.in_use.under(self.plans)
         return self.plans.fixed(Objective(maximize="accuracy"), "single")
@@ -193,8 +185,7 @@ class _StorePage:
             decision = planned(self.searched, self.objective)
         except InfeasibleError:
             return None
-        words = plan_words(decision) if self.searched.is_contingent else self.plans.plan_text(decision)  # type: ignore[arg-type]
-        return ShownPlan(name="VineLM", words=words, decision=decision)
+        return ShownPlan(name="VineLM", decision=decision)
 
     def _of_the_plan(self) -> tuple[Section, ...]:
         if self.vinelm is None:
@@ -243,7 +234,7 @@ class _StorePage:
                 figures = (
                     f"estimated {percent(plan.decision.accuracy)} right at {thousand(plan.decision.path_cost_usd)} per 1,000"
                 )
-                lines.append(f"{words}: {plan.words}; {figures} requests.")
+                lines.append(f"{words}: {plan.decision.words}; {figures} requests.")
         if self.has_judge:
             lines.append(_VERDICTS_ONLY)
         lines.append(
@@ -254,7 +245,7 @@ class _StorePage:
     # -- the tail --------------------------------------------------------------------------------------------------
 
     def _of_arms(self) -> tuple[Section, ...]:
-        if not isinstance(self.plans, ContingentPlans):
+        if not self.annotated.is_contingent:
             return ()
         arms = Section(title="What the application does", intro=_ARMS, parts=arm_tables(self.annotated))
         return plans_section(self.plans, showcase(self.plans)), arms

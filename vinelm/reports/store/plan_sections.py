@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from vinelm.controller import Decision, Planner
 from vinelm.evaluation.store_sweeps.plan_spending import SpentOn, plan_flows, plan_spending
@@ -25,13 +26,11 @@ class ShownPlan:
 
     Attributes:
         name: Of the policy.
-        words: The plan in words.
-        decision: The plan, from the start.
+        decision: The plan from the start: a :class:`~vinelm.controller.Decision`, or a fixed plan.
     """
 
     name: str
-    words: str
-    decision: Decision
+    decision: Any
 
     @property
     def spending(self) -> list[SpentOn]:
@@ -50,7 +49,7 @@ def flow_section(plan: ShownPlan, annotated: AnnotatedTrie, swept: Sequence[Swep
         name="flows",
         title=f"How requests move through {plan.name}'s plan",
         caption="Each bar is a model in one invocation, as high as its share of the requests. The share below it that goes no "
-        f"further has its answer. Estimated from all rows. The plan: {plan.words}.",
+        f"further has its answer. Estimated from all rows. The plan: {plan.decision.words}.",
         flows=tuple(flows),
         colours=colours,
     )

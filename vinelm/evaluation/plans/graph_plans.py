@@ -1,8 +1,8 @@
-"""Static plans over a trie that branches: a model for each stage, whatever happens."""
+"""Plans over a graph of decisions: VineLM's has a model for each way that a request may take, a static one for each stage."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -10,16 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.path_metrics import no_standard_errors
+from vinelm.evaluation.plans.plans import FrontierRange, Plans
+from vinelm.evaluation.plans.roles import Role
 from vinelm.objective import Objective
 from vinelm.plans.promise import Promise
 from vinelm.plans.static_plans import StaticPlans
-from vinelm.policies import StaticPolicy
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.arrays import FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
+
+N_BUDGETS = 24
+"""Budgets of :meth:`GraphPlans.frontier`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +51,21 @@ class StagePlan:
         return (*self.models.items(), self.most_invocations)
 
     @property
-    def text(self) -> str:
+    def is_feasible(self) -> bool:
+        """True: static plans that do not meet the bounds are left out."""
+        return True
+
+    @property
+    def words(self) -> str:
         """The plan in words: ``router a, search b``, or ``a`` for one model."""
         names = set(self.models.values())
         words = names.pop() if len(names) == 1 else ", ".join(f"{stage} {model}" for stage, model in self.models.items())
         return words if self.most_invocations is None else f"{words}, up to {self.most_invocations} invocations"
+
+    @property
+    def annotated(self) -> AnnotatedTrie:
+        """The trie."""
+        return self.plan.graph.annotated
 
     @property
     def accuracy(self) -> float:
@@ -69,10 +82,20 @@ class StagePlan:
         """Seconds of the longest history, at zero load."""
         return self.plan.latency_s
 
-    def policy(self, **settings: Any) -> StaticPolicy:
-        """See :meth:`~vinelm.evaluation.plans.policy_plans.FixedPlan.policy`."""
-        template = self.plan.graph.annotated.template
-        return StaticPolicy(template, models=self.models, length=self.most_invocations, **settings)
+    @property
+    def expected_latency_s(self) -> float:
+        """Expected seconds per request at zero load."""
+        return self.plan.expected_latency_s
+
+    @property
+    def standard_error(self) -> float | None:
+        """Of the accuracy; None where the trie has none."""
+        return self.plan.standard_error
+
+    @property
+    def runs(self) -> BoolArray:
+        """Whether the plan may run the invocation of each node of the trie."""
+        return self.plan.runs
 
     @cached_property
     def promise(self) -> Promise:
@@ -90,33 +113,41 @@ class StagePlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan and its figures as plain JSON types."""
-        knows_latency = self.plan.graph.annotated.knows_latency
         return {
             "models": dict(self.models),
             "most_invocations": self.most_invocations,
-            "is_feasible": True,
+            "is_feasible": self.is_feasible,
             "accuracy": self.accuracy,
             "path_cost_usd": self.path_cost_usd,
-            "path_latency_s": self.path_latency_s if knows_latency else None,
+            "path_latency_s": self.path_latency_s if self.annotated.knows_latency else None,
+            "contingent_plan": self.plan.to_dict(),
         }
 
 
-class StagePlans:
-    """The static plans over one trie. With many stages and models some are left out (see :data:`.fixed_plans.MOST`)."""
+class GraphPlans(Plans[StagePlan]):
+    """Plans over a trie that branches. With many stages and models some static ones are left out.
 
-    def __init__(self, planner: Planner) -> None:
-        self._planner = planner
-        self.annotated: AnnotatedTrie = planner.annotated
+    See :data:`vinelm.plans.static_plans.MOST`.
+    """
+
+    def __init__(self, annotated: AnnotatedTrie) -> None:
+        super().__init__(annotated)
         self._known: dict[Objective, StaticPlans] = {}
 
-    def best(self, objective: Objective, *, single: bool = False) -> StagePlan | None:
-        """Return the best static plan by the objective, or the best one that runs on one model; None if none meets the bounds.
+    def decision(self, objective: Objective) -> ContingentDecision:
+        """See :meth:`Plans.decision`."""
+        found = super().decision(objective)
+        assert isinstance(found, ContingentDecision)
+        return found
+
+    def fixed(self, objective: Objective, role: Role) -> StagePlan | None:
+        """See :meth:`Plans.fixed`.
 
         Bounds on averages compare the plan's accuracy and dollars; bounds for each request its longest history.
         """
         fixed = self._fixed(objective)
         allowed = fixed.is_allowed.copy()
-        if single:
+        if role == "single":
             allowed &= fixed.runs_one_model
         accuracy = self._lower(fixed, objective)
         if objective.min_accuracy is not None:
@@ -132,37 +163,63 @@ class StagePlans:
         return self._plan(fixed, int(winner))
 
     def single_models(self) -> Iterator[tuple[str, StagePlan]]:
-        """Yield (model, plan) for each model that every stage allows; the plan goes on until the application ends."""
+        """See :meth:`Plans.single_models`. A plan goes on until the application ends."""
         fixed = self._fixed(Objective(maximize="accuracy"))
         for index in np.flatnonzero(fixed.runs_one_model & fixed.is_whole & fixed.is_allowed).tolist():
             yield self.annotated.trie.models[int(fixed.models[index // fixed.depth][0])], self._plan(fixed, index)
 
-    def with_models(self, models: Mapping[str, str], most_invocations: int | None) -> StagePlan | None:
-        """Return the plan with these models; None if it is not among the static plans, or not allowed to end there.
+    def some(self, n: int) -> Iterator[StagePlan]:
+        """See :meth:`Plans.some`: here every single model."""
+        return (plan for _, plan in self.single_models())
 
-        Args:
-            models: The model of each stage.
-            most_invocations: The plan ends after so many, where that is allowed; None: only the application ends requests.
-        """
+    def settings(self, plan: StagePlan) -> dict[str, Any]:
+        """See :meth:`Plans.settings`."""
+        return {"models": plan.models, "length": plan.most_invocations}
+
+    def having(self, settings: dict[str, Any]) -> StagePlan | None:
+        """See :meth:`Plans.having`; None as well if the plan may not end there."""
         trie, fixed = self.annotated.trie, self._fixed(Objective(maximize="accuracy"))
+        models, most = settings.get("models", {}), settings.get("length")
         if set(models) != set(trie.stages) or not set(models.values()) <= set(trie.models):
             return None
         wanted = [trie.models.index(models[stage]) for stage in trie.stages]
         rows = np.flatnonzero((fixed.models == wanted).all(axis=1))
-        cut = fixed.depth if most_invocations is None else most_invocations
+        cut = fixed.depth if most is None else most
         if not len(rows) or not 1 <= cut <= fixed.depth:
             return None
         index = int(rows[0]) * fixed.depth + cut - 1
         return self._plan(fixed, index) if fixed.is_allowed[index] else None
 
-    def frontier(self) -> list[StagePlan]:
-        """Return the static plans that are more accurate than every one of the same or a lower cost, the cheapest first."""
-        fixed = self._fixed(Objective(maximize="accuracy"))
-        plans = np.flatnonzero(fixed.is_allowed)
-        order = plans[np.lexsort((-fixed.accuracy[plans], fixed.cost_usd[plans]))]
-        best = np.maximum.accumulate(fixed.accuracy[order])
-        is_better = np.concatenate(([True], best[1:] > best[:-1]))[: len(order)]
-        return [self._plan(fixed, int(index)) for index in order[is_better]]
+    def frontier_range(self) -> FrontierRange:
+        """See :meth:`Plans.frontier_range`.
+
+        Every policy has a plan inside: they begin at the cheapest (fastest) single model, if that is above VineLM's own.
+        """
+        best, cheapest = self.decision(Objective(maximize="accuracy")), self.decision(Objective(minimize="cost"))
+        fastest = self.decision(Objective(minimize="latency")).path_latency_s if self.annotated.knows_latency else 0.0
+        alone = [plan for _, plan in self.single_models()]
+        return FrontierRange(
+            max(cheapest.path_cost_usd, min(plan.path_cost_usd for plan in alone)), best.path_cost_usd, cheapest.accuracy,
+            max(fastest, min(plan.path_latency_s for plan in alone)), best.path_latency_s,
+        )  # fmt: skip
+
+    def frontier(self, n_budgets: int = N_BUDGETS) -> list[ContingentDecision]:
+        """Return VineLM's plans over a range of budgets, each once, by rising dollars and accuracy.
+
+        A budget is a bound on the average: the plan is the best of the hull's corners and the static plans within it.
+        """
+        cheapest, best = self.decision(Objective(minimize="cost")), self.decision(Objective(maximize="accuracy"))
+        low, high = cheapest.path_cost_usd, best.path_cost_usd
+        budgets = np.geomspace(low, high, n_budgets)[1:-1] * (1 + 1e-9) if 0.0 < low < high else ()
+        found = [cheapest]
+        for budget in budgets:
+            found.append(self.decision(Objective(maximize="accuracy", max_cost_usd=float(budget))))
+        found.append(best)
+        kept: list[ContingentDecision] = []
+        for decision in sorted(found, key=lambda each: (each.path_cost_usd, -each.accuracy)):
+            if not kept or decision.accuracy > kept[-1].accuracy:
+                kept.append(decision)
+        return kept
 
     def _fixed(self, objective: Objective) -> StaticPlans:
         """The static plans, and which of them answer every request within the objective's bounds for each request."""
@@ -173,8 +230,7 @@ class StagePlans:
             per_request = replace(per_request, risk="mean", late_weight=None)
         found = self._known.get(per_request)
         if found is None:
-            decision = self._planner.plan(per_request, elapsed_s=float(self.annotated.latency_s[0]))
-            assert isinstance(decision, ContingentDecision)
+            decision = self.decision(per_request)
             found = self._known[per_request] = decision.problem.static_plans()
         return found
 

@@ -1,0 +1,109 @@
+"""Plans over a trie of paths: every plan is one of its paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from vinelm.controller import Decision
+from vinelm.errors import ConfigError, InfeasibleError
+from vinelm.evaluation.plans.pareto import frontier_nodes
+from vinelm.evaluation.plans.plans import FrontierRange, Plans
+from vinelm.evaluation.plans.roles import Role
+from vinelm.objective import Objective
+from vinelm.plans.promise import single_model_paths
+from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.arrays import BoolArray
+
+
+class PathPlans(Plans[Decision]):
+    """VineLM's plans (all paths), the best static plan (VineLM paper §5.1) and the best single model.
+
+    Raises:
+        ConfigError: The trie branches.
+    """
+
+    def __init__(self, annotated: AnnotatedTrie) -> None:
+        if annotated.is_contingent:
+            raise ConfigError(
+                "the trie branches, and its plans are contingent: replays and sweeps need a trie without branches"
+            )
+        super().__init__(annotated)
+
+    def fixed(self, objective: Objective, role: Role) -> Decision | None:
+        """See :meth:`Plans.fixed`."""
+        try:
+            found = self._among(self._single if role == "single" else self._static, objective)
+        except InfeasibleError:
+            return None
+        return found if found.is_feasible else None
+
+    def single_models(self) -> Iterator[tuple[str, Decision]]:
+        """See :meth:`Plans.single_models`."""
+        whole = self._single & (self.trie.depth == self.trie.max_depth)
+        for index, model in enumerate(self.trie.models):
+            nodes = np.flatnonzero(whole & (self.trie.model == index))
+            if len(nodes):
+                yield model, self._to(int(nodes[0]))
+
+    def some(self, n: int) -> Iterator[Decision]:
+        """See :meth:`Plans.some`."""
+        nodes = np.flatnonzero(self._static)
+        best = nodes[np.argsort(-self.annotated.accuracy[nodes], kind="stable")][:n]
+        return (self._to(int(node)) for node in best)
+
+    def settings(self, plan: Decision) -> dict[str, Any]:
+        """See :meth:`Plans.settings`."""
+        return {"path": plan.path}
+
+    def having(self, settings: dict[str, Any]) -> Decision | None:
+        """See :meth:`Plans.having`."""
+        try:
+            return self._to(self.trie.node(settings.get("path", ())))
+        except KeyError:
+            return None
+
+    def frontier_range(self) -> FrontierRange:
+        """See :meth:`Plans.frontier_range`."""
+        annotated = self.annotated
+        by_cost, by_latency = frontier_nodes(annotated, "cost"), frontier_nodes(annotated, "latency")
+        cost, latency = annotated.path_cost_usd, annotated.path_latency_s
+        ends = (float(cost[by_cost[0]]), float(cost[by_cost[-1]]), float(annotated.accuracy[by_cost[0]]))
+        return FrontierRange(*ends, float(latency[by_latency[0]]), float(latency[by_latency[-1]]))
+
+    def _among(self, candidates: BoolArray, objective: Objective) -> Decision:
+        return self.planner.plan(objective, candidates=candidates, elapsed_s=float(self.annotated.latency_s[0]))
+
+    def _to(self, node: int) -> Decision:
+        return self._among(np.arange(len(self.trie)) == node, Objective(maximize="accuracy"))
+
+    @cached_property
+    def _static(self) -> BoolArray:
+        return workflow_level_nodes(self.annotated)
+
+    @cached_property
+    def _single(self) -> BoolArray:
+        return single_model_paths(self.trie)
+
+
+def workflow_level_nodes(annotated: AnnotatedTrie) -> BoolArray:
+    """Mark the answerable nodes of workflow-level plans: one model per stage and a maximum depth (VineLM paper §5.1).
+
+    A generate stage with a repair loop has 136 such plans with 8 models and 3 invocations, and 14 with 2 models and 4.
+
+    Returns:
+        A mask of shape (n + 1,) over the nodes of the trie.
+    """
+    trie = annotated.trie
+    uniform = np.ones(len(trie), np.bool_)
+    model_of = np.full((len(trie), len(trie.stages)), -1, np.int16)  # the model of each stage so far, -1 for none yet
+    for level in trie.levels[1:]:
+        up = trie.parent[level]
+        model_of[level] = model_of[up]
+        before = model_of[level, trie.stage[level]]
+        uniform[level] = uniform[up] & ((before == -1) | (before == trie.model[level]))
+        model_of[level, trie.stage[level]] = trie.model[level]
+    return uniform & trie.answerable

@@ -1,0 +1,154 @@
+"""Plans for one objective over one trie: VineLM's, the best static plan and the best single model."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from vinelm.controller import Decision, Planner
+from vinelm.errors import InfeasibleError
+from vinelm.evaluation.plans.roles import Role
+from vinelm.objective import Objective
+from vinelm.policies import StaticPolicy
+from vinelm.trie.annotated_trie import AnnotatedTrie
+
+NAMES: dict[Role, str] = {"vinelm": "VineLM", "static": "best static plan", "single": "best single model"}
+"""Display name of each policy that is planned, by role."""
+PATHS = "VineLM over paths"
+"""Display name of VineLM's plans over paths, beside those over what requests show."""
+
+
+class FixedPlan(Protocol):
+    """A plan that does not depend on what happens, and what is expected of it: a path, or a model for each stage."""
+
+    @property
+    def words(self) -> str:
+        """The plan in one line."""
+
+    @property
+    def accuracy(self) -> float:
+        """Expected accuracy."""
+
+    @property
+    def standard_error(self) -> float | None:
+        """Of the accuracy; None where the trie has none."""
+
+    @property
+    def path_cost_usd(self) -> float:
+        """Expected dollars per request."""
+
+    @property
+    def path_latency_s(self) -> float:
+        """Expected seconds of a request that runs the longest way through the plan, at zero load."""
+
+    @property
+    def expected_latency_s(self) -> float:
+        """Expected seconds per request at zero load."""
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether the plan meets every bound of the objective."""
+
+
+Fixed = TypeVar("Fixed", bound=FixedPlan)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPolicy:
+    """One policy's plan. ``decision`` is None where none of its plans meets the bounds; ``plan`` describes it."""
+
+    policy: str
+    role: Role
+    decision: Any
+    plan: str
+
+
+class FrontierRange(NamedTuple):
+    """Where the estimated frontiers begin and end: dollars, the accuracy of the cheapest plan, and seconds."""
+
+    cheapest_usd: float
+    dearest_usd: float
+    lowest_accuracy: float
+    fastest_s: float
+    slowest_s: float
+
+
+class Plans(ABC, Generic[Fixed]):
+    """The plans over one trie. :func:`~vinelm.evaluation.plans.plans_over.plans_over` returns those of any trie."""
+
+    def __init__(self, annotated: AnnotatedTrie) -> None:
+        self.annotated = annotated
+        self.trie = annotated.trie
+        self.planner = Planner(annotated)
+
+    def decision(self, objective: Objective) -> Decision:
+        """Plan for a request that has just arrived.
+
+        Raises:
+            InfeasibleError: No plan meets the bounds, and the objective asks to raise then.
+        """
+        return self.planner.plan(objective, elapsed_s=float(self.annotated.latency_s[0]))
+
+    @abstractmethod
+    def fixed(self, objective: Objective, role: Role) -> Fixed | None:
+        """Return the best static plan, or the best single model (``single``); None if none meets the bounds."""
+
+    @abstractmethod
+    def single_models(self) -> Iterator[tuple[str, Fixed]]:
+        """Yield (model, plan) for each model that can run every invocation down to the last."""
+
+    @abstractmethod
+    def some(self, n: int) -> Iterator[Fixed]:
+        """Yield fixed plans to compare with, the ``n`` most accurate static ones where they can be listed."""
+
+    @abstractmethod
+    def settings(self, plan: Fixed) -> dict[str, Any]:
+        """Return what a :class:`~vinelm.policies.StaticPolicy` needs to follow a plan."""
+
+    @abstractmethod
+    def having(self, settings: dict[str, Any]) -> Fixed | None:
+        """Return the plan with these :meth:`settings`; None if this trie has no such plan."""
+
+    @abstractmethod
+    def frontier_range(self) -> FrontierRange:
+        """Return the range of the frontiers of accuracy and dollars, and of accuracy and seconds."""
+
+    def policy(self, plan: Fixed, **settings: Any) -> StaticPolicy:
+        """Return a policy that follows a plan; ``settings`` are ``clock``, ``request`` and ``judge``."""
+        return StaticPolicy(self.annotated.template, **self.settings(plan), **settings)
+
+    def of_role(self, objective: Objective, role: Role) -> FixedPlan | None:
+        """Return VineLM's plan or a fixed one; None if none meets the bounds.
+
+        Raises:
+            InfeasibleError: VineLM has no plan that meets the bounds, and the objective asks to raise then.
+        """
+        found: FixedPlan | None = self.decision(objective) if role == "vinelm" else self.fixed(objective, role)
+        return found if found is not None and found.is_feasible else None
+
+    def compare(self, objective: Objective) -> list[PlannedPolicy]:
+        """Plan for VineLM, the best static plan and the best single model, in this order.
+
+        Raises:
+            InfeasibleError: No plan meets the bounds, and the objective asks to raise then.
+        """
+        best = self.decision(objective)
+        found = [PlannedPolicy(NAMES["vinelm"], "vinelm", best, best.words)]
+        for role in ("static", "single"):
+            plan = self.fixed(objective, role)
+            found.append(PlannedPolicy(NAMES[role], role, plan, "none meets the bounds" if plan is None else plan.words))
+        return found
+
+    @property
+    def best_single_accuracy(self) -> float:
+        """The highest estimated accuracy of a plan that runs on one model.
+
+        Raises:
+            InfeasibleError: No model can run every stage.
+        """
+        found = self.fixed(Objective(maximize="accuracy"), "single")
+        if found is None:
+            raise InfeasibleError("no model can run every stage: give the stages a common model")
+        return float(found.accuracy)
