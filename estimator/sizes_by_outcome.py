@@ -12,7 +12,6 @@ from scipy.special import ndtri
 
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.shrinkage import kinds_of, pooled_mean
-from vinelm.trie import Trie
 from vinelm.trie.arrays import FloatArray
 
 Ints = npt.NDArray[np.int64]
@@ -117,14 +116,16 @@ class SizesByStops:
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See :class:`SizesByOutcome`; here the mean is that of all requests that reach the node."""
         trie, cells = self.cells.trie, self.cells
-        kind, depth = _depth_and_kind(trie)
-        n_kinds = len(depth)
+        of_node, n_of_depth = kinds_of(trie)
+        kind, n_kinds = trie.depth.astype(np.int64) * n_of_depth + of_node, (trie.max_depth + 1) * n_of_depth  # depth x model
+        depth = np.arange(n_kinds) // n_of_depth
         stop = np.zeros(n_kinds)
         stop[kind] = self._stop
         here, goes_on, size = kind[cells.node], ~cells.stop, self.expected(slope)[0]
         even = np.bincount(here, size[cells.request], n_kinds) * (1.0 - stop)  # going on, were size and stop independent
         actual = np.bincount(here, size[cells.request] * goes_on, n_kinds)
-        mills = _inverse_mills(stop)
+        inner = np.clip(stop, TINY, 1.0 - TINY)  # of a standard normal above the quantile of the share that stops, the mean is:
+        mills = np.where(stop > 0.0, np.exp(-0.5 * ndtri(inner) ** 2) / np.sqrt(2.0 * np.pi) / (1.0 - inner), 0.0)
         everywhere = (actual - even).sum() / ((even * mills).sum() + TREND_WEIGHT)
         more, trend = np.bincount(depth, actual - even), np.bincount(depth, even * mills)
         of_depth = (more + TREND_WEIGHT * everywhere) / (trend + TREND_WEIGHT)
@@ -153,15 +154,3 @@ class SizesByStops:
         surprise = np.bincount(cells.request, stop - cells.stop, cells.n_requests)
         information = np.bincount(cells.request, stop * (1.0 - stop), cells.n_requests)
         return np.asarray(surprise / (information + EASE_WEIGHT))
-
-
-def _inverse_mills(share: FloatArray) -> FloatArray:
-    """Mean of a standard normal above the quantile of ``share``; 0 where ``share`` is 0."""
-    inner = np.clip(share, TINY, 1.0 - TINY)
-    return np.asarray(np.where(share > 0.0, np.exp(-0.5 * ndtri(inner) ** 2) / np.sqrt(2.0 * np.pi) / (1.0 - inner), 0.0))
-
-
-def _depth_and_kind(trie: Trie) -> tuple[Ints, Ints]:
-    """Return (depth x model of each node, shape (n + 1,); the depth of each depth x model)."""
-    kind, n_kinds = kinds_of(trie)
-    return trie.depth.astype(np.int64) * n_kinds + kind, np.arange((trie.max_depth + 1) * n_kinds) // n_kinds

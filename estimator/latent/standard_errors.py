@@ -10,7 +10,7 @@ import numpy as np
 from vinelm.estimator.cost_latency import MeanEstimate
 from vinelm.estimator.latent.em import LatentFit
 from vinelm.estimator.latent.logistic_regression import Regression
-from vinelm.estimator.latent.prediction import PredictedRates, Sensitivity
+from vinelm.estimator.latent.prediction import PredictedRates
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -90,17 +90,15 @@ def amount_variances(
     return cost_var, latency_var
 
 
-def path_weights(predicted: PredictedRates, annotated: AnnotatedTrie) -> tuple[PathWeights, PathWeights, PathWeights]:
+def path_weights(predicted: PredictedRates, annotated: AnnotatedTrie) -> list[PathWeights]:
     """Return the derivatives of path accuracy by the logit of each question at each node (see :func:`standard_errors`)."""
     reach, stop = annotated.reach, predicted.rates.stop
     ended = annotated.trie.accumulate(reach * predicted.rates.stop_success)
-    first, second, third = (_path_weights(moves, reach, stop, ended) for moves in predicted.sensitivity)
-    return first, second, third
-
-
-def _path_weights(moves: Sensitivity, reach: FloatArray, stop: FloatArray, ended: FloatArray) -> PathWeights:
-    thins = moves.stop / np.maximum(1.0 - stop, 1e-9)  # -d log(1 - s): relative reduction of all that follows
-    return PathWeights(through=reach * moves.stop_success + thins * ended, discount=thins, own=reach * moves.success)
+    found = []
+    for moves in predicted.sensitivity:
+        thins = moves.stop / np.maximum(1.0 - stop, 1e-9)  # -d log(1 - s): relative reduction of all that follows
+        found.append(PathWeights(reach * moves.stop_success + thins * ended, discount=thins, own=reach * moves.success))
+    return found
 
 
 def _unknown(cells: ObservationTable) -> FloatArray:

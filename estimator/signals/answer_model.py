@@ -223,7 +223,10 @@ class Labelings:
         bounds = np.searchsorted(table.request, np.arange(len(table.requests) + 1))
         for r in range(len(table.requests)):
             here = slice(bounds[r], bounds[r + 1])
-            pattern_of.append(known.setdefault(_pattern(table, here), len(known)))
+            firsts: dict[int, int] = {}  # a key of labelings: classes numbered in the order of rows
+            kinds = tuple(-1 if kind < 0 else firsts.setdefault(kind, len(firsts)) for kind in table.kind[here].tolist())
+            key = (kinds, *(getattr(table, name)[here].tobytes() for name in ("context", "right", "evidence")))
+            pattern_of.append(known.setdefault(key, len(known)))
             if pattern_of[-1] < len(known) - 1 or (patterns and patterns[-1] == pattern_of[-1]):
                 continue
             base = np.zeros(width)
@@ -253,13 +256,6 @@ class Labelings:
                 patterns.append(pattern_of[-1])
                 rows.append(row)
         return cls(np.array(pattern_of, np.int64), np.array(patterns, np.int64), np.array(rows))
-
-
-def _pattern(table: AnswerTable, here: slice) -> tuple[object, ...]:
-    """The key of a request's labelings: classes numbered in the order of rows."""
-    firsts: dict[int, int] = {}
-    kinds = tuple(-1 if kind < 0 else firsts.setdefault(kind, len(firsts)) for kind in table.kind[here].tolist())
-    return kinds, *(getattr(table, name)[here].tobytes() for name in ("context", "right", "evidence"))
 
 
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
@@ -300,11 +296,13 @@ def fit_answers(
     of_right, of_usual = (None, None) if centre is None else centre
     right = Features.of(table.contexts, 1.0, price, of_right)
     usual = Features.of(table.contexts, 0.7, price, of_usual)
+    again, (rows, same) = [c.is_again for c in table.contexts], table.repeats.sum(axis=0)  # of all models: such rows are few
     model = AnswerFit(
         contexts=table.contexts, labels=table.labels, grid=grid, log_weights=grid.log_prior, features=right,
         right_effects=np.zeros(len(right.sd)), usual_effects=np.zeros(len(usual.sd)),
         none=np.full(n, 0.05), alike=np.full(n, 0.02), second=0.3, label_rates=_label_rates(table, weights),
-        same_again=_same_again(table), label_follows_class=table.label_follows_class,
+        same_again=np.where(again, (same + 0.5 * PSEUDO_COUNTS) / (rows + PSEUDO_COUNTS), np.nan),
+        label_follows_class=table.label_follows_class,
         cost_usd=np.zeros(n), size=np.ones(len(grid)),
     )  # fmt: skip
     fit = _Fit(labelings, weights, usual)
@@ -444,33 +442,20 @@ def _label_rates(table: AnswerTable, weights: FloatArray) -> FloatArray:
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for i, c in enumerate(table.contexts):
         groups[c.arms, () if c.answers else (c.stage, c.after[2:])].append(i)
-    for alike in groups.values():
-        found[alike] = _rates_alike(table, counts, np.array(alike))
+    for at in groups.values():  # contexts after which the same stages may follow
+        contexts = [table.contexts[i] for i in at]
+        possible = np.array([label.arm in (None, *contexts[0].arms) for label in table.labels])
+        possible |= not possible.any()  # no row has come so far
+        pooled = counts[at].sum(axis=0)
+        prior = (pooled.sum(axis=0) + 1.0) * possible
+        pooled = (pooled + prior / prior.sum()) / (pooled.sum(axis=1, keepdims=True) + 1.0)
+        of_model = np.einsum("cd,dkl->ckl", _same_model(contexts), counts[at])
+        rates = (of_model + PSEUDO_COUNTS * pooled) / (of_model.sum(axis=2, keepdims=True) + PSEUDO_COUNTS)
+        is_here = np.isin(table.context, at)
+        for kinds, with_answer in ((slice(1, 2), False), (slice(0, None, 2), True)):
+            seen = np.isin(np.arange(len(table.labels)), table.label[is_here & ((table.kind >= 0) == with_answer)])
+            rates[:, kinds] *= seen if seen.any() else possible * [not label.passed for label in table.labels]
+        total = rates.sum(axis=2, keepdims=True)
+        even = np.broadcast_to(possible / possible.sum(), rates.shape).copy()
+        found[at] = np.divide(rates, total, out=even, where=total > 0.0)
     return found
-
-
-def _rates_alike(table: AnswerTable, counts: FloatArray, at: npt.NDArray[np.intp]) -> FloatArray:
-    """The rates of the contexts ``at``, after which the same stages may follow."""
-    contexts = [table.contexts[i] for i in at]
-    possible = np.array([label.arm in (None, *contexts[0].arms) for label in table.labels])
-    possible |= not possible.any()  # no row has come so far
-    pooled = counts[at].sum(axis=0)
-    prior = (pooled.sum(axis=0) + 1.0) * possible
-    pooled = (pooled + prior / prior.sum()) / (pooled.sum(axis=1, keepdims=True) + 1.0)
-    of_model = np.einsum("cd,dkl->ckl", _same_model(contexts), counts[at])
-    rates = (of_model + PSEUDO_COUNTS * pooled) / (of_model.sum(axis=2, keepdims=True) + PSEUDO_COUNTS)
-    is_here = np.isin(table.context, at)
-    for kinds, with_answer in ((slice(1, 2), False), (slice(0, None, 2), True)):
-        seen = np.isin(np.arange(len(table.labels)), table.label[is_here & ((table.kind >= 0) == with_answer)])
-        rates[:, kinds] *= seen if seen.any() else possible * [not label.passed for label in table.labels]
-    total = rates.sum(axis=2, keepdims=True)
-    even = np.broadcast_to(possible / possible.sum(), rates.shape).copy()
-    return np.asarray(np.divide(rates, total, out=even, where=total > 0.0))
-
-
-def _same_again(table: AnswerTable) -> FloatArray:
-    """P(the model's earlier answer again) by context: all models together, since such rows are few."""
-    rows, same = table.repeats.sum(axis=0)
-    again = np.array([c.is_again for c in table.contexts])
-    rate = (same + 0.5 * PSEUDO_COUNTS) / (rows + PSEUDO_COUNTS)
-    return np.where(again, rate, np.nan)

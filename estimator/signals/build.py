@@ -33,9 +33,9 @@ def why_without_signals(rows: Sequence[Observation], template: Template) -> str 
         return 'the rows hold signals and no answers: name the keys of the answer, as in answer=("sql", "rows")'
     if template.stop == "oracle":
         return "under the oracle stop the right answer is known: signals add nothing"
-    if any(position.is_joint for position in template.flow.positions):
+    if template.joint_invocations:
         return "signals are planned where one stage runs after another: this template has stages side by side"
-    if len(template.first_stages) > 1:
+    if not template.is_linear and len(template.first_stages) > 1:
         return "signals are planned where every request begins in one stage: this template begins in several"
     return None
 
@@ -206,14 +206,14 @@ class _Builder:
     def _outcomes_of(self, d: int, nodes: _Nodes, layout: _Layout) -> dict[str, Any]:
         """The outcomes of the nodes of a level, by column of :class:`~vinelm.signals.Outcomes`."""
         level, node = self.levels[d], layout.first_node(d) + layout.of_history[d]
-        best = level.right.max(axis=1)
+        best, last = level.right.max(axis=1), level.right[np.arange(len(level)), np.maximum(level.kind, 0)]
         return {
             "node": layout.place[node],
             "label": self.label_of[level.label],
             "answer_class": level.kind,
             "chance": level.reach / nodes.reach[node],
             "right": best / nodes.reach[node],
-            "right_last": _last_right(level) / nodes.reach[node],
+            "right_last": np.where(level.kind >= 0, last, 0.0) / nodes.reach[node],
             "returned": np.where(best > 0.0, best_class(level.right), -1),
             "arm": np.where(level.is_open, layout.arm_of[d], -1),
             "spread": level.spread,
@@ -313,8 +313,3 @@ class _Children:
         if (model, stage) not in found:
             raise EvidenceError("the path trie lacks a path that the signals' trie has: estimate all paths of the template")
         return found[model, stage]
-
-
-def _last_right(level: HistoryLevel) -> FloatArray:
-    has = level.kind >= 0
-    return np.where(has, level.right[np.arange(len(level)), np.maximum(level.kind, 0)], 0.0)

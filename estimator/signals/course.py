@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple, Self
 
 from vinelm.template import Template
@@ -26,9 +24,13 @@ class Visit(NamedTuple):
     arms: tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class Course:
     """An automaton of stages. Position 0 is the start, and a stage leads to a higher position.
+
+    Attributes:
+        stages: The stages, each once.
+        branches: Whether the application chooses between stages somewhere.
+        depth: The most invocations of a request.
 
     Args:
         follow: For each position the stages that may come next, each with the position after it.
@@ -36,42 +38,39 @@ class Course:
         silent: The stages that write no answer, such as a router.
     """
 
-    follow: tuple[Mapping[str, int], ...]
-    models: Mapping[str, Sequence[str]] | None = None
-    silent: frozenset[str] = frozenset()
+    def __init__(
+        self,
+        follow: Sequence[Mapping[str, int]],
+        models: Mapping[str, Sequence[str]] | None = None,
+        silent: frozenset[str] = frozenset(),
+    ) -> None:
+        self.follow, self.models, self.silent = follow, models, silent
+        self.stages = tuple(dict.fromkeys(stage for arms in follow for stage in arms))
+        self.branches = any(len(arms) > 1 for arms in follow)
+        depths = [0] * len(follow)
+        for position, arms in enumerate(follow):
+            for after in arms.values():
+                depths[after] = max(depths[after], depths[position] + 1)
+        self.depth = max(depths)
 
     @classmethod
     def of(cls, template: Template) -> Self:
         """Return the courses of a template."""
-        return cls(
-            tuple(position.arms for position in template.flow.positions),
-            {stage.name: stage.models or () for stage in template.stages},
-            frozenset(stage.name for stage in template.stages if not stage.answerable),
-        )
+        models = {stage.name: stage.models or () for stage in template.stages}
+        silent = frozenset(stage.name for stage in template.stages if not stage.answerable)
+        if template.is_linear:
+            return cls.chain([stage.name for stage in template.invocations], models, silent)
+        return cls([position.arms for position in template.flow.positions], models, silent)
 
     @classmethod
-    def chain(cls, stages: Sequence[str], models: Mapping[str, Sequence[str]] | None = None) -> Self:
-        """Return the one course of these invocations, each of which answers."""
-        return cls((*({stage: k} for k, stage in enumerate(stages, start=1)), {}), models)
-
-    @cached_property
-    def branches(self) -> bool:
-        """Whether the application chooses between stages somewhere."""
-        return any(len(arms) > 1 for arms in self.follow)
-
-    @cached_property
-    def stages(self) -> tuple[str, ...]:
-        """The stages, each once."""
-        return tuple(dict.fromkeys(stage for arms in self.follow for stage in arms))
-
-    @cached_property
-    def depth(self) -> int:
-        """The most invocations of a request."""
-        depths = [0] * len(self.follow)
-        for position, arms in enumerate(self.follow):
-            for after in arms.values():
-                depths[after] = max(depths[after], depths[position] + 1)
-        return max(depths)
+    def chain(
+        cls,
+        stages: Sequence[str],
+        models: Mapping[str, Sequence[str]] | None = None,
+        silent: frozenset[str] = frozenset(),
+    ) -> Self:
+        """Return the one course of these invocations."""
+        return cls((*({stage: k} for k, stage in enumerate(stages, start=1)), {}), models, silent)
 
     def arms(self, position: int) -> tuple[str, ...]:
         """Return the stages that the application chooses from at a position; none on a chain, where it has no choice."""

@@ -184,16 +184,13 @@ class _Growing:
                 context = Context(stage, name, is_later and answers, is_again and answers, arms, answers, after)
                 if context in index:
                     found[is_again][name] = index[context]
-        return _Contexts(asked, found[0], found[1], answers, self._copies(arms))
-
-    def _copies(self, arms: tuple[str, ...]) -> Ints | None:
-        labels = self.model.labels
-        if all(label.arm in (None, *arms) for label in labels):
-            return np.arange(len(labels))
-        if arms:
-            return None
+        labels, copies = self.model.labels, None
         ended = [label._replace(passed=True, arm=None) for label in labels]  # requests end there, whatever the answer
-        return None if not set(ended) <= set(labels) else np.array([labels.index(label) for label in ended])
+        if all(label.arm in (None, *arms) for label in labels):
+            copies = np.arange(len(labels))
+        elif not arms and set(ended) <= set(labels):
+            copies = np.array([labels.index(label) for label in ended])
+        return _Contexts(asked, found[0], found[1], answers, copies)
 
     def _multiplied(self, part: _Part, *, is_final: bool) -> tuple[_Vectors, Ints]:
         """The vectors of the rows ``part``, and which of them is each row's."""
@@ -217,11 +214,11 @@ class _Growing:
         sized = vectors.sized
         parent, model, label, kind = part.history[first], part.model[first], part.label[first], part.kind[first]
         total = rows.scale * vectors.total[rows.vector]
-        reach = _sums(rows.history, total, n)
+        reach = np.asarray(np.bincount(rows.history, total, n), np.float64)
         right, right_by_fit = np.zeros((n, self.depth)), np.zeros((n, self.depth, self.model.n_fits))
         for j in range(self.depth):
             those = rows.take(np.flatnonzero(rows.types[:, j] == RIGHT))
-            right[:, j] = _sums(those.history, those.scale * vectors.total[those.vector], n)
+            right[:, j] = np.bincount(those.history, those.scale * vectors.total[those.vector], n)
             right_by_fit[:, j] = _sums_by_fit(those, vectors.of_fits, n)
         size_by_fit = np.zeros((n, self.model.n_fits)) if sized is None else _sums_by_fit(rows, sized, n)
         context, position = part.factor[first] // _N_FACTORS, after[parent]
@@ -253,13 +250,11 @@ class _Growing:
         return np.array(found, np.int64)[of]
 
     def _following(self, position: Ints, label: Ints) -> Ints:
-        codes, of = np.unique(position * len(self.model.labels) + label, return_inverse=True)
-        found = [self.course.following(*self._choice(code)) for code in codes.tolist()]
+        """The stage that comes next, by where a history is and what it has shown."""
+        labels = self.model.labels
+        codes, of = np.unique(position * len(labels) + label, return_inverse=True)
+        found = [self.course.following(at, labels[shown].arm) for at, shown in (divmod(c, len(labels)) for c in codes.tolist())]
         return np.array(found, np.int64)[of]
-
-    def _choice(self, code: int) -> tuple[int, str | None]:
-        position, label = divmod(code, len(self.model.labels))
-        return position, self.model.labels[label].arm
 
     def _labels_of_classes(self, level: HistoryLevel) -> Ints:
         """The label that each class was seen with first, shape (histories, classes); -1 where there is no such class."""
@@ -321,10 +316,6 @@ def _close_rare(level: HistoryLevel, history: Ints, most_rows: int) -> None:
     if rows.sum() > most_rows:
         by_reach = np.argsort(-level.reach, kind="stable")
         level.is_open[by_reach[np.cumsum(rows[by_reach]) > most_rows]] = False
-
-
-def _sums(of: Ints, values: FloatArray, n: int) -> FloatArray:
-    return np.asarray(np.bincount(of, values, n), np.float64)
 
 
 @dataclass(frozen=True, eq=False)

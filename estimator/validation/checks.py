@@ -25,7 +25,7 @@ from vinelm.plans.promise import Z90, Promise, SelectionOptimism
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.template import Stage, Template
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.arrays import FloatArray
 
 FEWEST_REQUESTS = 10
 N_SPLITS = 2
@@ -164,7 +164,7 @@ def validate_estimate(
     """
     name = str(fitted.meta["estimator"])
     splits = [found for at in range(N_SPLITS) if (found := _split(name, cells, template, catalog, seed + at)) is not None]
-    held_out = _crossed(splits[0]) if splits else []
+    held_out = list(zip(splits[0].fits, reversed(splits[0].halves), strict=True)) if splits else []  # a fit, the other's rows
     latent = fitted if fitted.accuracy_se is not None else _fit("latent", cells, template, catalog)
     error, n_nodes = _held_out_error(held_out)
     depths = _depth_checks(held_out, cells.trie.max_depth)
@@ -209,33 +209,21 @@ def _promise(latent: AnnotatedTrie, selection: SelectionOptimism | None) -> Prom
 # -- held-out error ----------------------------------------------------------------------------------------------
 
 
-def _halves(cells: ObservationTable, seed: int) -> tuple[ObservationTable, ObservationTable] | None:
-    """Two sets of requests, by a hash of their ids alone; None if one would be empty."""
-    first = np.array([hashlib.sha256(f"{seed}:{name}".encode()).digest()[0] % 2 == 0 for name in cells.request_ids])
-    if first.all() or not first.any():
-        return None
-    return cells.of_requests(first), cells.of_requests(~first)
-
-
 @dataclass(frozen=True, eq=False)
 class _Split:
-    """The rows of two halves of the requests, and the fit to each."""
+    """The rows of two halves of the requests, by a hash of their ids alone, and the fit to each."""
 
     halves: tuple[ObservationTable, ObservationTable]
     fits: tuple[AnnotatedTrie, AnnotatedTrie]
 
 
 def _split(name: str, cells: ObservationTable, template: Template, catalog: Catalog, seed: int) -> _Split | None:
-    halves = _halves(cells, seed)
-    if halves is None:
+    is_first = np.array([hashlib.sha256(f"{seed}:{name}".encode()).digest()[0] % 2 == 0 for name in cells.request_ids])
+    if is_first.all() or not is_first.any():
         return None
+    halves = cells.of_requests(is_first), cells.of_requests(~is_first)
     first, second = (_fit(name, half, template, catalog) for half in halves)
     return _Split(halves, (first, second))
-
-
-def _crossed(split: _Split) -> list[tuple[AnnotatedTrie, ObservationTable]]:
-    """The fit to each half with the rows of the other."""
-    return [(split.fits[0], split.halves[1]), (split.fits[1], split.halves[0])]
 
 
 def _fit(name: str, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
@@ -323,7 +311,7 @@ def _warnings(cells: ObservationTable, depths: tuple[DepthCheck, ...]) -> tuple[
     found = []
     count = cells.count_by_depth
     for depth, rows in enumerate(count, start=1):
-        is_reached = depth == 1 or _continues(cells, depth - 1).any()
+        is_reached = depth == 1 or (~cells.stop & (cells.trie.depth[cells.node] == depth - 1)).any()
         if rows == 0 and is_reached:
             found.append(f"no observation at depth {depth}: its estimates are extrapolated from smaller depths")
     for check in depths:
@@ -347,11 +335,6 @@ def _optimism_warnings(promise: Promise) -> tuple[str, ...]:
         f" {100 * promise.accuracy:.0f} % is promised instead of {100 * promise.estimate:.0f} %;"
         " four times as many rows would halve the difference",
     )
-
-
-def _continues(cells: ObservationTable, depth: int) -> BoolArray:
-    """True if the cell is of that depth and its request continues after it."""
-    return np.asarray(~cells.stop & (cells.trie.depth[cells.node] == depth))
 
 
 def shape_warnings(template: Template) -> tuple[str, ...]:

@@ -183,14 +183,9 @@ def _write(file: BinaryIO, manifest: str, annotated: AnnotatedTrie) -> None:
             buffer = io.BytesIO()
             np.save(buffer, np.ascontiguousarray(values), allow_pickle=False)
             entry = zipfile.ZipInfo(f"{name}.npy", _EPOCH)
-            entry.extra = _padding(file.tell() + _LOCAL_HEADER + len(entry.filename.encode()))
+            fill = -(file.tell() + _LOCAL_HEADER + len(entry.filename.encode()) + 4) % ALIGNMENT
+            entry.extra = struct.pack("<HH", _PADDING_ID, fill) + bytes(fill)  # the data begin at a multiple of the alignment
             archive.writestr(entry, buffer.getvalue())
-
-
-def _padding(start: int) -> bytes:
-    """A ZIP extra field after which, ``start`` being its own offset, the data begin at a multiple of the alignment."""
-    fill = -(start + 4) % ALIGNMENT
-    return struct.pack("<HH", _PADDING_ID, fill) + bytes(fill)
 
 
 # -- reading ---------------------------------------------------------------------------------------------------

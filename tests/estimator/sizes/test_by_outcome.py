@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from vinelm.estimator import RateEstimator, make_estimator
+from vinelm.estimator.cost_latency import RequestSizes, improved_slope
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.estimator.request_sizes import RequestSizes, improved_slope
 from vinelm.estimator.sizes_by_outcome import SizesByDifficulty, SizesByStops
 from vinelm.trie.recorded_table import RecordedTable
 
