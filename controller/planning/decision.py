@@ -253,7 +253,7 @@ class Decision:
 
     def facts(self) -> dict[str, Any]:
         """Return the plan alone as JSON types."""
-        return {"plan": list(self.path), "stages": list(self.metrics.trie.edges(self.target))}
+        return {"plan": list(self.path), "stages": [list(edge) for edge in self.metrics.trie.edges(self.target)]}
 
     def _figures(self) -> dict[str, Any]:
         knows_latency = self.metrics.annotated.knows_latency
