@@ -15,6 +15,7 @@ from vinelm.profiler import profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.requests.protocols import RequestPath
 from vinelm.signals import Outcome
+from vinelm.template import Loop, Stage, Template
 
 BEST = Objective(maximize="accuracy", max_cost_usd=0.002)
 DEAR = Objective(maximize="accuracy", max_cost_usd=0.01)
@@ -43,8 +44,17 @@ def branching(tmp_path_factory):
     return profiled("support", tmp_path_factory.mktemp("branching") / "s.db", 14)
 
 
-def profiled(name, path, limit):
+@pytest.fixture(scope="module")
+def merged(tmp_path_factory):
+    """The same of a loop that merges histories: what a request shows is a history of its own."""
+    loop = Template((Stage("generate"), Loop((Stage("repair"),), 2, memory=1)), stop="workflow")
+    return profiled("nl2sql", tmp_path_factory.mktemp("merged") / "s.db", 12, loop)
+
+
+def profiled(name, path, limit, template=None):
     inputs = load_inputs(name, preset="paper-2", limit=limit, stop="workflow", seed=1)
+    if template is not None:
+        inputs = replace(inputs, workflow=replace(inputs.workflow, template=template))
     workflow, catalog, backends = inputs.workflow, inputs.catalog, inputs.backends
     sampler = EveryPath([request.id for request in workflow.requests], tuple(catalog), workflow.template)
     with ObservationStore.create(path, store_identity(workflow, catalog, backends)) as store:
@@ -82,23 +92,25 @@ def replayed(planner, objective, rows, request):
     return prefix, place, rows[request.id, prefix[: place + 1]].success
 
 
-def test_a_served_request_takes_the_way_that_its_rows_say(whole):
-    inputs, rows, trie = whole
+@pytest.mark.parametrize("profile_of", ["whole", "merged"])
+def test_a_served_request_takes_the_way_that_its_rows_say(profile_of, request):
+    inputs, rows, trie = request.getfixturevalue(profile_of)
+    assert trie.trie.is_merged is (profile_of == "merged")
     workflow = inputs.workflow
     vine = vine_of(inputs, trie)
     app = workflow.build(vine).compile()
     planner, happened = vine.served_planner(), Counter()
     assert planner.annotated.outcomes.returns_earlier
-    for objective, request in product((BEST, DEAR), workflow.requests):
-        session = vine.session(objective, request=request)
-        state = app.invoke(workflow.graph_input(request), context=vine.context(policy=session, request=request))
-        prefix, place, is_right = replayed(planner, objective, rows, request)
+    for objective, asked in product((BEST, DEAR), workflow.requests):
+        session = vine.session(objective, request=asked)
+        state = app.invoke(workflow.graph_input(asked), context=vine.context(policy=session, request=asked))
+        prefix, place, is_right = replayed(planner, objective, rows, asked)
         assert session.invocations[-1].prefix == prefix
-        assert bool(workflow.score(request, state)) is is_right
+        assert bool(workflow.score(asked, state)) is is_right
         ways = [prefix[:k] for k in range(1, len(prefix) + 1)]
-        assert session.spent_usd == pytest.approx(sum(rows[request.id, way].cost_usd for way in ways))
+        assert session.spent_usd == pytest.approx(sum(rows[asked.id, way].cost_usd for way in ways))
         assert any("returned answer" in step.note for step in session.steps) is (place < len(prefix) - 1)
-        happened["went on below a passed check"] += any(rows[request.id, way].stopped for way in ways[:-1])
+        happened["went on below a passed check"] += any(rows[asked.id, way].stopped for way in ways[:-1])
         happened["returned an earlier answer"] += place < len(prefix) - 1
         happened["ended"] += len(prefix) < 3
     assert happened["went on below a passed check"] > 2
