@@ -74,11 +74,6 @@ class ObservationTable:
         """Number of cells of each node, shape (n + 1,)."""
         return np.bincount(self.node, minlength=len(self.trie)).astype(np.int64)
 
-    @property
-    def is_graded(self) -> bool:
-        """Whether some answer has a score between 0 and 1."""
-        return self.right.dtype != np.bool_
-
     @cached_property
     def first_stage(self) -> Ints:
         """The stage that ran first in each request, as an index into ``trie.stages``; shape (requests,)."""

@@ -73,6 +73,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="what applications show (default: both)")
     parser.add_argument("--estimator", default="latent", help="estimator that plans (default %(default)s, as of evaluate)")
     parser.add_argument("--data", type=Path, help="folder with recorded tables: take worlds from them instead")
+    parser.add_argument("--memory", type=int, help="loops merge histories that differ before so many turns (default: none do)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_results_option(parser)
@@ -92,7 +93,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def run_kind(arguments: argparse.Namespace, kind: str, worlds: int, tables: Sequence[OutcomeTable]) -> dict[str, Any]:
     """Draw worlds of one kind and sum them up."""
-    draw = partial(drawn_world, seed=arguments.seed, kind=kind, estimator=arguments.estimator, tables=tables)
+    memory = getattr(arguments, "memory", None)
+    draw = partial(drawn_world, seed=arguments.seed, kind=kind, estimator=arguments.estimator, tables=tables, memory=memory)
     found = []
     with ProcessPoolExecutor(arguments.jobs) if arguments.jobs > 1 else nullcontext() as pool:
         for one in map(draw, range(worlds)) if pool is None else pool.map(draw, range(worlds)):
@@ -110,24 +112,24 @@ def run_kind(arguments: argparse.Namespace, kind: str, worlds: int, tables: Sequ
 
 
 def drawn_world(
-    index: int, *, seed: int, kind: str, estimator: str, tables: Sequence[OutcomeTable]
+    index: int, *, seed: int, kind: str, estimator: str, tables: Sequence[OutcomeTable], memory: int | None
 ) -> tuple[Judged | None, float]:
     """The world of that number, and the processor seconds that it took."""
     started = time.process_time()
     rng = np.random.default_rng((seed, KINDS.index(kind), index))
-    found = one_world(rng, index, estimator, tables, signals=kind == "signals")
+    found = one_world(rng, index, estimator, tables, signals=kind == "signals", memory=memory)
     return found, time.process_time() - started
 
 
 def one_world(
-    rng: np.random.Generator, seed: int, estimator: str, tables: Sequence[OutcomeTable], *, signals: bool
+    rng: np.random.Generator, seed: int, estimator: str, tables: Sequence[OutcomeTable], *, signals: bool, memory: int | None
 ) -> Judged | None:
     """Profile, evaluate, and compute the truth. None where the rows are too few for an estimate or a plan."""
     world = RecordedWorld.draw(rng, tables, signals=signals) if tables else World.draw(rng, signals=signals)
     depth = int(rng.choice((2, 3, 3, 4)))
     table = world.table(rng, int(rng.integers(80, 801)))
     catalog = catalog_of(table)
-    template = template_of(depth).bind(tuple(catalog))
+    template = template_of(depth, memory).bind(tuple(catalog))
     spent = as_recorded_table(table, template, catalog).exhaustive_cost_usd * float(10 ** rng.uniform(-1.3, -0.3))
     sampler = "priced" if signals else str(rng.choice(["priced", "cascade"]))  # "cascade" buys nothing below a passed check
     rows = bought(

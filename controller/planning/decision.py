@@ -100,6 +100,7 @@ class Decision:
         """The plan from the root as a tree of JSON types: stage, model (None: the end), probability, and the steps after it."""
         found: list[dict[str, Any]] = []
         trie = self.metrics.trie
+        # From the end, so that each step holds those after it.
         for node, (stage, model) in reversed(list(zip(trie.path(self.target), trie.edges(self.target), strict=True))):
             comes = 1.0 - float(self.annotated.stop[trie.parent[node]])
             found = [{"stage": stage, "model": model, "probability": comes, "steps": found}]

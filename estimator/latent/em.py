@@ -124,7 +124,7 @@ class _ExpectationMaximization:
         if self.arms is not None:
             of_first = self._add_arms(self.arms, if_right, if_wrong)
         belief = self._right[:, None].astype(np.float64)
-        if self.cells.is_graded:  # a score is that share of a right answer
+        if self.cells.right.dtype != np.bool_:  # a score between 0 and 1 is that share of a right answer
             log_likelihood = belief * if_right + (1.0 - belief) * if_wrong
         else:
             log_likelihood = np.where(self._right[:, None], if_right, if_wrong)

@@ -17,11 +17,11 @@ MOST_IDLE = 20_000
 """Paths in a row that buy nothing new, after which everything is taken to be bought."""
 
 
-def template_of(depth: int) -> Template:
-    """A first answer and up to ``depth - 1`` retries, ended by the application's own check."""
+def template_of(depth: int, memory: int | None = None) -> Template:
+    """A first answer and up to ``depth - 1`` retries, ended by the application's own check; ``memory`` merges histories."""
     if depth == 1:
         return Template((Stage("answer"),), "workflow")
-    return Template((Stage("answer"), Loop((Stage("retry"),), times=depth - 1)), "workflow")
+    return Template((Stage("answer"), Loop((Stage("retry"),), times=depth - 1, memory=memory)), "workflow")
 
 
 def catalog_of(table: OutcomeTable) -> Catalog:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import product
 from typing import TypedDict
 
+import numpy as np
 import pytest
 from langgraph.graph import END, START, StateGraph
 
@@ -16,6 +17,7 @@ from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.requests.protocols import RequestPath
 from vinelm.signals import Outcome
 from vinelm.template import Loop, Stage, Template
+from vinelm.vinefile import load_trie, save_trie
 
 BEST = Objective(maximize="accuracy", max_cost_usd=0.002)
 DEAR = Objective(maximize="accuracy", max_cost_usd=0.01)
@@ -115,6 +117,17 @@ def test_a_served_request_takes_the_way_that_its_rows_say(profile_of, request):
         happened["ended"] += len(prefix) < 3
     assert happened["went on below a passed check"] > 2
     assert happened["ended"] > 2
+
+
+@pytest.mark.parametrize("profile_of", ["branching", "merged"])
+def test_a_file_gives_it_back(profile_of, request, tmp_path):
+    trie = request.getfixturevalue(profile_of)[2]
+    save_trie(tmp_path / "a.vine", trie)
+    found = load_trie(tmp_path / "a.vine")
+    assert type(found.trie) is type(trie.trie)
+    for name in ("success", "arm", "arm_success", "cost_usd"):
+        assert np.array_equal(getattr(found.signals, name), getattr(trie.signals, name))
+    assert found.signals.outcomes.labels == trie.signals.outcomes.labels
 
 
 def test_an_application_that_branches_is_served_by_what_its_stages_show(branching):

@@ -214,9 +214,7 @@ def with_provenance(
         **facts: More entries of ``meta``, plain JSON.
     """
     spent = sum(row.cost_usd + row.tool_cost_usd for row in observations)
-    everything = 0.0  # nobody runs every history of a long loop
-    if not annotated.trie.is_merged:
-        everything = float((annotated.reach * annotated.cost_usd)[1:].sum()) * max(requests_registered, 1)
+    everything = (annotated.everything_usd or 0.0) * max(requests_registered, 1)
     meta = {
         **annotated.meta,
         **facts,

@@ -62,6 +62,7 @@ class ServedPlanners:
         """The planner of runs that can return an earlier answer, or cannot."""
         paths, signals = self.over_paths.annotated, self._signals
         within = self._within(paths)
+        # A plan that goes on below a passed check needs a route behind every loop: the graph ends by itself elsewhere.
         if signals is None or signals.outcomes is None or (signals.outcomes.goes_on and within is not paths):
             return self.over_paths if within is paths else Planner(within, available=self._catalog)
         return Planner(self._within(signals if earlier else signals.returning_last()), available=self._catalog)

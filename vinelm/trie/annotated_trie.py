@@ -132,6 +132,11 @@ class AnnotatedTrie:
             reach[level] = reach[up] * (1.0 - self.stop[up] if self.arm is None else self.arm[level])
         return _read_only(reach)
 
+    @property
+    def everything_usd(self) -> float | None:
+        """Expected dollars of a request on every path; None for merged histories: nobody runs all those of a long loop."""
+        return None if self.trie.is_merged else float((self.reach * self.cost_usd)[1:].sum())
+
     @cached_property
     def stage_names(self) -> tuple[str, ...]:
         """The workflow's stage of each stage of the trie, which names what was seen as well where arms are outcomes."""

@@ -299,7 +299,7 @@ def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> Annota
 
 def _trie_of(manifest: Mapping[str, Any], arrays: Mapping[str, Array], outcomes: Outcomes | None = None) -> AnnotatedTrie:
     template = Template.from_dict(manifest["template"])
-    names, kind = (MERGED_ARRAYS, MergedTrie) if template.merges else (ARRAYS, Trie)
+    names, kind = (MERGED_ARRAYS, MergedTrie) if template.merges and outcomes is None else (ARRAYS, Trie)
     if kind is MergedTrie:
         check_edges(len(arrays["trie.depth"]), arrays["trie.source"], arrays["trie.target"])
     labels = {name: arrays[f"trie.{name}"] for name in names}

@@ -235,11 +235,7 @@ def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], temp
             f" {2 * LEAST_REQUESTS}; profile more",
             code="too-few-rows",
         )
-    if template.merges:
-        raise ConfigError(
-            "the trie merges histories, and rows along one path cannot be told apart there: use `verify` instead",
-            code="merged-histories",
-        )
+    # The chance of buying a first row would depend on the stage, which a request without a row does not tell.
     if len(template.first_stages) > 1:
         raise ConfigError(
             "requests begin in different stages, and which one is not known of those without a row: use `verify` instead",
@@ -263,8 +259,8 @@ def swept(planning: Sequence[PlanningHalf]) -> tuple[Objective, ...]:
 
 def _everything(planning: Sequence[PlanningHalf], requests: int) -> float | None:
     """Estimated dollars of every request on every path once."""
-    each = [float((half.annotated.reach * half.annotated.cost_usd)[1:].sum()) for half in planning]
-    return float(np.mean(each)) * requests
+    each = [usd for half in planning if (usd := half.annotated.everything_usd) is not None]
+    return float(np.mean(each)) * requests if each else None
 
 
 _JUDGED = (

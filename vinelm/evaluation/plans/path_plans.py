@@ -78,6 +78,7 @@ class PathPlans(Plans[Decision]):
         return self.planner.plan(objective, candidates=candidates, elapsed_s=float(self.annotated.latency_s[0]))
 
     def _to(self, node: int) -> Decision:
+        # Without a bound the only candidate is the plan, whatever it costs.
         return self._among(np.arange(len(self.trie)) == node, Objective(maximize="accuracy"))
 
     @cached_property
