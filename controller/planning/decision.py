@@ -16,7 +16,7 @@ from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.io.frames import html_table
 from vinelm.plans.promise import Z90, Promise
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.arrays import BoolArray
+from vinelm.trie.arrays import FloatArray
 
 EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", COST_CAP: "least cost instead"}
 
@@ -81,10 +81,10 @@ class Decision:
         return [self.target]
 
     @property
-    def runs(self) -> BoolArray:
-        """Whether the plan may run the invocation of each node of the trie."""
-        found = np.zeros(len(self.metrics.trie), np.bool_)
-        found[self.metrics.trie.path(self.target)] = True
+    def reached(self) -> FloatArray:
+        """P(a request of the plan runs the invocation of each node of the trie), from the root on; shape (n + 1,)."""
+        found, path = np.zeros(len(self.metrics.trie)), self.metrics.trie.path(self.target)
+        found[path] = self.annotated.reach[path]
         return found
 
     @property

@@ -17,7 +17,7 @@ from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNIT
 from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.plans.decision_graph import END, NOTHING
 from vinelm.plans.promise import Z90, Promise, SelectionOptimism
-from vinelm.trie.arrays import BoolArray
+from vinelm.trie.arrays import FloatArray
 
 _EQUAL = 1e-12
 """Accuracies that differ by less are equal but for rounding."""
@@ -97,9 +97,9 @@ class ContingentDecision(Decision):
         return self.plan.ends
 
     @property
-    def runs(self) -> BoolArray:
-        """Whether the plan may run the invocation of each node of the trie."""
-        return self.plan.runs
+    def reached(self) -> FloatArray:
+        """See :attr:`ContingentPlan.reached`."""
+        return self.plan.reached
 
     @property
     def words(self) -> str:

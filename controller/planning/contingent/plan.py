@@ -154,6 +154,15 @@ class ContingentPlan:
         return float(error_between_fits(by_fit[below].sum(0))) / (1.0 if self.start == 0 else self._reach)
 
     @property
+    def reached(self) -> FloatArray:
+        """P(a request that is at the start runs the invocation of each node of the trie), shape (n + 1,)."""
+        found = np.zeros(len(self.graph.annotated.trie))
+        for share, part in self._parts:
+            for at, reach in part._levels[1:]:
+                np.add.at(found, self.graph.nodes[at], share * reach)
+        return found
+
+    @property
     def mass(self) -> FloatArray:
         """P(the plan reaches each position and the request has each difficulty), shape (positions, difficulties)."""
         found = np.zeros((len(self.graph.nodes), len(self._parts)))
@@ -221,11 +230,11 @@ class ContingentPlan:
         ``router a, search b, reply c or d`` says that the reply runs on c in most requests and on d in others.
         """
         annotated, trie = self.graph.annotated, self.graph.annotated.trie
-        reach = annotated.reach if self.graph.is_tree else np.ones(len(trie))
+        reached = self.reached
         shares: dict[str, dict[str, float]] = {stage: {} for stage in annotated.stage_names}
-        for node in np.flatnonzero(self.runs).tolist():
+        for node in np.flatnonzero(reached).tolist():
             of_stage, model = shares[annotated.stage_names[trie.stage[node]]], trie.models[trie.model[node]]
-            of_stage[model] = of_stage.get(model, 0.0) + float(reach[node])
+            of_stage[model] = of_stage.get(model, 0.0) + float(reached[node])
         models = {model for of_stage in shares.values() for model in of_stage}
         if len(models) == 1:
             return models.pop()

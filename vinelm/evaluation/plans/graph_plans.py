@@ -19,7 +19,7 @@ from vinelm.objective import Objective
 from vinelm.plans.promise import Promise
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.arrays import FloatArray
 
 N_BUDGETS = 24
 """Budgets of :meth:`GraphPlans.frontier`."""
@@ -93,9 +93,9 @@ class StagePlan:
         return self.plan.standard_error
 
     @property
-    def runs(self) -> BoolArray:
-        """Whether the plan may run the invocation of each node of the trie."""
-        return self.plan.runs
+    def reached(self) -> FloatArray:
+        """See :attr:`ContingentPlan.reached`."""
+        return self.plan.reached
 
     @cached_property
     def promise(self) -> Promise:

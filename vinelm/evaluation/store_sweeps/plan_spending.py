@@ -44,16 +44,11 @@ class PlanFlow(NamedTuple):
 
 
 def plan_spending(decision: Decision) -> list[SpentOn]:
-    """Return what a plan made at the start spends, by stage and model in the order of the trie.
-
-    Empty where the trie merges histories: the chance of reaching a node is then not its own.
-    """
-    annotated = decision.annotated
+    """Return what a plan made at the start spends, by stage and model in the order of the trie."""
+    annotated, reached = decision.annotated, decision.reached
     trie, found = annotated.trie, dict[tuple[str, str], list[float]]()
-    if trie.is_merged:
-        return []
-    for node in np.flatnonzero(decision.runs).tolist():
-        reach = float(annotated.reach[node])
+    for node in np.flatnonzero(reached).tolist():
+        reach = float(reached[node])
         key = annotated.stage_names[trie.stage[node]], trie.models[trie.model[node]]
         total = found.setdefault(key, [0.0, 0.0])
         total[0] += reach

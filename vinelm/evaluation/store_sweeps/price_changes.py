@@ -46,7 +46,7 @@ def price_changes(annotated: AnnotatedTrie, objective: Objective, models: Iterab
     no price of their own in a trie and are multiplied with it.
 
     Args:
-        annotated: Linear, or of outcomes.
+        annotated: The trie.
         objective: What to plan for.
         models: Whose prices to change.
     """
@@ -81,5 +81,4 @@ def _priced(annotated: AnnotatedTrie, runs: BoolArray, factor: float) -> Annotat
 
 def _dollars_on(decision: Decision, runs: BoolArray) -> float:
     """Expected dollars of a plan on the nodes that ``runs`` marks."""
-    nodes = np.flatnonzero(decision.runs & runs)
-    return float(decision.annotated.reach[nodes] @ decision.annotated.cost_usd[nodes])
+    return float(decision.reached[runs] @ decision.annotated.cost_usd[runs])

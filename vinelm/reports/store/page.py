@@ -178,9 +178,7 @@ class _StorePage:
 
     @cached_property
     def vinelm(self) -> ShownPlan | None:
-        """VineLM's plan for :attr:`objective`; None if histories are merged, which have no single path."""
-        if self.searched.trie.is_merged:
-            return None
+        """VineLM's plan for :attr:`objective`; None if none meets it."""
         try:
             decision = planned(self.searched, self.objective)
         except InfeasibleError:
