@@ -1,6 +1,7 @@
 """Where the dollars of a plan go, how requests move through it, and what other prices do."""
 
 import pytest
+from core.merged_kit import agent, random_merged
 from made_store import made_store
 
 import vinelm
@@ -54,6 +55,18 @@ def test_a_plan_over_signals_adds_up_as_well(known):
     assert {one.stage for one in spent} <= {"answer", "retry"}
     assert sum(flow.share for flow in flows if flow.target is None) == pytest.approx(1.0)
     assert sum(flow.share for flow in flows if flow.target is not None) == pytest.approx(sum(one.invocations for one in spent))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_plan_over_merged_histories_adds_up_as_well(seed):
+    annotated = random_merged(agent(2, 4, memory=1), seed)
+    decision = planned(annotated, Objective(maximize="accuracy"))
+    spent, flows = plan_spending(decision), plan_flows(decision)
+    assert sum(one.cost_usd for one in spent) == pytest.approx(decision.plan.cost_usd - annotated.cost_usd[0])
+    assert sum(flow.share for flow in flows if flow.target is None) == pytest.approx(1.0)
+    _, *changes = price_changes(annotated, Objective(maximize="accuracy"), annotated.trie.models)
+    assert changes
+    assert all(one.is_other or one.cost_usd == pytest.approx(one.kept_usd) for one in changes)
 
 
 def test_prices_change_what_the_plan_costs_and_at_last_the_plan(known):
