@@ -11,7 +11,15 @@ NOT_IDENTIFIED = "not identified"
 
 
 def evaluation_sentence(found: Evaluation) -> str:
-    """Return the verdict as one sentence."""
+    """Return the verdict as one sentence, and a second one if some budgets of a sweep alone are worth it."""
+    gains = [_thousand(one.objectives[0].max_cost_usd or 0.0) for one in found.by_budget if one.verdict == "gain"]
+    if found.verdict == "gain" or not gains:
+        return _sentence(found)
+    alone = f"budgets of {' and '.join(gains)}" if len(gains) > 1 else f"budget of {gains[0]}"
+    return f"{_sentence(found)} But the {alone} per 1,000 requests alone {'are' if len(gains) > 1 else 'is'} worth it."
+
+
+def _sentence(found: Evaluation) -> str:
     own, rival, gain = found.headline, found.rival, found.gain
     other = f"{_name(rival)} ({' / '.join(rival.plans)})"
     if found.verdict == "gain":
