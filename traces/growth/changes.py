@@ -66,8 +66,6 @@ def _template(before: StoreIdentity, now: StoreIdentity) -> Iterator[str]:
 
 
 def _shape(template: Template) -> list[object]:
-    if template.is_linear:
-        return [template.stop, *((stage.name, stage.answerable) for stage in template.invocations)]
     positions = [list(position.arms.items()) for position in template.flow.positions]
     return [template.stop, positions, *((stage.name, stage.answerable) for stage in template.stages)]
 

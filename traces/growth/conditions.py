@@ -40,9 +40,9 @@ class RowConditions:
 
         Args:
             prefix: the models of the row's invocations.
-            stages: their stages; None where it is not known. Not used where the row's template is linear and says it.
+            stages: their stages; None where it is not known.
         """
-        key = tuple(prefix), () if self._template_before.is_linear else tuple(stages)
+        key = tuple(prefix), self._template_before.stages_along(len(prefix), stages)
         if key not in self._prefixes:
             self._prefixes[key] = self._difference(*key)
         return self._prefixes[key]
@@ -60,7 +60,7 @@ class RowConditions:
         """
         if failure == "unexpected_arm" and self._template_before != self._template:
             return "the template changed, which had no arm for them"
-        if has_ended or None in stages or (arm is None and self._template.is_linear):
+        if has_ended or None in stages:
             return None
         known = [str(stage) for stage in stages]
         arms = [stage.name for stage in self._template.arms_after(known)]
@@ -72,11 +72,8 @@ class RowConditions:
         """Say why the success of rows with these stages must be decided again; None if it need not be."""
         if self._before.fingerprint.get(_SCORER) != self._now.fingerprint.get(_SCORER):
             return "the scorer changed"
-        if self._template_before.is_linear and self._template.is_linear:
-            depth = len(stages)
-            before, now = self._template_before.invocations[depth - 1], self._template.invocations[depth - 1]
-        else:
-            before, now = self._template_before.stage(str(stages[-1])), self._template.stage(str(stages[-1]))
+        name = str(self._template_before.stages_along(len(stages), stages)[-1])
+        before, now = self._template_before.stage(name), self._template.stage(name)
         if before.answerable != now.answerable:
             return f"stage {now.name!r} is {'now' if now.answerable else 'no longer'} answerable"
         return None
@@ -86,8 +83,6 @@ class RowConditions:
             return self._shared
         if len(prefix) > self._template.depth:
             return f"the template has only {self._template.depth} invocations"
-        if self._template_before.is_linear:
-            stages = tuple(stage.name for stage in self._template_before.invocations[: len(prefix)])
         for position, (model, stage) in enumerate(zip(prefix, stages, strict=True)):
             if stage is None:
                 continue  # the row of that invocation is missing, as in an import
@@ -106,10 +101,11 @@ class RowConditions:
         return None
 
     def _stage_now(self, position: int, stage: str) -> Stage | None:
-        """The stage of that invocation by the template of now; where it branches, the row's own if it may be there."""
-        if self._template.is_linear:
-            return self._template.stage_after(position)
-        return self._template.stage(stage) if stage in self._template.flow.stages_at[position] else None
+        """The stage of that invocation by the template of now: the row's own if it may be there, else the only one."""
+        level = self._template.flow.stages_at[position]
+        if stage not in level and len(level) > 1:
+            return None
+        return self._template.stage(stage if stage in level else next(iter(level)))
 
     def _model_difference(self, name: str) -> str | None:
         if name not in self._models:

@@ -196,8 +196,7 @@ def _grow(
 
 def _mark_rows(connection: Connection, judge: RowJudge) -> None:
     """Note in rows what the new template makes of them: which stage came next, and that a passed check ends no request."""
-    if not judge.template.is_linear:
-        retirement.set_arms(connection, judge.templates)
+    retirement.set_arms(connection, judge.templates, judge.template)
     if judge.rule == "oracle":
         connection.execute(update(schema.observations).values(is_continued=False))
 

@@ -134,15 +134,14 @@ class RowJudge:
 
     def arm(self, row: StoredRow) -> str | None:
         """Return the stage to which the request went on after the row; None if it ended there, or nothing tells."""
-        template = self.templates[row.identity_id]
-        if row.arm is not None or not template.is_linear or self.template.is_linear or row.ended(self.rule):
+        if row.arm is not None or row.ended(self.rule):
             return row.arm
-        follower = template.stage_after(len(row.cell[1]))
-        return None if follower is None else follower.name
+        follower = self.templates[row.identity_id].stage_after(len(row.cell[1]))
+        return self.template.noted(None if follower is None else follower.name)
 
     def after(self, row: StoredRow) -> Afterwards:
         """Return what comes after the row."""
-        may_continue = row.failure is None and self.rule == "workflow" and self.template.is_linear
+        may_continue = row.failure is None and self.rule == "workflow" and self.template.knows_past_ends
         return Afterwards(row.ended(self.rule), self.arm(row), may_continue)
 
     def cost_usd(self, row: StoredRow) -> float | None:

@@ -164,19 +164,23 @@ def reprice(connection: Connection, judge: RowJudge, rows: Iterable[StoredRow]) 
     return len(changes), unpriced
 
 
-def set_arms(connection: Connection, before: Mapping[int, Template]) -> None:
-    """Note in the rows of linear templates, whose rows do not say it, which stage came next: the template now branches.
+def set_arms(connection: Connection, before: Mapping[int, Template], now: Template) -> None:
+    """Note in rows which stage came next where their own template told it and that of now does not.
 
     Args:
         connection: in a transaction.
         before: the templates that rows were executed under, by identity.
+        now: the template that they are kept under.
     """
     table = schema.observations
     went_on = (table.c.arm.is_(None), table.c.failure.is_(None), table.c.stopped.is_(False))
     for number, template in before.items():
-        for depth, stage in enumerate(template.invocations if template.is_linear else ()):
-            which = (table.c.identity_id == number, table.c.depth == depth, *went_on)
-            connection.execute(update(table).where(*which).values(arm=stage.name))  # invocations count from 0, depths from 1
+        for depth in range(1, template.depth):
+            stage = template.stage_after(depth)
+            arm = None if stage is None else now.noted(stage.name)
+            if arm is not None:
+                which = (table.c.identity_id == number, table.c.depth == depth, *went_on)
+                connection.execute(update(table).where(*which).values(arm=arm))
 
 
 def _stages(rows: Iterable[RowMapping]) -> dict[tuple[str, tuple[str, ...]], str]:

@@ -19,7 +19,7 @@ def misfit(row: Observation, template: Template) -> str | None:
         row: the observation; its prefix, stage, failure kind and outcome are checked.
         template: bound to the catalog.
     """
-    problem = _linear_misfit(row, template) if template.is_linear else _branching_misfit(row, template)
+    problem = _place_misfit(row, template)
     if problem is not None:
         return problem
     if row.failure is not None and row.failure not in _FAILURES:
@@ -29,26 +29,14 @@ def misfit(row: Observation, template: Template) -> str | None:
     return None
 
 
-def _linear_misfit(row: Observation, template: Template) -> str | None:
-    stage = template.stage_after(row.depth - 1)
-    if stage is None:
-        return f"the workflow has {template.depth} invocations, but the prefix has {row.depth}"
-    for model, at in zip(row.prefix, template.invocations, strict=False):
-        if model not in (at.models or ()):
-            return f"stage {at.name!r} does not allow the model {model!r}"
-    if row.stage != stage.name:
-        return f"invocation {row.depth} is of stage {stage.name!r}, not {row.stage!r}"
-    return None
-
-
-def _branching_misfit(row: Observation, template: Template) -> str | None:
+def _place_misfit(row: Observation, template: Template) -> str | None:
     """As far as one row tells: which stages ran before it is in the rows before it."""
     levels = template.flow.stages_at
     if row.depth > len(levels):
         return f"the workflow has at most {len(levels)} invocations, but the prefix has {row.depth}"
     for model, level in zip(row.prefix, levels, strict=False):
         if not any(model in (template.stage(name).models or ()) for name in level):
-            return f"no stage of {' or '.join(map(repr, level))} allows the model {model!r}"
+            return f"stage {' or '.join(map(repr, level))} does not allow the model {model!r}"
     level = levels[row.depth - 1]
     if row.stage not in level:
         return f"invocation {row.depth} is of stage {' or '.join(map(repr, level))}, not {row.stage!r}"

@@ -70,9 +70,8 @@ class DefaultPolicy(Policy):
         self._paid_usd = total_usd
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return the workflow's own verdict, within the bounds of a linear template's loops; the edges know those of others."""
-        template = self.template
-        return not finished and (template is None or not template.is_linear or template.stage_after(len(prefix)) is not None)
+        """Return the workflow's own verdict, within the template's invocations."""
+        return not finished and (self.template is None or len(prefix) < self.template.depth)
 
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None

@@ -153,8 +153,37 @@ class Template:
         return {stage.name: stage for stage in self.stages}
 
     def stage_after(self, length: int) -> Stage | None:
-        """Return the stage that follows a prefix of that length, or None after the last invocation. Linear templates only."""
-        return self.invocations[length] if length < self.depth else None
+        """Return the stage that follows every prefix of that length; None after the last invocation.
+
+        None as well on a template that branches: its application chooses, and the rows of requests say what it chose
+        (:meth:`following`, :meth:`noted`).
+        """
+        return self.invocations[length] if self.is_linear and length < len(self.invocations) else None
+
+    def following(self, length: int, arm: str | None) -> Stage | None:
+        """Return the stage that comes next after so many invocations; None where a request ended.
+
+        Args:
+            length: Number of invocations so far.
+            arm: What the last row says of the next stage (``Observation.arm``).
+        """
+        return self.stage_after(length) if arm is None else self.stage(arm)
+
+    def noted(self, stage: str | None) -> str | None:
+        """Return what a row says of the stage that came next, its ``arm``: None where the template alone tells it."""
+        return None if self.is_linear else stage
+
+    def stages_along(self, length: int, known: Sequence[str | None]) -> tuple[str | None, ...]:
+        """Return the stages of so many invocations: the template's where it leaves no choice, else the known ones."""
+        return tuple(stage.name for stage in self.invocations[:length]) if self.is_linear else tuple(known)
+
+    @property
+    def knows_past_ends(self) -> bool:
+        """Whether requests can go on past their end: not where the application chooses the next stage.
+
+        Behind an end no edge of its graph runs, so that nothing would say which stage comes.
+        """
+        return self.is_linear
 
     def arms_after(self, stages: Sequence[str]) -> tuple[Stage, ...]:
         """Return the stages that may follow these ones, in template order; none after the last invocation.
