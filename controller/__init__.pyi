@@ -23,4 +23,3 @@ from .planning.decision import Decision as Decision
 from .planning.plan_request import PlanRequest as PlanRequest
 from .session.session import Mode as Mode
 from .session.session import Session as Session
-from .session.spend_control import SpendControl as SpendControl

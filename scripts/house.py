@@ -45,6 +45,7 @@ CORE_FOLDERS = (
     "datasets",
     "io",
     "judging",
+    "money",
     "plans",
     "policies",
     "requests",

@@ -16,8 +16,9 @@ from vinelm.controller.session.replanner import Replanner
 from vinelm.controller.session.request_rows import RequestRows
 from vinelm.controller.session.trace import TraceStep
 from vinelm.errors import ConfigError, InfeasibleError
+from vinelm.money.spend_guard import SpendGuard
 from vinelm.objective import Objective
-from vinelm.policies import Judge, OnError, SpendGuard, StopRulePolicy
+from vinelm.policies import Judge, OnError, StopRulePolicy
 from vinelm.requests.protocols import Invocation, LoadMonitor
 from vinelm.requests.workflow import Request
 from vinelm.signals import Outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vinelm.policies import SpendGuard
+from vinelm.money.spend_guard import SpendGuard
 
 TopUp = Callable[[float], bool]
 """Asks for the unit's reservation to be raised to that many dollars and returns whether it was. May wait."""

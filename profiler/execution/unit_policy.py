@@ -9,8 +9,9 @@ from langgraph.types import Command, Interrupt
 
 from vinelm.clock import Clock
 from vinelm.errors import FailureKind, VineLMError, WorkflowError
-from vinelm.policies import ForcedMode, ForcedPolicy, observed_row
+from vinelm.policies import ForcedMode, ForcedPolicy
 from vinelm.profiler.execution.job import stage_of
+from vinelm.requests.observed_row import observed_row
 from vinelm.requests.protocols import Invocation
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation

@@ -24,7 +24,7 @@ from langgraph.types import Command, interrupt
 
 from vinelm import AnnotatedTrie, Catalog, Loop, Objective, Stage, Template, VineLM
 from vinelm.catalog import Model, Price
-from vinelm.policies import aauthorized
+from vinelm.money.guard_pair import aauthorized
 from vinelm.requests.protocols import CallContext
 from vinelm.rows.observation import Usage
 from vinelm.trie.trie import Trie

@@ -25,7 +25,7 @@ from langgraph.types import Command, interrupt
 from vinelm import AnnotatedTrie, Loop, Objective, Price, Stage, Template, VineLM
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import CallRefused
-from vinelm.policies import aauthorized
+from vinelm.money.guard_pair import aauthorized
 from vinelm.rows.observation import Usage
 from vinelm.trie.trie import Trie
 

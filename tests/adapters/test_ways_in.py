@@ -15,8 +15,10 @@ from vinelm.adapters.langgraph.path.places import RunPlaces
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.controller import InFlightLoadMonitor, Session
 from vinelm.errors import CallRefused
+from vinelm.money.bound_guard import BoundGuard
+from vinelm.money.guard_pair import GuardPair
+from vinelm.money.spend_guard import SpendGuard
 from vinelm.objective import Objective
-from vinelm.policies import BoundGuard, GuardPair, SpendGuard
 from vinelm.rows.observation import Usage
 
 OBJECTIVE = Objective(maximize="accuracy", max_latency_s=100.0)

@@ -16,10 +16,11 @@ from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.catalog.model import entries_of
 from vinelm.clock import Clock
-from vinelm.controller import FleetConfig, LoadSource, Mode, Planner, Session, SpendControl
+from vinelm.controller import FleetConfig, LoadSource, Mode, Planner, Session
 from vinelm.controller.fleet.joined.fleet import Fleet
 from vinelm.controller.load.source import load_source, never_blocks, without_blocking
 from vinelm.errors import ConfigError
+from vinelm.money.spend_control import SpendControl
 from vinelm.objective import Objective
 from vinelm.policies import Judge, OnError
 from vinelm.policies.policy import Policy
@@ -69,7 +70,7 @@ class VineLM(LongRunning):
             ``vinelm calibrate`` wrote, read with our own calls in flight. By default load is estimated from the latencies of
             our own calls, where they take real time. A source that is slow or hangs delays no decision.
         correct_spend: where an objective bounds mean dollars, correct the bound by what requests really cost: slowly, and by at
-            most half; see :class:`~vinelm.controller.SpendControl`. One correction for all requests of an objective, in
+            most half (``vinelm.money.spend_control``). One correction for all requests of an objective, in
             a fleet those of all processes.
         signals: what an invocation shows, as the profiled workflow declares it (``workflow.signals``). Policies are told it; by
             default nothing is.

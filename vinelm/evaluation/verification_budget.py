@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vinelm.errors import CallRefused
 from vinelm.evaluation.verification_log import VerificationLog
-from vinelm.policies import SpendGuard, SpendPermit
+from vinelm.money.spend_guard import SpendGuard, SpendPermit
 from vinelm.requests.protocols import CallPermit
 from vinelm.rows.observation import Usage
 

@@ -1,4 +1,4 @@
-"""Policies that need no planner, the recording that all policies share, and the guard of a request's money."""
+"""Policies that need no planner, and the recording that all policies share."""
 
 from vinelm.whole_imports import attach_stub
 

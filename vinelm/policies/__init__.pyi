@@ -1,14 +1,8 @@
-from .bound_guard import BoundGuard as BoundGuard
 from .fixed import DefaultPolicy as DefaultPolicy
 from .fixed import ForcedMode as ForcedMode
 from .fixed import ForcedPolicy as ForcedPolicy
 from .fixed import StaticPolicy as StaticPolicy
-from .guard_pair import GuardPair as GuardPair
-from .guard_pair import aauthorized as aauthorized
-from .observed_row import observed_row as observed_row
 from .policy import Judge as Judge
 from .policy import OnError as OnError
 from .policy import Policy as Policy
 from .policy import StopRulePolicy as StopRulePolicy
-from .spend_guard import SpendGuard as SpendGuard
-from .spend_guard import SpendPermit as SpendPermit

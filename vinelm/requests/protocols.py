@@ -34,7 +34,7 @@ class CallGuard(Protocol):
     """Authorizes every call of a model before it is made. Thread-safe.
 
     One that may have to wait has a coroutine ``aauthorize`` as well, which is awaited where calls are asynchronous; see
-    :func:`vinelm.policies.aauthorized`.
+    :func:`vinelm.money.aauthorized`.
     """
 
     def authorize(self, upper_usd: float) -> CallPermit:

@@ -26,9 +26,9 @@ from vinelm.controller.fleet.loop.standing_orders import StandingOrders
 from vinelm.controller.fleet.member import FleetMember
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.controller.planner import Planner
-from vinelm.controller.session.spend_control import SpendControl
 from vinelm.errors import ConfigError, FleetUnreachable
-from vinelm.policies import SpendGuard
+from vinelm.money.spend_control import SpendControl
+from vinelm.money.spend_guard import SpendGuard
 
 LEAST_PART = 0.001
 """Orders give a process no smaller part of a cap than this when dollars are sliced."""

@@ -6,7 +6,7 @@ import threading
 from hashlib import blake2b
 
 from vinelm.controller.fleet.redis_link import RedisLink
-from vinelm.controller.session.spend_control import EVERY, MEMORY, MOST, STEP, SpendControl
+from vinelm.money.spend_control import EVERY, MEMORY, MOST, STEP, SpendControl
 
 KEPT_MS = 86_400_000
 """A correction that nobody has used for so long is forgotten."""

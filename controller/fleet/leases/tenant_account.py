@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from threading import Condition
 
 from vinelm.errors import CallRefused
-from vinelm.policies import SpendGuard, SpendPermit
+from vinelm.money.spend_guard import SpendGuard, SpendPermit
 
 PATIENCE_S = 1.0
 """Longest that a call waits for a lease while Redis answers. Without Redis no call waits."""

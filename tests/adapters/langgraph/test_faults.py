@@ -8,8 +8,9 @@ from scripts.hostile_parts import faults
 from vinelm import VineLM
 from vinelm.controller import Planner, Session
 from vinelm.errors import CallRefused, InfeasibleError
+from vinelm.money.bound_guard import BoundGuard
+from vinelm.money.spend_guard import SpendGuard
 from vinelm.objective import Objective
-from vinelm.policies import BoundGuard, SpendGuard
 from vinelm.rows.observation import Usage
 
 OBJECTIVE = Objective(maximize="accuracy")

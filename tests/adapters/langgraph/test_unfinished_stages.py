@@ -13,7 +13,7 @@ from adapters.paying_app import CAP, OBJECTIVE, THREAD, PayingApp
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, RetryPolicy
 
-from vinelm.policies import SpendGuard
+from vinelm.money.spend_guard import SpendGuard
 
 TESTS = Path(__file__).parents[2]
 RESUME = Command(resume="yes")

@@ -22,8 +22,8 @@ from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import VirtualClock
 from vinelm.controller import Planner, Session
 from vinelm.errors import CallError, CallRefused
+from vinelm.money.spend_guard import SpendGuard
 from vinelm.objective import Objective
-from vinelm.policies import SpendGuard
 from vinelm.requests.protocols import CallContext, Invocation
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage

@@ -29,7 +29,7 @@ from vinelm.catalog import Model, ReplicaGroup
 from vinelm.catalog.model import entries_of
 from vinelm.clock import WallClock
 from vinelm.errors import FailureKind, VineLMError
-from vinelm.policies import aauthorized
+from vinelm.money.guard_pair import aauthorized
 from vinelm.requests.protocols import CallContext, CallPermit, RatePermit
 from vinelm.rows.observation import Usage
 

@@ -18,7 +18,9 @@ from vinelm.controller.fleet.leases.journal import SpendJournal, SqliteJournal
 from vinelm.controller.fleet.leases.postgres_journal import journal_at
 from vinelm.controller.fleet.leases.tenant_account import PATIENCE_S, REFUSED_FOR_S, TenantAccount
 from vinelm.errors import CallRefused, ConfigError, FleetUnreachable, JournalUnavailable
-from vinelm.policies import BoundGuard, GuardPair, SpendGuard, aauthorized
+from vinelm.money.bound_guard import BoundGuard
+from vinelm.money.guard_pair import GuardPair, aauthorized
+from vinelm.money.spend_guard import SpendGuard
 from vinelm.rows.observation import Usage
 
 

@@ -10,11 +10,9 @@ from threading import Lock
 from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.accounts.thread_accounts import Beginning, FoundAccount, ThreadAccounts
 from vinelm.errors import CallRefused
-from vinelm.policies import aauthorized
+from vinelm.money.guard_pair import NOT_MADE, aauthorized
 from vinelm.requests.protocols import CallGuard, CallPermit
 from vinelm.rows.observation import Usage
-
-_NOT_MADE = Usage(model="", cost_usd=0.0, latency_s=0.0)
 
 
 class AccountPermit:
@@ -133,7 +131,7 @@ class RequestAccount:
         try:
             yield
         except BaseException as error:
-            permit.settle(_NOT_MADE)
+            permit.settle(NOT_MADE)
             if isinstance(error, CallRefused) or not isinstance(error, Exception):
                 raise
             self.on_failure("the request's account", error)

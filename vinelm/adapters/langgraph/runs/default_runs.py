@@ -16,8 +16,9 @@ from vinelm.adapters.langgraph.runs.run_context import AMBIENT, RunContext, carr
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.clock import VirtualClock
 from vinelm.errors import InfeasibleError
+from vinelm.money.bound_guard import BoundGuard
 from vinelm.objective import Objective
-from vinelm.policies import BoundGuard, DefaultPolicy
+from vinelm.policies import DefaultPolicy
 from vinelm.policies.policy import Policy
 from vinelm.telemetry import ObserverGroup
 

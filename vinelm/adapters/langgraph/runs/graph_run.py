@@ -16,11 +16,10 @@ from vinelm.adapters.langgraph.path.path_channel import PathValue, costs_of, mod
 from vinelm.adapters.langgraph.path.places import RunPlaces, Where
 from vinelm.adapters.langgraph.path.superstep import Superstep
 from vinelm.adapters.langgraph.runs.run_context import RunContext
-from vinelm.adapters.langgraph.runs.run_guard import with_account
 from vinelm.adapters.langgraph.runs.steady_clock import steady
 from vinelm.clock import VirtualClock
 from vinelm.errors import InfeasibleError, VineLMError
-from vinelm.policies import BoundGuard
+from vinelm.money.bound_guard import BoundGuard, with_account
 from vinelm.policies.policy import Policy
 from vinelm.requests.protocols import CallGuard, Invocation
 from vinelm.signals import Outcome, Signals
@@ -49,7 +48,7 @@ class GraphRun:
 
     Also the boundary around the policy. If the policy has ``on_error="default"``, an exception that it raises reaches nobody:
     the stage runs its default model, a loop's edge follows the workflow's own verdict, and the policy's trace says what failed.
-    Its guard is wrapped in a :class:`~vinelm.policies.BoundGuard`, so that a cap holds all the same. An
+    Its guard is wrapped in a :class:`~vinelm.money.bound_guard.BoundGuard`, so that a cap holds all the same. An
     :class:`~vinelm.errors.InfeasibleError` is an answer, not a defect: it is always raised.
 
     Attributes:
@@ -62,7 +61,7 @@ class GraphRun:
         on_error: what follows a failure of the policy itself.
         clock: the policy's; under ``on_error="default"`` one that does not fail.
         guard: the policy's; under ``on_error="default"`` one that does not fail. Beside it stands an account that the request
-            shares with others, if there is one; see :func:`~vinelm.adapters.langgraph.runs.run_guard.with_account`.
+            shares with others, if there is one; see :func:`~vinelm.money.bound_guard.with_account`.
         falls_back: whether another model may answer after a failed call.
         is_rooted: whether a node of the root graph has found the run by its channels.
         request_account: what the request has paid, in all its runs; None without a cap per request or a checkpointer.

@@ -1,7 +1,8 @@
 import pytest
 
 from vinelm.errors import CallRefused
-from vinelm.policies import GuardPair, SpendGuard
+from vinelm.money.guard_pair import GuardPair
+from vinelm.money.spend_guard import SpendGuard
 from vinelm.rows.observation import Usage
 
 PAID = Usage(model="m", cost_usd=0.25, latency_s=0.0)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vinelm.errors import CallRefused
-from vinelm.policies import SpendGuard
+from vinelm.money.spend_guard import SpendGuard
 from vinelm.rows.observation import Usage
 
 

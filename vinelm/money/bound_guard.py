@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import Lock
 
 from vinelm.errors import CallRefused
-from vinelm.policies.guard_pair import aauthorized
+from vinelm.money.guard_pair import GuardPair, aauthorized
 from vinelm.requests.protocols import CallGuard, CallPermit
 from vinelm.rows.observation import Usage
 
@@ -143,3 +143,22 @@ class BoundGuard:
     def _failed(self, what: str, error: BaseException) -> None:
         self._guard = None
         self._on_failure(what, error)
+
+
+def with_account(
+    guard: CallGuard | None, account: CallGuard | None, note: Callable[[str, BaseException], None] | None
+) -> CallGuard | None:
+    """Return what asks the account of a run first, and then ``guard``.
+
+    Once the account cannot be asked any more, the run's further calls are refused: what other requests have spent meanwhile
+    only the account knows.
+
+    Args:
+        guard: of the run alone; None if there is none.
+        account: the account; None if there is none.
+        note: called with what has failed and the error; None: failures are raised instead.
+    """
+    if account is None:
+        return guard
+    both = account if guard is None else GuardPair(account, guard)
+    return both if note is None else BoundGuard(both, None, note)

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from vinelm.requests.protocols import CallGuard, CallPermit
 from vinelm.rows.observation import Usage
 
-_NOT_MADE = Usage(model="", cost_usd=0.0, latency_s=0.0)
+NOT_MADE = Usage(model="", cost_usd=0.0, latency_s=0.0)
+"""What a call that was not made costs: settled at it, a reservation is given back."""
 
 
 async def aauthorized(guard: CallGuard, upper_usd: float) -> CallPermit:
@@ -86,5 +87,5 @@ def _undoing(permit: CallPermit) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        permit.settle(_NOT_MADE)
+        permit.settle(NOT_MADE)
         raise

@@ -1,0 +1,5 @@
+"""Caps on dollars: who may make a call, what it counts as until its price is known, and bounds that follow what is spent."""
+
+from vinelm.whole_imports import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
