@@ -1,5 +1,5 @@
 """Tests of a fleet need a Redis."""
 
-from redis_servers import redis_url
+from kit.servers.redis_server import redis_url
 
 __all__ = ["redis_url"]

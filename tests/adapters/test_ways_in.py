@@ -3,9 +3,10 @@
 import gc
 
 import pytest
-from adapters.kit import App, EchoBackend
-from adapters.kit_chat import ScriptedBackend
-from conftest import make_catalog, random_table
+from kit.apps.chat import ScriptedBackend
+from kit.apps.echo import App, EchoBackend
+from kit.catalogs import make_catalog
+from kit.tables import random_table
 
 from scripts.hostile_parts import interrupts, ways_in
 from vinelm import VineLM

@@ -4,9 +4,9 @@ import random
 
 import numpy as np
 import pytest
-from adapters.kit import MODES, EchoBackend, path_of, run, thread
-from adapters.kit_branching import CORRECTIVE, EXPERTS, ROUTER, SUPERVISOR, corrective, experts, router, supervisor
-from conftest import make_catalog
+from kit.apps.branching import CORRECTIVE, EXPERTS, ROUTER, SUPERVISOR, corrective, experts, router, supervisor
+from kit.apps.echo import MODES, EchoBackend, path_of, run, thread
+from kit.catalogs import make_catalog
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END
 from science.branching_cases import annotated_at_random

@@ -11,7 +11,7 @@ import time
 import weakref
 
 import pytest
-from conftest import random_table
+from kit.tables import random_table
 from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 from typing import TypedDict
 
 import pytest
-from backends.remote_kit import entry
-from conftest import random_table
+from kit.tables import random_table
+from kit.wire.client import entry
 from langgraph.graph import END, START, StateGraph
 
 from vinelm import VineLM

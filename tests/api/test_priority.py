@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 import pytest
-from conftest import random_table
+from kit.tables import random_table
 from langgraph.graph import END, START, StateGraph
 
 from vinelm import VineLM

@@ -108,7 +108,7 @@ def one_tls_context():
 @pytest.fixture(scope="module")
 def transport():
     """A server on loopback that answers as each test says."""
-    from backends.wire_server import WireServer  # here: another process imports this file from its own folder
+    from kit.wire.server import WireServer  # here: another process imports this file from its own folder
 
     server = WireServer()
     yield server
@@ -132,8 +132,8 @@ def kept():
 @pytest.fixture(scope="session")
 def google_key_file(tmp_path_factory):
     """A service account's, whose token endpoint is on loopback."""
-    from backends.providers import give_token, service_account
-    from backends.wire_server import WireServer
+    from kit.wire.providers import give_token, service_account
+    from kit.wire.server import WireServer
 
     server = WireServer().answers(give_token)
     path = tmp_path_factory.mktemp("google") / "key.json"
@@ -145,8 +145,8 @@ def google_key_file(tmp_path_factory):
 @pytest.fixture
 def credentials(monkeypatch, tmp_path, google_key_file):
     """The environment holds a canary for every provider, and nothing else that an SDK would find by itself."""
-    from backends.providers import ACCESS_KEY, AMBIENT
-    from backends.remote_kit import KEY
+    from kit.wire.client import KEY
+    from kit.wire.providers import ACCESS_KEY, AMBIENT
 
     for name in AMBIENT:
         monkeypatch.delenv(name, raising=False)

@@ -5,9 +5,9 @@ import operator
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from backends import wire_anthropic, wire_bedrock, wire_gemini, wire_openai, wire_sglang
-from backends.providers import ACCESS_KEY, PROVIDERS, TOKEN
-from backends.remote_kit import KEY, ONCE, QUICK
+from kit.wire import anthropic_format, bedrock_format, gemini_format, openai_format, sglang_format
+from kit.wire.client import KEY, ONCE, QUICK
+from kit.wire.providers import ACCESS_KEY, PROVIDERS, TOKEN
 from langgraph.graph import END, START, StateGraph
 
 pytest.importorskip("opentelemetry.sdk")
@@ -32,10 +32,10 @@ SECRETS = (KEY, ACCESS_KEY, TOKEN)
 ECHOED = {"id", "responseId", "toolUseId", "model", "modelVersion", "request_id", "name", "code", "type_of_error"}
 FINISHES = {"finish_reason", "stop_reason", "stopReason", "finishReason"}
 TOOL = {
-    wire_openai: {"tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
-    wire_anthropic: wire_anthropic.call("f", {}),
-    wire_bedrock: {"toolUse": {"toolUseId": "1", "name": "f", "input": {}}},
-    wire_gemini: {"functionCall": {"id": "1", "name": "f", "args": {}}},
+    openai_format: {"tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+    anthropic_format: anthropic_format.call("f", {}),
+    bedrock_format: {"toolUse": {"toolUseId": "1", "name": "f", "input": {}}},
+    gemini_format: {"functionCall": {"id": "1", "name": "f", "args": {}}},
 }
 
 
@@ -118,10 +118,10 @@ class Echo:
 def replies(words, keys_seen):
     """An answer, one with a tool call, one with an odd finish reason, and a refusal, in turn."""
     plain = words.answering("right")
-    tool = words.answering("right", TOOL[words]) if words is not wire_sglang else plain
-    if words is wire_bedrock:
-        call = wire_bedrock.tool_start(1, ACCESS_KEY, ACCESS_KEY)
-        tool = words.answering("right", call, wire_bedrock.tool_piece(1, "{}"), content=("right", TOOL[words]))
+    tool = words.answering("right", TOOL[words]) if words is not sglang_format else plain
+    if words is bedrock_format:
+        call = bedrock_format.tool_start(1, ACCESS_KEY, ACCESS_KEY)
+        tool = words.answering("right", call, bedrock_format.tool_piece(1, "{}"), content=("right", TOOL[words]))
 
     async def reply(asked, out):
         kind, key = asked.number % 5, sent_key(asked)

@@ -5,8 +5,8 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from backends.providers import PROVIDERS, SECRETS
-from backends.remote_kit import COST, MODES, ONCE, PRICE, PROMPT, fails
+from kit.wire.client import COST, MODES, ONCE, PRICE, PROMPT, fails
+from kit.wire.providers import PROVIDERS, SECRETS
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from vinelm.backends import PROVIDERS as KNOWN

@@ -6,9 +6,9 @@ import zlib
 from contextlib import suppress
 
 import pytest
-from backends import wire_anthropic, wire_bedrock, wire_gemini, wire_openai, wire_sglang
-from backends.providers import PROVIDERS, SECRETS
-from backends.remote_kit import COST, ONCE, PROMPT, fails
+from kit.wire import anthropic_format, bedrock_format, gemini_format, openai_format, sglang_format
+from kit.wire.client import COST, ONCE, PROMPT, fails
+from kit.wire.providers import PROVIDERS, SECRETS
 from langchain_core.messages import HumanMessage
 
 from vinelm.backends.http.answer_body import AnswerBody
@@ -70,7 +70,7 @@ def test_a_bomb_is_given_up_early(provider, transport, client, mode, streams, en
     async def reply(asked, out):
         kind = "application/json"
         if provider.words.is_stream(asked):
-            kind = wire_bedrock.STREAM if provider.name == "bedrock" else "text/event-stream"
+            kind = bedrock_format.STREAM if provider.name == "bedrock" else "text/event-stream"
         await out.whole(BOMBS[encoding], content_type=kind, content_encoding=encoding)
 
     transport.answers(reply)
@@ -121,7 +121,7 @@ def test_a_compressed_answer_is_read(provider, transport, client, mode, streams,
         body = b"".join(dechunked(b"".join(kept))) if is_stream else b"".join(kept)
         kind = "application/json"
         if is_stream:
-            kind = wire_bedrock.STREAM if provider.name == "bedrock" else "text/event-stream"
+            kind = bedrock_format.STREAM if provider.name == "bedrock" else "text/event-stream"
         data = packed(body)
         await head(content_type=kind, content_encoding=encoding.split()[-1], content_length=len(data))
         await out.send(data)
@@ -152,24 +152,24 @@ IMPOSSIBLE = [-1, -(10**9), 10**9, 10**18, 10**400, 0]
 ODD = [7.5, 1e300, "7", True, None, [7], {"n": 7}, [], "x" * 10_000]
 """What an SDK may refuse with the whole answer, hand on as it comes, or mend: 7.5 becomes 7, and true 1."""
 NAMES = {
-    "openai": (wire_openai, "prompt_tokens", "completion_tokens"),
-    "azure": (wire_openai, "prompt_tokens", "completion_tokens"),
-    "bedrock": (wire_bedrock, "inputTokens", "outputTokens"),
-    "anthropic": (wire_anthropic, "input_tokens", "output_tokens"),
-    "gemini": (wire_gemini, "promptTokenCount", "candidatesTokenCount"),
-    "vertex": (wire_gemini, "promptTokenCount", "candidatesTokenCount"),
+    "openai": (openai_format, "prompt_tokens", "completion_tokens"),
+    "azure": (openai_format, "prompt_tokens", "completion_tokens"),
+    "bedrock": (bedrock_format, "inputTokens", "outputTokens"),
+    "anthropic": (anthropic_format, "input_tokens", "output_tokens"),
+    "gemini": (gemini_format, "promptTokenCount", "candidatesTokenCount"),
+    "vertex": (gemini_format, "promptTokenCount", "candidatesTokenCount"),
 }
 
 
 def with_usage(provider, which, value):
     """A server whose answer is in order but for one count."""
     if provider.name == "sglang":
-        return wire_sglang.answering("four", **{("prompt_tokens", "completion_tokens")[which]: value})
+        return sglang_format.answering("four", **{("prompt_tokens", "completion_tokens")[which]: value})
     words, *names = NAMES[provider.name]
     usage = {**words.USAGE, names[which]: value}
-    if words is wire_gemini and which:
+    if words is gemini_format and which:
         usage["thoughtsTokenCount"] = 0
-    if words is wire_anthropic:  # its stream has the prompt's count in the first event
+    if words is anthropic_format:  # its stream has the prompt's count in the first event
         return words.answering("four", usage=usage, begun={**words.BEGUN, **({} if which else usage)})
     return words.answering("four", usage=usage)
 
@@ -208,8 +208,8 @@ def test_usage_before_the_end_of_a_broken_stream_is_not_the_bill(transport, kept
     """The counts so far are those of a part; nobody knows what the rest cost."""
 
     async def reply(asked, out):
-        await wire_openai.begin(out)
-        await out.event(wire_openai.chunk({"content": "four"}) | {"usage": wire_openai.USAGE})
+        await openai_format.begin(out)
+        await out.event(openai_format.chunk({"content": "four"}) | {"usage": openai_format.USAGE})
         out.close()
 
     transport.answers(reply)
@@ -266,19 +266,19 @@ def test_deep_json_is_a_failure_of_that_call(provider, transport, client, mode, 
 
 def raw_frame(payload):
     """An event of Bedrock's stream whose JSON is ``payload``."""
-    frame, dumps = wire_bedrock.frame, json.dumps
-    wire_bedrock.json.dumps = lambda *_, **__: payload.decode()
+    frame, dumps = bedrock_format.frame, json.dumps
+    bedrock_format.json.dumps = lambda *_, **__: payload.decode()
     try:
         return frame({}, event_type="contentBlockDelta", content_type="application/json", message_type="event")
     finally:
-        wire_bedrock.json.dumps = dumps
+        bedrock_format.json.dumps = dumps
 
 
 @pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
 @pytest.mark.parametrize("arguments", ["[" * 100_000, "1" * 5_000, '{"n": ' + "1" * 5_000 + "}", '"\\ud800"', "nul"])
 def test_arguments_of_a_tool_that_cannot_be_parsed(transport, kept, mode, arguments):
     call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    transport.answers(wire_openai.answering({"tool_calls": [call]}, finish_reason="tool_calls"))
+    transport.answers(openai_format.answering({"tool_calls": [call]}, finish_reason="tool_calls"))
     made = kept(PROVIDERS["openai"].client(transport))
     message = made.ask(mode)
     assert (message.tool_calls, message.invalid_tool_calls[0]["name"]) == ([], "f")
@@ -291,10 +291,10 @@ def test_arguments_of_a_tool_that_cannot_be_parsed(transport, kept, mode, argume
 @pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream"])
 def test_text_that_no_file_can_keep(transport, kept, mode):
     async def reply(asked, out):
-        await wire_openai.begin(out)
+        await openai_format.begin(out)
         for piece in ('"a\\ud83e\\udda5"', '"\\ud800b\\u0000"'):
             await out.event('{"id": "1", "choices": [{"index": 0, "delta": {"content": ' + piece + "}}]}")
-        for event in list(wire_openai.chunks())[1:]:
+        for event in list(openai_format.chunks())[1:]:
             await out.event(json.dumps(event | {"id": "\ud800", "model": "\x00"}))
         await out.finish()
 

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from backends.providers import PROVIDERS
+from kit.wire.providers import PROVIDERS
 
 from vinelm.backends.remote.rehearsal import Rehearses
 from vinelm.requests.protocols import Preloads

@@ -4,8 +4,8 @@ import json
 from typing import TypedDict
 
 import pytest
-from backends.providers import PROVIDERS, SECRETS
-from backends.remote_kit import ONCE, QUICK
+from kit.wire.client import ONCE, QUICK
+from kit.wire.providers import PROVIDERS, SECRETS
 from langgraph.graph import END, START, StateGraph
 
 from vinelm.catalog import Catalog

@@ -9,9 +9,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from backends import wire_bedrock
-from backends.providers import PROVIDERS, SECRETS
-from backends.remote_kit import MODES, ONCE, PROMPT, fails
+from kit.wire import bedrock_format
+from kit.wire.client import MODES, ONCE, PROMPT, fails
+from kit.wire.providers import PROVIDERS, SECRETS
 from langchain_core.messages import HumanMessage
 
 pytest.importorskip("boto3")
@@ -32,12 +32,12 @@ async def kind_of(provider, out, asked, **headers):
     """The head of a response, as it is asked for."""
     if not provider.words.is_stream(asked):
         return await out.chunked("application/json", **headers)
-    return await out.chunked(wire_bedrock.STREAM if provider.name == "bedrock" else "text/event-stream", **headers)
+    return await out.chunked(bedrock_format.STREAM if provider.name == "bedrock" else "text/event-stream", **headers)
 
 
 def idle_of(provider):
     """What keeps a stream open without saying anything. google-genai takes a comment for a broken answer."""
-    silent = {"bedrock": wire_bedrock.event("ping", {}), "gemini": b"\n\n", "vertex": b"\n\n"}
+    silent = {"bedrock": bedrock_format.event("ping", {}), "gemini": b"\n\n", "vertex": b"\n\n"}
     return silent.get(provider.name, b": keep-alive\n\n")
 
 

@@ -6,7 +6,7 @@ import sqlite3
 
 import numpy as np
 import pytest
-from conftest import random_table
+from kit.tables import random_table
 
 from vinelm.cli.main import main
 from vinelm.traces import ObservationStore

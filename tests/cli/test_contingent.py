@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from routed_tries import routed_trie
+from kit.tries import routed_trie
 
 from vinelm.cli.main import main
 from vinelm.evaluation.plans.arms import arm_shares
@@ -123,7 +123,7 @@ def test_bad_prefixes_and_arms_are_one_line(file, capsys, options, words):
 
 
 def test_an_arm_of_a_linear_trie_has_no_effect(tmp_path, monkeypatch, capsys):
-    from conftest import random_table
+    from kit.tables import random_table
 
     monkeypatch.chdir(tmp_path)
     save_trie("t.vine", random_table(0, n_requests=5, n_models=2, depth=2).annotate())

@@ -5,7 +5,7 @@ import signal
 import stat
 
 import pytest
-from conftest import random_table
+from kit.tables import random_table
 
 from vinelm.cli.main import main
 from vinelm.traces import ObservationStore

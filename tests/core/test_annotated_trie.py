@@ -3,7 +3,7 @@ import itertools
 
 import numpy as np
 import pytest
-from conftest import random_table
+from kit.tables import random_table
 
 from vinelm.errors import VineLMError
 from vinelm.trie.annotated_trie import AnnotatedTrie

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import random_table
+from kit.tables import random_table
 
 from vinelm import ConfigError
 from vinelm.io.frames import data_frame, html_table

@@ -6,7 +6,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from core.merged_kit import agent, branching, random_merged
+from kit.templates import agent, branching
+from kit.tries import random_merged
 
 from vinelm.errors import TemplateError, VineLMError
 from vinelm.template import Branch, Loop, Stage, Template

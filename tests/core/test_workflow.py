@@ -1,7 +1,7 @@
 import gzip
 
 import pytest
-from conftest import make_template
+from kit.templates import make_template
 
 from vinelm.errors import DatasetError
 from vinelm.requests.dataset import read_jsonl, split_requests

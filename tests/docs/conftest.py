@@ -1,5 +1,5 @@
 """A page about fleets needs a PostgreSQL."""
 
-from postgres_servers import postgres_server
+from kit.servers.postgres_server import postgres_server
 
 __all__ = ["postgres_server"]

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from house_kit import HOUSE, house_script
+from kit.house import HOUSE, house_script
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")

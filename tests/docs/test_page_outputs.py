@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
-from postgres_servers import connected
+from kit.servers.postgres_server import connected
 
 from vinelm.cli.main import cli
 

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
+from kit.catalogs import make_catalog
+from kit.templates import make_template
 
-from tests.conftest import make_catalog, make_template
 from vinelm import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.estimator.prompt_cache import cached_shares, edge_of, follow_ups

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
-from conftest import make_catalog, make_template
+from kit.catalogs import make_catalog
+from kit.templates import make_template
 
 from vinelm.clock import VirtualClock
 from vinelm.errors import ConfigError

@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
-from conftest import random_table
+from kit.tables import random_table
 
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError

@@ -1,7 +1,7 @@
 import pytest
-from conftest import random_table
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.tables import random_table
 
 from vinelm.evaluation.plans.path_plans import PathPlans
 from vinelm.evaluation.plans.sweep import _two_figures_up, showcase

@@ -1,7 +1,7 @@
 import numpy as np
-from conftest import random_table
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.tables import random_table
 
 from vinelm.evaluation.plans.pareto import frontier_nodes
 from vinelm.evaluation.plans.sweep import spaced_caps

@@ -10,8 +10,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-import redis_servers
-from redis_servers import fleet_name, redis_url
+from kit.servers import redis_server
+from kit.servers.redis_server import fleet_name, redis_url
 
 import vinelm
 from vinelm.cli.main import main
@@ -71,7 +71,7 @@ def test_a_recorded_view_opens():
 
 
 def test_what_a_fleet_keeps_in_redis_is_read(redis_url, fleet_name, capsys):
-    redis = pytest.importorskip("redis", reason=redis_servers.NO_DRIVER)
+    redis = pytest.importorskip("redis", reason=redis_server.NO_DRIVER)
     with redis.Redis.from_url(redis_url) as client:
         for key, item in FLEET["keys"].items():
             restored(client, key.replace("{shop}", f"{{{fleet_name}}}"), *next(iter(item.items())))

@@ -3,8 +3,8 @@
 import ast
 
 import pytest
-from house_kit import house_script
 from house_parts import folders, protocols, source, switches  # the folder of house_script is searched
+from kit.house import house_script
 
 
 def nodes(text):

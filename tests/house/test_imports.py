@@ -1,6 +1,6 @@
 """Who may import whom, read from the source: the layers of docs/architecture.md, folder by folder."""
 
-from house_kit import HOUSE, house_script
+from kit.house import HOUSE, house_script
 
 PARTS = ("profiler", "traces", "estimator", "controller", "workflows")
 MAY_IMPORT = {

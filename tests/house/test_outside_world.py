@@ -39,8 +39,9 @@ def test_stays_inside():
 
 @pytest.fixture
 def suite(tmp_path):
-    shutil.copy(TESTS / "outside_world.py", tmp_path)
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ("outside_world",)\n')
+    (tmp_path / "kit").mkdir()
+    shutil.copy(TESTS / "kit" / "outside_world.py", tmp_path / "kit")
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ("kit.outside_world",)\n')
     (tmp_path / "test_some.py").write_text(SUITE)
     (tmp_path / "test_all.py").write_text("import os\n\ndef test_forks():\n    assert os.system('true') == 0\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    outside\n    slow\npythonpath = .\n")

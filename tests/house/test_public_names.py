@@ -4,7 +4,7 @@ import inspect
 from importlib import import_module
 
 import pytest
-from house_kit import HOUSE
+from kit.house import HOUSE
 
 PACKAGES = sorted(name for name in HOUSE.files if HOUSE.public(name))
 

@@ -6,8 +6,8 @@ A limit is raised by hand, in one line, with a decision note that says which new
 import sys
 
 import pytest
-from house_kit import HOUSE, ROOT, house_script
 from house_parts import measured, ratchets  # the folder of house_script is searched
+from kit.house import HOUSE, ROOT, house_script
 
 LIMITS = ratchets.limits(ROOT / house_script.RATCHETS)
 SCENARIOS = ("served_stage", "served_next_stage", "profiled_unit", "estimate", "plan")

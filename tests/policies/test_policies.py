@@ -3,9 +3,10 @@
 from typing import ClassVar
 
 import pytest
-from conftest import make_template, random_table
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.tables import random_table
+from kit.templates import make_template
 
 from vinelm.clock import VirtualClock
 from vinelm.controller import InFlightLoadMonitor, Planner, Session

@@ -1,17 +1,12 @@
-"""Makes the toys importable. Their folder holds nothing else, so that no other name is shadowed."""
-
-import sys
-from pathlib import Path
+"""Processes that tests of one session share."""
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent / "toy"))
 
 
 @pytest.fixture(scope="session")
 def python():
     """Starts processes that have everything loaded: ``python.start(code, *arguments)``."""
-    from loaded_python import LoadedPython
+    from kit.servers.loaded_python import LoadedPython
 
     loaded = LoadedPython()
     yield loaded

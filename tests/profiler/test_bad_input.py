@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from profiling_toy import State, ToyBackend, build, catalog_for, new_store, toy
+from kit.toys.profiling import State, ToyBackend, build, catalog_for, new_store, toy
 
 from vinelm.backends import OfflineChatModel
 from vinelm.errors import DatasetError, StoreError, WorkflowError

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from profiling_toy import ToyBackend, catalog_for, new_store, toy
+from kit.toys.profiling import ToyBackend, catalog_for, new_store, toy
 
 from vinelm.errors import StoreError
 from vinelm.profiler import ExecutionConfig, profile

@@ -4,8 +4,8 @@ import uuid
 
 import fsspec
 import pytest
-from postgres_servers import postgres_server_url, postgres_url  # noqa: F401 - fixtures
-from profiling_toy import ToyBackend, catalog_for, new_store, only_right, toy
+from kit.servers.postgres_server import postgres_server_url, postgres_url  # noqa: F401 - fixtures
+from kit.toys.profiling import ToyBackend, catalog_for, new_store, only_right, toy
 
 from vinelm.errors import StoreError
 from vinelm.profiler import ExecutionConfig, profile

@@ -4,7 +4,7 @@ import importlib.util
 import sys
 
 import pytest
-from profiling_toy import ToyBackend, catalog_for, toy
+from kit.toys.profiling import ToyBackend, catalog_for, toy
 
 from vinelm.profiler.execution.fingerprint import code_digest, fingerprint, store_identity
 

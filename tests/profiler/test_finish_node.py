@@ -4,9 +4,9 @@ from dataclasses import replace
 from operator import attrgetter
 
 import pytest
+from kit.toys.profiling import State, ToyBackend, catalog_for, check, finished, generate, new_store, repair, toy
+from kit.toys.profiling import build as plain_build
 from langgraph.graph import END, START, StateGraph
-from profiling_toy import State, ToyBackend, catalog_for, check, finished, generate, new_store, repair, toy
-from profiling_toy import build as plain_build
 
 from vinelm.adapters.langgraph.exits import resolved
 from vinelm.profiler import profile

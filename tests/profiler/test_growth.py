@@ -4,7 +4,7 @@ import signal
 from dataclasses import replace
 
 import pytest
-from profiling_toy import State, ToyBackend, catalog_for, new_store, only_right, reachable, repair, toy
+from kit.toys.profiling import State, ToyBackend, catalog_for, new_store, only_right, reachable, repair, toy
 from sqlalchemy import text
 
 from vinelm.catalog import Catalog, Price
@@ -52,8 +52,8 @@ def changed_repair(state: State, model):
 
 
 def build_changed(vine):
+    from kit.toys.profiling import check, finished, generate
     from langgraph.graph import END, START, StateGraph
-    from profiling_toy import check, finished, generate
 
     graph = StateGraph(State)
     graph.add_node("generate", vine.stage("generate", generate))
@@ -261,7 +261,7 @@ def test_a_capped_run_on_a_grown_store_is_the_beginning_of_the_uncapped(tmp_path
 
 CHILD = """
 import os, signal, sys
-from profiling_toy import *
+from kit.toys.profiling import *
 from vinelm.profiler.runner import profile
 path, n = sys.argv[1], int(sys.argv[2])
 store = ObservationStore.open(path)

@@ -1,6 +1,6 @@
 """A recorded table that moves makes no store foreign; one that changes does."""
 
-from profiling_toy import ToyBackend, catalog_for, toy
+from kit.toys.profiling import ToyBackend, catalog_for, toy
 
 from vinelm.catalog import Catalog
 from vinelm.profiler.execution.fingerprint import store_identity

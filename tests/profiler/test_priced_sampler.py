@@ -4,7 +4,9 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from conftest import make_catalog, make_template, random_table
+from kit.catalogs import make_catalog
+from kit.tables import random_table
+from kit.templates import make_template
 
 from vinelm.errors import ConfigError
 from vinelm.profiler import PricedSampler, make_sampler

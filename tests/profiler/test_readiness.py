@@ -5,9 +5,9 @@ from functools import partial
 from typing import Annotated, Literal
 
 import pytest
-from chat_toy import APP_VINE
+from kit.toys.chat import APP_VINE
+from kit.toys.profiling import State, build, catalog_for, plain_edge, toy
 from langchain_core.tools import tool
-from profiling_toy import State, build, catalog_for, plain_edge, toy
 from pydantic import BaseModel, Field
 
 from vinelm.profiler import check_workflow

@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from profiling_toy import ToyBackend, catalog_for, cost_of, expected, new_store, reachable, toy
-from rounds_toy import TwoRounds
+from kit.toys.profiling import ToyBackend, catalog_for, cost_of, expected, new_store, reachable, toy
+from kit.toys.rounds import TwoRounds
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
 from vinelm.profiler import ProfileLimits, profile
@@ -131,7 +131,7 @@ def test_ctrl_c_ends_in_good_order_and_resumes(tmp_path):
 
 CHILD = """
 import os, signal, sys
-from profiling_toy import *
+from kit.toys.profiling import *
 from vinelm.profiler.runner import profile
 path, where, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
 left = [n]

@@ -4,9 +4,9 @@ from collections import Counter
 from itertools import islice, product
 
 import pytest
-from conftest import make_template
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.templates import make_template
 
 from vinelm.errors import ConfigError
 from vinelm.profiler import CascadeSampler, ExhaustiveSampler, make_sampler

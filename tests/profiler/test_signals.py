@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from profiling_toy import (
+from kit.toys.profiling import (
     State,
     ToyBackend,
     answer_of,
@@ -20,8 +20,8 @@ from profiling_toy import (
     repair,
     toy,
 )
-from profiling_toy import build as plain_build
-from replay_toy import build_function
+from kit.toys.profiling import build as plain_build
+from kit.toys.replayed import build_function
 
 from vinelm.errors import WorkflowError
 from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
@@ -104,7 +104,7 @@ def test_every_row_has_its_label_its_answer_and_its_class(tmp_path, execution):
 
 def test_a_fresh_process_gives_the_same_rows(tmp_path, one_zygote):
     """Those below a passed check included."""
-    source = WorkflowSource(function="profiling_toy:load_showing")
+    source = WorkflowSource(function="kit.toys.profiling:load_showing")
     workflow, paths = source.load().workflow, Paths(*mixed(4))
     _, _, inline = run(tmp_path / "a.db", workflow, sampler=paths)
     there = ExecutionConfig(isolation="process", workers=2, source=source)

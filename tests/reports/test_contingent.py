@@ -1,5 +1,5 @@
 import pytest
-from conftest import random_table
+from kit.tables import random_table
 
 from vinelm.api.estimation import require_same_workflow, with_provenance
 from vinelm.errors import ConfigError

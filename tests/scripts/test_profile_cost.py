@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import random_table
+from kit.tables import random_table
 
 SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 

@@ -6,11 +6,11 @@ import logging
 
 import numpy as np
 import pytest
-from adapters.kit import App, control, forced
-from backends.providers import AMBIENT, PROVIDERS
-from backends.remote_kit import KEY, MODES, QUICK
-from backends.wire_server import WireServer
-from conftest import make_catalog
+from kit.apps.echo import App, control, forced
+from kit.catalogs import make_catalog
+from kit.wire.client import KEY, MODES, QUICK
+from kit.wire.providers import AMBIENT, PROVIDERS
+from kit.wire.server import WireServer
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 pytest.importorskip("opentelemetry.sdk")

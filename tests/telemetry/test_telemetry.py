@@ -5,9 +5,10 @@ import json
 
 import numpy as np
 import pytest
-from adapters.kit import App, EchoBackend, control, forced
-from adapters.kit_chat import ScriptedBackend, calls_then, chat_control, follow
-from conftest import make_catalog, make_template
+from kit.apps.chat import ScriptedBackend, calls_then, chat_control, follow
+from kit.apps.echo import App, EchoBackend, control, forced
+from kit.catalogs import make_catalog
+from kit.templates import make_template
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from adapters.kit import run
-from adapters.kit_chat import TOKENS, ScriptedBackend, chat_control, follow
+from kit.apps.chat import TOKENS, ScriptedBackend, chat_control, follow
+from kit.apps.echo import run
 from langchain_core.caches import InMemoryCache
 from langchain_core.exceptions import OutputParserException
 from langchain_core.globals import set_llm_cache

@@ -1,7 +1,7 @@
 """The public standard suite for chat models, over the simulated kind of backend that the conformance tests use."""
 
 import pytest
-from adapters.kit_chat import chat_control
+from kit.apps.chat import chat_control
 
 from vinelm import VineChatModel
 

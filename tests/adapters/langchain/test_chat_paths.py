@@ -5,8 +5,9 @@ import operator
 from typing import Annotated, TypedDict
 
 import pytest
-from adapters.kit import EchoBackend
-from conftest import make_catalog, make_template
+from kit.apps.echo import EchoBackend
+from kit.catalogs import make_catalog
+from kit.templates import make_template
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, RetryPolicy, Send, interrupt

@@ -4,7 +4,7 @@ import asyncio
 from unittest.mock import MagicMock
 
 import pytest
-from conftest import make_catalog
+from kit.catalogs import make_catalog
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.tracers import LangChainTracer
 from langsmith import Client

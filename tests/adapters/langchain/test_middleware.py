@@ -4,9 +4,9 @@ import asyncio
 import warnings
 
 import pytest
-from adapters.kit import path_of, run, thread
-from adapters.kit_chat import ScriptedBackend, calls_then, chat_control, follow
-from conftest import make_catalog
+from kit.apps.chat import ScriptedBackend, calls_then, chat_control, follow
+from kit.apps.echo import path_of, run, thread
+from kit.catalogs import make_catalog
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver

@@ -1,8 +1,8 @@
 """A workflow's graph is checked before anything is spent on it."""
 
 import pytest
-from adapters.kit import App, Typed, control, path_of, thread
-from conftest import make_template
+from kit.apps.echo import App, Typed, control, path_of, thread
+from kit.templates import make_template
 from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph

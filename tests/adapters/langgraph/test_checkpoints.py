@@ -1,8 +1,8 @@
 """Nothing secret enters a checkpoint: neither keys nor the run's context, whatever carries them."""
 
 import pytest
-from adapters.kit import MODES, App, Echo, EchoBackend, control, run, thread
-from conftest import make_catalog
+from kit.apps.echo import MODES, App, Echo, EchoBackend, control, run, thread
+from kit.catalogs import make_catalog
 from langgraph.checkpoint.memory import InMemorySaver
 
 from vinelm.adapters.langgraph import GraphAdapter

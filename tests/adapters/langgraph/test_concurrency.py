@@ -9,8 +9,10 @@ from contextlib import nullcontext
 from threading import Lock
 
 import pytest
-from adapters.kit import KINDS, MODES, App, EchoBackend, control, get, path_of, run, thread
-from conftest import make_catalog, make_template, random_table
+from kit.apps.echo import KINDS, MODES, App, EchoBackend, control, get, path_of, run, thread
+from kit.catalogs import make_catalog
+from kit.tables import random_table
+from kit.templates import make_template
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, RetryPolicy, interrupt
 

@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 import pytest
-from conftest import make_catalog
+from kit.catalogs import make_catalog
 from langgraph.graph import END, START, StateGraph
 
 from vinelm import Branch, Loop, Request, Stage, Template, VineLM, Workflow, WorkflowError

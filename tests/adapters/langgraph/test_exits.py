@@ -4,8 +4,8 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from adapters.kit import EchoBackend, Typed, control
-from conftest import make_catalog
+from kit.apps.echo import EchoBackend, Typed, control
+from kit.catalogs import make_catalog
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
 

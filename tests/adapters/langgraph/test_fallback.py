@@ -5,9 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
-from adapters.kit import MODES, App, Echo, EchoBackend, path_of, run, thread
-from adapters.kit_chat import ScriptedBackend, calls_then
-from conftest import make_catalog, make_template, random_table
+from kit.apps.chat import ScriptedBackend, calls_then
+from kit.apps.echo import MODES, App, Echo, EchoBackend, path_of, run, thread
+from kit.catalogs import make_catalog
+from kit.tables import random_table
+from kit.templates import make_template
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from threading import Barrier
 
 import pytest
-from adapters.kit import KINDS, MODES, App, control, forced, path_of, run, thread
+from kit.apps.echo import KINDS, MODES, App, control, forced, path_of, run, thread
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, RetryPolicy, Send, interrupt

@@ -1,8 +1,10 @@
 """A defect of VineLM itself reaches no application; a cap holds all the same; what the application raises passes unchanged."""
 
 import pytest
-from adapters.kit import App, EchoBackend
-from conftest import make_catalog, make_template, random_table
+from kit.apps.echo import App, EchoBackend
+from kit.catalogs import make_catalog
+from kit.tables import random_table
+from kit.templates import make_template
 
 from scripts.hostile_parts import faults
 from vinelm import VineLM

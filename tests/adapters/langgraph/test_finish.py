@@ -5,9 +5,9 @@ import operator
 from typing import Annotated
 
 import pytest
-from adapters.kit import KINDS, MODES, Typed, run, thread
-from adapters.kit_signals import BY_ANSWER, Watching, adapter, answering
-from adapters.saved import dump, load
+from kit.apps.echo import KINDS, MODES, Typed, run, thread
+from kit.apps.savers import dump, load
+from kit.apps.signals import BY_ANSWER, Watching, adapter, answering
 from langgraph.channels import Topic
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, TypedDict
 
 import pytest
-from adapters.kit import EchoBackend, Typed, make_catalog, thread
+from kit.apps.echo import EchoBackend, Typed, make_catalog, thread
 from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task

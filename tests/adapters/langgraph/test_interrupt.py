@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from adapters.kit import KINDS, MODES, App, control, forced, path_of, run, thread
-from adapters.saved import dump, load
+from kit.apps.echo import KINDS, MODES, App, control, forced, path_of, run, thread
+from kit.apps.savers import dump, load
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
@@ -66,8 +66,8 @@ def test_without_its_context_a_resumed_run_goes_on_with_the_defaults(mode):
 
 CHILD = """
 import json, sys
-from adapters.saved import load
-from adapters.kit import *
+from kit.apps.savers import load
+from kit.apps.echo import *
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 for line in sys.stdin:

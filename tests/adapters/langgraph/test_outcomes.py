@@ -1,9 +1,9 @@
 """What an invocation shows is told to the policy once, before it is asked what follows, and survives a checkpoint."""
 
 import pytest
-from adapters.kit import KINDS, MODES, EchoBackend, Typed, run, thread
-from adapters.kit_signals import BY_ANSWER, Watching, adapter, answering
-from adapters.saved import dump, load
+from kit.apps.echo import KINDS, MODES, EchoBackend, Typed, run, thread
+from kit.apps.savers import dump, load
+from kit.apps.signals import BY_ANSWER, Watching, adapter, answering
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, RetryPolicy, Send, interrupt

@@ -1,9 +1,9 @@
 """The path channel against its meaning, spelled out slowly."""
 
 import pytest
-from conftest import make_template
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.templates import make_template
 from langgraph._internal._typing import MISSING
 from langgraph.errors import EmptyChannelError, InvalidUpdateError
 

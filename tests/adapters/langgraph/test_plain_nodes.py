@@ -5,7 +5,7 @@ from operator import add
 from typing import Annotated, TypedDict
 
 import pytest
-from adapters.kit_chat import ScriptedBackend, chat_control, follow
+from kit.apps.chat import ScriptedBackend, chat_control, follow
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph

@@ -3,10 +3,10 @@
 import tempfile
 
 import pytest
-from adapters.paying_app import CAP, COST, THREAD, UPPER, PayingApp
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from kit.apps.paying import CAP, COST, THREAD, UPPER, PayingApp
 from langgraph.types import Command
 
 ENDS = ("ask", "ask", "raise", "die", "go on")

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from adapters.kit import KINDS, MODES, App, EchoBackend, control, forced, path_of, run, thread
-from conftest import random_table
+from kit.apps.echo import KINDS, MODES, App, EchoBackend, control, forced, path_of, run, thread
+from kit.tables import random_table
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import RetryPolicy
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
-from adapters.kit import KINDS, MODES, Frozen, Model, Plain, Typed, control, forced, get, path_of, run, thread
+from kit.apps.echo import KINDS, MODES, Frozen, Model, Plain, Typed, control, forced, get, path_of, run, thread
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import InvalidUpdateError
 from langgraph.graph import START, StateGraph

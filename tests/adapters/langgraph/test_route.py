@@ -3,7 +3,7 @@
 from typing import Literal
 
 import pytest
-from adapters.kit import KINDS, MODES, App, Typed, control, forced, get, path_of, run, thread
+from kit.apps.echo import KINDS, MODES, App, Typed, control, forced, get, path_of, run, thread
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime

@@ -7,8 +7,9 @@ from dataclasses import FrozenInstanceError, asdict, dataclass
 from typing import Any
 
 import pytest
-from adapters.kit import MODES, App, EchoBackend, control, run
-from conftest import make_catalog, make_template
+from kit.apps.echo import MODES, App, EchoBackend, control, run
+from kit.catalogs import make_catalog
+from kit.templates import make_template
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, ConfigDict

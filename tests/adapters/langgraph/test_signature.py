@@ -5,7 +5,7 @@ import functools
 from typing import TYPE_CHECKING
 
 import pytest
-from adapters.kit import Frozen, Typed, control, forced, run
+from kit.apps.echo import Frozen, Typed, control, forced, run
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import END, START, StateGraph
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, NotRequired
 
 import pytest
-from adapters.kit import KINDS, MODES, App, Plain, control, forced, path_of, run, thread
+from kit.apps.echo import KINDS, MODES, App, Plain, control, forced, path_of, run, thread
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel, PrivateAttr, field_validator

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from adapters.kit import KINDS, MODES, TOKENS, App, Typed, control, forced, run
+from kit.apps.echo import KINDS, MODES, TOKENS, App, Typed, control, forced, run
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime

@@ -1,7 +1,7 @@
 """Which request does a stored path belong to: second turns, abandoned runs, runs that go on past their end."""
 
 import pytest
-from adapters.kit import KINDS, MODES, App, control, forced, path_of, run, thread
+from kit.apps.echo import KINDS, MODES, App, control, forced, path_of, run, thread
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command

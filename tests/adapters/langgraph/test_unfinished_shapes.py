@@ -5,8 +5,8 @@ import time
 from typing import Annotated, TypedDict
 
 import pytest
-from adapters.file_saver import FileSaver
-from adapters.paying_app import CAP, OBJECTIVE, THREAD, PayingApp
+from kit.apps.paying import CAP, OBJECTIVE, THREAD, PayingApp
+from kit.apps.savers import FileSaver
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langgraph.func import entrypoint

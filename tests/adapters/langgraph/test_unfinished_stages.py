@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from adapters.file_saver import FileSaver, LoopSaver
-from adapters.paying_app import CAP, OBJECTIVE, THREAD, PayingApp
+from kit.apps.paying import CAP, OBJECTIVE, THREAD, PayingApp
+from kit.apps.savers import FileSaver, LoopSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, RetryPolicy
 
@@ -35,7 +35,7 @@ def elsewhere(app, *runs, code=0):
     """What the runs return in a real process of their own."""
     job = {"folder": str(app.paid.parent), "kind": app.kind, "is_async": app.is_async, "runs": runs}
     child = subprocess.run(
-        [sys.executable, "-W", "error", str(TESTS / "adapters" / "paying_app.py")],
+        [sys.executable, "-W", "error", "-m", "kit.apps.paying"],
         input=json.dumps(job), env={**os.environ, "PYTHONPATH": str(TESTS)}, capture_output=True, text=True, check=False,
         timeout=120,
     )  # fmt: skip

@@ -3,8 +3,8 @@
 import itertools
 
 import pytest
-from adapters.kit import KINDS, MODES, App, control, forced, path_of, run, thread
-from adapters.saved import dump, load
+from kit.apps.echo import KINDS, MODES, App, control, forced, path_of, run, thread
+from kit.apps.savers import dump, load
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 

@@ -3,8 +3,8 @@
 import datetime
 
 import pytest
-from backends.remote_kit import COST, KEY, MODES, ONCE, PRICE, SHELLS, Client, add, fails
-from backends.wire_anthropic import USAGE, answering, begin, call, event, problem, refusing, say, thought
+from kit.wire.anthropic_format import USAGE, answering, begin, call, event, problem, refusing, say, thought
+from kit.wire.client import COST, KEY, MODES, ONCE, PRICE, SHELLS, Client, add, fails
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel
 
@@ -65,7 +65,7 @@ def test_what_is_written_to_the_prompt_cache_has_its_own_price(transport, client
         if not asked.json["stream"]:
             return await answering("four", usage=written)(asked, out)
         await begin(out)
-        from backends.wire_anthropic import start
+        from kit.wire.anthropic_format import start
 
         await start(out, {**written, "output_tokens": 1})
         await event(out, "content_block_start", index=0, content_block={"type": "text", "text": "four"})

@@ -1,7 +1,7 @@
 """The public standard suite for chat models, over the Anthropic backend's class."""
 
 import pytest
-from backends.remote_kit import KEY, Client
+from kit.wire.client import KEY, Client
 
 pytest.importorskip("anthropic")
 pytest.importorskip("langchain_tests")

@@ -3,8 +3,7 @@
 import logging
 
 import pytest
-from backends.remote_kit import COST, KEY, MODES, ONCE, SHELLS, Client, add, fails
-from backends.wire_bedrock import (
+from kit.wire.bedrock_format import (
     answering,
     refusing,
     thought,
@@ -13,6 +12,7 @@ from backends.wire_bedrock import (
     trouble,
     turn,
 )
+from kit.wire.client import COST, KEY, MODES, ONCE, SHELLS, Client, add, fails
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from vinelm.errors import ConfigError, WorkflowError

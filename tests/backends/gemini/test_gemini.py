@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from backends.remote_kit import COST, KEY, MODES, ONCE, PRICE, SHELLS, Client, add, fails
-from backends.wire_gemini import answering, call, content, is_stream, problem, refusing, spelled, thought
+from kit.wire.client import COST, KEY, MODES, ONCE, PRICE, SHELLS, Client, add, fails
+from kit.wire.gemini_format import answering, call, content, is_stream, problem, refusing, spelled, thought
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from vinelm.backends.diagnostics import KnowsContext

@@ -5,7 +5,7 @@ import logging
 import traceback
 
 import pytest
-from backends.remote_kit import MODES, PRICE, QUICK, Client
+from kit.wire.client import MODES, PRICE, QUICK, Client
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult

@@ -1,9 +1,9 @@
 """Calls of a replica group, through real HTTP servers."""
 
 import pytest
-from backends.remote_kit import MODES, QUICK, Client, entry
-from backends.wire_openai import answering
-from backends.wire_server import WireServer
+from kit.wire.client import MODES, QUICK, Client, entry
+from kit.wire.openai_format import answering
+from kit.wire.server import WireServer
 
 from vinelm.backends.registry import engine_limiters_of, rate_limiters_of
 from vinelm.backends.resolver import ModelResolver

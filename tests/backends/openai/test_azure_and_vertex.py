@@ -1,11 +1,11 @@
 """Where Azure's and Vertex's requests go and as whom, beyond what every provider is asked."""
 
 import pytest
-from backends.providers import AMBIENT, PROVIDERS, TOKEN, give_token, service_account
-from backends.remote_kit import KEY, MODES, ONCE, Client, add, fails
-from backends.wire_gemini import answering as gemini_answer
-from backends.wire_openai import answering, problem
-from backends.wire_server import WireServer
+from kit.wire.client import KEY, MODES, ONCE, Client, add, fails
+from kit.wire.gemini_format import answering as gemini_answer
+from kit.wire.openai_format import answering, problem
+from kit.wire.providers import AMBIENT, PROVIDERS, TOKEN, give_token, service_account
+from kit.wire.server import WireServer
 
 from vinelm.backends.gemini.response import failed
 from vinelm.errors import ConfigError

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from backends.remote_kit import COST, KEY, MODES, ONCE, PROMPT, Client, fails
-from backends.wire_openai import HEADERS, answering, chunk, chunks, completion, problem, stream
+from kit.wire.client import COST, KEY, MODES, ONCE, PROMPT, Client, fails
+from kit.wire.openai_format import HEADERS, answering, chunk, chunks, completion, problem, stream
 from langchain_core.messages import HumanMessage
 
 from vinelm.errors import ConfigError, WorkflowError

@@ -4,8 +4,8 @@ import asyncio
 import json
 
 import pytest
-from backends.remote_kit import COST, KEY, MODES, PRICE, Client, add
-from backends.wire_openai import USAGE, answering, chunks, completion, stream
+from kit.wire.client import COST, KEY, MODES, PRICE, Client, add
+from kit.wire.openai_format import USAGE, answering, chunks, completion, stream
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel
 

@@ -4,11 +4,11 @@ import asyncio
 import time
 
 import pytest
-from backends.remote_kit import Client
-from backends.wire_openai import answering
-from backends.wire_server import WireServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.wire.client import Client
+from kit.wire.openai_format import answering
+from kit.wire.server import WireServer
 
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.limits.rate_share import STEP_S, RateAmounts

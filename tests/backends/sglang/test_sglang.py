@@ -5,8 +5,8 @@ import json
 import traceback
 
 import pytest
-from backends.remote_kit import COST, MODES, ONCE, SHELLS, Client, add, fails
-from backends.wire_sglang import answering, refusing, trouble
+from kit.wire.client import COST, MODES, ONCE, SHELLS, Client, add, fails
+from kit.wire.sglang_format import answering, refusing, trouble
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from vinelm.backends.diagnostics import KnowsContext

@@ -5,8 +5,8 @@ import json
 from datetime import date, timedelta
 
 import pytest
-from backends.wire_openai import answering, problem
-from backends.wire_server import WireServer
+from kit.wire.openai_format import answering, problem
+from kit.wire.server import WireServer
 
 from vinelm.cli.main import main
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from made_store import made_store
+from kit.stores import made_store
 
 from vinelm.api import estimate
 from vinelm.cli.main import main

@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import random_table
+from kit.tables import random_table
 
 from vinelm.cli.main import main
 from vinelm.controller import Planner

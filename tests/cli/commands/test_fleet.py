@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from fleet_views import QUEUED, view_of
+from kit.worlds.fleet_views import QUEUED, view_of
 
 from vinelm.cli.main import main
 from vinelm.controller.fleet.live_invocations import InvocationStart, LiveInvocations

@@ -1,7 +1,7 @@
 """`vinelm profile` on a store in PostgreSQL: what cannot be done is one line and exit code 2."""
 
 import pytest
-from postgres_servers import connected, postgres_server_url, postgres_url  # noqa: F401 - fixtures
+from kit.servers.postgres_server import connected, postgres_server_url, postgres_url  # noqa: F401 - fixtures
 
 from vinelm.cli.main import main
 from vinelm.traces import ObservationStore

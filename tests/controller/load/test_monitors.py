@@ -1,5 +1,5 @@
 import pytest
-from conftest import random_table
+from kit.tables import random_table
 
 from vinelm.clock import VirtualClock
 from vinelm.controller import InFlightLoadMonitor, Planner, ReportedLoadMonitor, Session, SlowdownCurve

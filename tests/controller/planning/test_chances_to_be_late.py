@@ -7,9 +7,10 @@ from functools import cache
 
 import numpy as np
 import pytest
-from conftest import make_catalog, make_template, random_table
-from core.merged_kit import agent, branching, random_merged
-from routed_tries import routed_trie
+from kit.catalogs import make_catalog
+from kit.tables import random_table
+from kit.templates import agent, branching, make_template
+from kit.tries import random_merged, routed_trie
 
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent import grid_problem

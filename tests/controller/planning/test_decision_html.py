@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from conftest import random_table
+from kit.tables import random_table
 
 from vinelm.controller import Planner
 from vinelm.objective import Objective

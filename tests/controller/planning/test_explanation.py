@@ -36,7 +36,7 @@ def test_every_next_step_is_shown_with_its_best_plan_and_why_it_lost(seed):
 
 
 def test_a_session_tells_its_whole_story():
-    from conftest import random_table
+    from kit.tables import random_table
 
     planner = Planner(random_table(3, n_requests=60, n_models=3, depth=3).annotate())
     session = Session(planner, Objective(maximize="accuracy", max_latency_s=4.0), clock=VirtualClock())

@@ -3,7 +3,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from conftest import make_catalog, make_template, random_table
+from kit.catalogs import make_catalog
+from kit.tables import random_table
+from kit.templates import make_template
 from science.brute_force import brute_force
 from science.random_cases import random_annotated, random_question
 

@@ -1,7 +1,7 @@
 """Sessions on a trie that branches: the prefix holds models only, so the session remembers which stages ran."""
 
 import pytest
-from branching import TEMPLATE, routed
+from kit.tries import SPECIALISTS, routed
 
 from vinelm.clock import VirtualClock
 from vinelm.controller import Planner, Session
@@ -131,12 +131,12 @@ def test_explanations_and_traces_are_text_and_json(planner):
 
 
 def test_a_static_plan_may_name_a_model_for_each_stage():
-    policy = StaticPolicy(TEMPLATE, models={"router": "m1", "technical": "m0"})
+    policy = StaticPolicy(SPECIALISTS, models={"router": "m1", "technical": "m0"})
     assert [policy.next_model(stage, ("m1",)) for stage in ("technical", "billing")] == ["m0", "m0"]
     assert policy.should_continue(("m1", "m0"), False, {})
     assert policy.trace() == [{"kind": "static", "plan": {"router": "m1", "technical": "m0"}}]
-    assert not StaticPolicy(TEMPLATE, models={"router": "m1"}, length=2).should_continue(("m1", "m0"), False, {})
+    assert not StaticPolicy(SPECIALISTS, models={"router": "m1"}, length=2).should_continue(("m1", "m0"), False, {})
     with pytest.raises(TemplateError, match="no stage 'sales'"):
-        StaticPolicy(TEMPLATE, models={"sales": "m1"})
+        StaticPolicy(SPECIALISTS, models={"sales": "m1"})
     with pytest.raises(ConfigError, match="a path or a model for each stage"):
-        StaticPolicy(TEMPLATE, ("m1",), models={"router": "m1"})
+        StaticPolicy(SPECIALISTS, ("m1",), models={"router": "m1"})

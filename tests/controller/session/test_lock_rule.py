@@ -4,7 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import random_table
+from kit.tables import random_table
 
 from vinelm.clock import VirtualClock
 from vinelm.controller import InFlightLoadMonitor, Planner, Session

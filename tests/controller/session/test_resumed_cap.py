@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from adapters import capped_app
-from adapters.saved import dump
+from kit.apps import capped
+from kit.apps.savers import dump
 
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 
@@ -18,14 +18,14 @@ TESTS = Path(__file__).parents[2]
 @pytest.mark.parametrize("expected_usd", [0.0001, 0.6, 0.9], ids=["cheaper", "as expected", "dearer"])
 def test_a_request_that_another_process_resumes_keeps_its_cap(expected_usd):
     """$0.6 of $1 are spent here, whatever the trie expected; there only one of the three calls of $0.3 may be made."""
-    graph, vine, saver = capped_app.application(0.0)
-    here, _, _ = capped_app.spend(graph, vine, {"question": "?"}, interrupt_before=["fix"], durability="exit")
+    graph, vine, saver = capped.application(0.0)
+    here, _, _ = capped.spend(graph, vine, {"question": "?"}, interrupt_before=["fix"], durability="exit")
     assert here == pytest.approx(0.6)
-    (entry,) = graph.get_state(capped_app.THREAD).values[PATH_KEY]["path"]
+    (entry,) = graph.get_state(capped.THREAD).values[PATH_KEY]["path"]
     assert entry["usd"] == pytest.approx(0.6)
     child = subprocess.run(
-        [sys.executable, "-W", "error", str(TESTS / "adapters" / "capped_app.py")],
-        input=json.dumps({"saved": dump(saver, capped_app.THREAD), "expected_usd": expected_usd}),
+        [sys.executable, "-W", "error", "-m", capped.__name__],
+        input=json.dumps({"saved": dump(saver, capped.THREAD), "expected_usd": expected_usd}),
         env={**os.environ, "PYTHONPATH": str(TESTS)},
         capture_output=True,
         text=True,
@@ -40,11 +40,11 @@ def test_a_request_that_another_process_resumes_keeps_its_cap(expected_usd):
 
 
 def test_a_checkpoint_without_dollars_counts_at_the_expected_price():
-    graph, vine, _ = capped_app.application(0.6)
+    graph, vine, _ = capped.application(0.6)
     graph.update_state(
-        capped_app.THREAD,
+        capped.THREAD,
         {"question": "?", PATH_KEY: [{"k": 0, "stage": "solve", "model": next(iter(vine.catalog))}]},
         as_node="solve",
     )
-    spent, in_all, was_refused = capped_app.spend(graph, vine, None)
+    spent, in_all, was_refused = capped.spend(graph, vine, None)
     assert (spent, in_all, was_refused) == (pytest.approx(0.3), pytest.approx(0.9), True)

@@ -3,7 +3,8 @@
 import threading
 
 import pytest
-from conftest import make_catalog, random_table
+from kit.catalogs import make_catalog
+from kit.tables import random_table
 
 from vinelm.api import VineLM
 from vinelm.clock import VirtualClock

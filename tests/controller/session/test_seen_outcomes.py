@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from outcome_models import random_outcome_trie
+from kit.worlds.outcomes import random_outcome_trie
 
 from vinelm.clock import VirtualClock
 from vinelm.controller import Planner, Session

@@ -2,7 +2,7 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import random_table
+from kit.tables import random_table
 
 from vinelm.clock import VirtualClock
 from vinelm.controller import InFlightLoadMonitor, Planner, Session, SlowdownCurve

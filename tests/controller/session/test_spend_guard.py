@@ -11,7 +11,7 @@ from typing import TypedDict
 
 import numpy as np
 import pytest
-from conftest import random_table
+from kit.tables import random_table
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import RetryPolicy
 

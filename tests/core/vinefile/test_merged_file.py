@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core.merged_kit import agent, branching, random_merged
 from core.vinefile.test_file import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.templates import agent, branching
+from kit.tries import random_merged
 
 from vinelm.errors import TrieFileError
 from vinelm.trie import MergedTrie

@@ -11,7 +11,7 @@ from core.vinefile.test_file import assert_same, make_trie
 from core.vinefile.test_structure import rewritten
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from outcome_models import random_outcome_trie
+from kit.worlds.outcomes import random_outcome_trie
 
 from vinelm.controller import Planner
 from vinelm.errors import TrieFileError, VineLMError

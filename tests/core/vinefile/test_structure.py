@@ -155,7 +155,8 @@ def test_truncating_a_loaded_file_does_not_kill_the_service(tmp_path):
 
 def random_annotated_large():
     """A trie of several memory pages."""
-    from conftest import make_catalog, make_template
+    from kit.catalogs import make_catalog
+    from kit.templates import make_template
 
     from vinelm.trie.annotated_trie import AnnotatedTrie
 

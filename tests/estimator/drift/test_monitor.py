@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from drifting_rows import made_trie, rows
+from kit.worlds.drift import made_trie, rows
 
 from vinelm.errors import ConfigError
 from vinelm.estimator import DriftConfig, DriftMonitor

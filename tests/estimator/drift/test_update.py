@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from drifting_rows import made_trie, rows
+from kit.worlds.drift import made_trie, rows
 
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.estimator import updated_trie

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import make_catalog
-from core.merged_kit import agent, branching
+from kit.catalogs import make_catalog
+from kit.templates import agent, branching
 
 from vinelm.errors import ConfigError, InputError
 from vinelm.estimator import ObservationTable, make_estimator

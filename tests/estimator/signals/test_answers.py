@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from outcome_models import path_trie
+from kit.worlds.outcomes import path_trie
 
 from vinelm.errors import EvidenceError
 from vinelm.estimator.signals.answers import AnswerTable, Context

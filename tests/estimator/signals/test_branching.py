@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from branching_answers import MODELS, TEMPLATE, BranchingWorld, path_trie
+from kit.worlds.branching_answers import MODELS, TEMPLATE, BranchingWorld, path_trie
 
 from vinelm.controller import Planner
 from vinelm.estimator.signals.answer_model import NONE, RIGHT, fit_answers

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from outcome_models import every_history, path_trie, random_outcome_trie, random_predictive
+from kit.worlds.outcomes import every_history, path_trie, random_outcome_trie, random_predictive
 
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.estimator.signals.build import signals_trie

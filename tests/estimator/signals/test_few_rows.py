@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from answer_worlds import World
+from kit.worlds.answers import World
 
 from vinelm.estimator.signals.answer_model import fit_answers
 from vinelm.estimator.signals.answers import AnswerTable

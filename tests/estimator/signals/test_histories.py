@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from outcome_models import chain, every_history, random_predictive, sequences
+from kit.worlds.outcomes import chain, every_history, random_predictive, sequences
 
 from vinelm.estimator.signals.histories import _numbered, histories
 from vinelm.estimator.signals.history_level import best_class

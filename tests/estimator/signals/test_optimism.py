@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from answer_worlds import World
-from answer_worlds import path_trie as world_trie
-from outcome_models import chain, every_history, path_trie, random_predictive, sequences
+from kit.worlds.answers import World
+from kit.worlds.answers import path_trie as world_trie
+from kit.worlds.outcomes import chain, every_history, path_trie, random_predictive, sequences
 
 from vinelm.controller import Planner
 from vinelm.estimator.signals.build import estimate_signals, signals_trie

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from answer_worlds import World, path_trie
+from kit.worlds.answers import World, path_trie
 
 from vinelm.controller import Planner
 from vinelm.estimator.signals.answer_model import OWN, USUAL, Labelings, fit_answers

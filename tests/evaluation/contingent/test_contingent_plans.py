@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import random_table
-from routed_tries import routed_trie
+from kit.tables import random_table
+from kit.tries import routed_trie
 
 from vinelm.api.planning import require_evidence
 from vinelm.errors import ConfigError, EvidenceError

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core.merged_kit import agent, random_merged
+from kit.templates import agent
+from kit.tries import random_merged
 
 from vinelm.evaluation.plans.graph_plans import GraphPlans
 from vinelm.objective import Objective

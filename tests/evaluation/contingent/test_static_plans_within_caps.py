@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from core.merged_kit import agent, random_merged
+from kit.templates import agent
+from kit.tries import random_merged
 
 from vinelm.evaluation.plans.graph_plans import GraphPlans
 from vinelm.objective import Objective

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from made_store import made_store
+from kit.stores import made_store
 
 import vinelm
 from vinelm.errors import ConfigError

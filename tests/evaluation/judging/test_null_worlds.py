@@ -1,7 +1,7 @@
 """How often `evaluate` claims a gain where there is none, and whether it sees one that is there."""
 
 import pytest
-from null_worlds import World
+from kit.worlds.verdicts import World
 
 from vinelm.objective import Objective
 

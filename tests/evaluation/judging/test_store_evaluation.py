@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import make_catalog, make_template
-from random_outcomes import catalog as catalog_of
-from random_outcomes import random_outcomes
+from kit.catalogs import make_catalog
+from kit.outcome_tables import catalog as catalog_of
+from kit.outcome_tables import random_outcomes
+from kit.templates import make_template
 
 import vinelm
 from vinelm.errors import ConfigError

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from made_store import made_store
+from kit.stores import made_store
 
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.followed import Followed, followed

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from answer_worlds import World, path_trie
-from conftest import random_table
+from kit.tables import random_table
+from kit.worlds.answers import World, path_trie
 
 from vinelm.controller import Planner
 from vinelm.estimator import estimate_signals

@@ -5,8 +5,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from conftest import make_catalog, make_template, random_table
-from random_outcomes import random_outcomes
+from kit.catalogs import make_catalog
+from kit.outcome_tables import random_outcomes
+from kit.tables import random_table
+from kit.templates import make_template
 
 from vinelm.evaluation.off_policy.answer_steps import AgreeSteps, TriedSteps, VoteSteps
 from vinelm.evaluation.off_policy.buying import BoughtRows

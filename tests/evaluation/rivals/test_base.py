@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from random_outcomes import catalog, random_outcomes
+from kit.outcome_tables import catalog, random_outcomes
 
 from vinelm.estimator import FirstAnswers, make_estimator
 from vinelm.evaluation.rivals import Evidence

@@ -5,7 +5,7 @@ from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
-from random_outcomes import evidence, random_outcomes
+from kit.outcome_tables import evidence, random_outcomes
 
 from vinelm.evaluation.rivals import UntilTwoAgree, VoteOfK
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy, VotePolicy

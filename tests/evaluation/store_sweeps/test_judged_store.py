@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from made_store import made_store
+from kit.stores import made_store
 
 import vinelm
 from vinelm.evaluation import judge_store

@@ -1,8 +1,9 @@
 """Where the dollars of a plan go, how requests move through it, and what other prices do."""
 
 import pytest
-from core.merged_kit import agent, random_merged
-from made_store import made_store
+from kit.stores import made_store
+from kit.templates import agent
+from kit.tries import random_merged
 
 import vinelm
 from vinelm.controller import Planner

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core.merged_kit import agent, branching, random_merged
-from routed_tries import routed_trie
+from kit.templates import agent, branching
+from kit.tries import random_merged, routed_trie
 
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError

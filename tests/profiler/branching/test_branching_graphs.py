@@ -4,8 +4,8 @@ import operator
 from typing import Annotated, Literal, TypedDict
 
 import pytest
-from branching_toy import BranchingBackend, branching, cost_of, stage_after, template_of, word_of
-from profiling_toy import catalog_for, toy
+from kit.toys.branching import BranchingBackend, branching, cost_of, stage_after, template_of, word_of
+from kit.toys.profiling import catalog_for, toy
 
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.profiler import CascadeSampler, ExhaustiveSampler, check_workflow, profile
@@ -311,7 +311,7 @@ def test_a_check_follows_one_way_and_names_the_others():
 
 
 def test_linear_rows_have_no_arm(tmp_path):
-    from profiling_toy import ToyBackend
+    from kit.toys.profiling import ToyBackend
 
     _, rows = bought(tmp_path, toy(), ToyBackend())
     assert {row.arm for row in rows} == {None}

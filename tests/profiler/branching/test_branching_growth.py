@@ -1,8 +1,8 @@
 """Stores of templates that branch grow: what a change does not touch stays, and an arm that was missing is bought."""
 
 import pytest
-from branching_toy import BranchingBackend, branching, reachable
-from profiling_toy import catalog_for
+from kit.toys.branching import BranchingBackend, branching, reachable
+from kit.toys.profiling import catalog_for
 
 from vinelm.profiler import profile
 from vinelm.profiler.execution.fingerprint import store_identity

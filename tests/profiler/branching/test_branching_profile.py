@@ -3,8 +3,8 @@
 import signal
 
 import pytest
-from branching_toy import BranchingBackend, branching, cost_of, new_store, reachable
-from profiling_toy import catalog_for
+from kit.toys.branching import BranchingBackend, branching, cost_of, new_store, reachable
+from kit.toys.profiling import catalog_for
 
 from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
 from vinelm.traces import ObservationStore
@@ -77,7 +77,7 @@ def test_the_same_seed_buys_the_same_rows_and_another_seed_others(tmp_path):
 
 CHILD = """
 import os, signal, sys
-from branching_toy import *
+from kit.toys.branching import *
 from vinelm.profiler import ExecutionConfig
 from vinelm.profiler.runner import profile
 path, n, workers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -114,7 +114,7 @@ def test_kill_9_at_any_point_and_resume_gives_the_undisturbed_store(tmp_path, py
 def test_units_in_processes_leave_the_same_rows(tmp_path):
     workflow = branching(n_requests=5)
     one = rows_of(tmp_path, workflow, "one.db", coverage=0.7)
-    source = WorkflowSource(function="branching_toy:load", arguments={"n_requests": 5})
+    source = WorkflowSource(function="kit.toys.branching:load", arguments={"n_requests": 5})
     place = ExecutionConfig(isolation="process", workers=3, source=source)
     many = rows_of(tmp_path, workflow, "many.db", coverage=0.7, execution=place)
     assert {(row.request_id, row.prefix): row for row in many} == {(row.request_id, row.prefix): row for row in one}
@@ -125,7 +125,7 @@ def test_a_unit_that_dies_names_the_stage_that_it_was_of(tmp_path):
     workflow = branching(n_requests=5)
     wanted = next(row for row in reachable(workflow) if row["stage"] == "grade")
     place = "/".join((wanted["request_id"], *wanted["prefix"]))
-    source = WorkflowSource(function="branching_toy:load", arguments={"n_requests": 5, "mischief": {place: "os._exit"}})
+    source = WorkflowSource(function="kit.toys.branching:load", arguments={"n_requests": 5, "mischief": {place: "os._exit"}})
     rows = rows_of(
         tmp_path, workflow, sampler="exhaustive", execution=ExecutionConfig(isolation="process", workers=2, source=source)
     )

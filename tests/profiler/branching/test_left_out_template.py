@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from branching_toy import BranchingBackend, branching, graded, new_store
-from profiling_toy import catalog_for
+from kit.toys.branching import BranchingBackend, branching, graded, new_store
+from kit.toys.profiling import catalog_for
 
 from vinelm import VineLM
 from vinelm.adapters.langgraph.exits import resolved

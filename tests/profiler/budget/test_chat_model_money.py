@@ -7,8 +7,8 @@ import threading
 from dataclasses import replace
 
 import pytest
-from priced_toy import PricedBackend
-from profiling_toy import State, catalog_for, cost_of, generate, new_store, toy
+from kit.toys.priced import PricedBackend
+from kit.toys.profiling import State, catalog_for, cost_of, generate, new_store, toy
 
 from vinelm.adapters.langchain import VineChatModel
 from vinelm.errors import WorkflowError

@@ -1,9 +1,9 @@
 """Money: reserved before, settled after, never past the cap by more than what calls exceeded their bound."""
 
 import pytest
-from conftest import make_catalog
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kit.catalogs import make_catalog
 
 from vinelm.errors import BudgetExhausted
 from vinelm.profiler import ProfileLimits

@@ -6,9 +6,9 @@ import sys
 import time
 from pathlib import Path
 
-import paying_toy
 import pytest
-from postgres_servers import connected
+from kit.servers.postgres_server import connected
+from kit.toys import paying_process
 
 from vinelm.errors import StoreError
 from vinelm.profiler import ProfileLimits
@@ -35,7 +35,7 @@ class Payer:
         Payer.started += 1
         arguments = [address, f"r{Payer.started}", str(bill), str(CAP_USD), str(Payer.started)]
         self.process = subprocess.Popen(
-            [sys.executable, paying_toy.__file__, *arguments],
+            [sys.executable, "-m", paying_process.__name__, *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2],
         )  # fmt: skip
         assert self.process.stdout.readline() == "started\n", self.process.stderr.read()

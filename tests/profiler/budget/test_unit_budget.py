@@ -3,8 +3,8 @@
 import threading
 
 import pytest
-from priced_toy import PricedBackend
-from profiling_toy import catalog_for, cost_of, new_store, toy
+from kit.toys.priced import PricedBackend
+from kit.toys.profiling import catalog_for, cost_of, new_store, toy
 
 from vinelm.errors import CallRefused
 from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
@@ -88,7 +88,9 @@ PLACES = [
     ExecutionConfig(),
     ExecutionConfig(isolation="thread", workers=4),
     ExecutionConfig(
-        isolation="process", workers=3, source=WorkflowSource(function="priced_toy:load_priced", arguments={"n_requests": 6})
+        isolation="process",
+        workers=3,
+        source=WorkflowSource(function="kit.toys.priced:load_priced", arguments={"n_requests": 6}),
     ),
 ]
 
@@ -125,15 +127,15 @@ def test_an_application_that_catches_everything_cannot_hide_a_refusal(tmp_path):
             return {"answer": "right", "log": ["generate"]}
 
     def build(vine):
-        import profiling_toy
+        from kit.toys import profiling
 
         class Stubborn:
             def stage(self, name, fn):
-                return vine.stage(name, generate, state=profiling_toy.State) if name == "generate" else vine.stage(name, fn)
+                return vine.stage(name, generate, state=profiling.State) if name == "generate" else vine.stage(name, fn)
 
             route = staticmethod(vine.route)
 
-        return profiling_toy.build(Stubborn())
+        return profiling.build(Stubborn())
 
     workflow = toy(build=build)
     with new_store(tmp_path / "s.db", workflow) as store:

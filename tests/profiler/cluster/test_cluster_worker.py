@@ -6,8 +6,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from fake_cluster import FakeCluster
-from profiling_toy import ToyBackend, catalog_for, new_store, toy
+from kit.servers.fake_cluster import FakeCluster
+from kit.toys.profiling import ToyBackend, catalog_for, new_store, toy
 
 from vinelm import extras
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits

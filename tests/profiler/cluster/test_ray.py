@@ -14,8 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import wired_toy
-from wired_toy import wired
+from kit.toys.wired import CALLS, TOKENS, wired
 
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.errors import ConfigError, DatasetError, WorkflowError
@@ -82,7 +81,7 @@ def node(cluster):
             cluster.remove_node(one)
 
 
-def run(path, address=None, *, on_row=None, limiter=None, notes=None, function="wired_toy:wired", there=None, **settings):
+def run(path, address=None, *, on_row=None, limiter=None, notes=None, function="kit.toys.wired:wired", there=None, **settings):
     """(rows by cell without times, committed dollars, result) of every cell of the wired toy."""
     settings = {"n_requests": 6, "seconds": 0.05} | settings
     loaded = wired(**settings)
@@ -119,9 +118,9 @@ def test_the_rows_of_two_nodes_are_those_of_one_machine_and_every_call_waits_at_
     limiter = CountingLimiter(RateLimits(concurrency=2))
     rows, usd, result = run(tmp_path / "s.db", cluster.address, limiter=limiter)
     assert (rows, usd, result.stopped_by) == (whole[0], pytest.approx(whole[1]), "complete")
-    assert len(limiter.tickets) == len(rows) * wired_toy.CALLS
+    assert len(limiter.tickets) == len(rows) * CALLS
     assert limiter.most == 2
-    assert {ticket.tokens for ticket in limiter.tickets} == {sum(wired_toy.TOKENS)}
+    assert {ticket.tokens for ticket in limiter.tickets} == {sum(TOKENS)}
 
 
 def test_a_node_that_is_killed_costs_its_calls_in_flight_and_no_row(cluster, node, whole, tmp_path):

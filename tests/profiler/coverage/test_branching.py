@@ -3,9 +3,9 @@
 import random
 
 import pytest
-from branching_toy import branching, cost_of, reachable
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.toys.branching import branching, cost_of, reachable
 
 from vinelm.profiler import CascadeSampler, ProfileLimits, coverage_of, forecast_profile
 from vinelm.profiler.coverage.of_rows import new_coverage
@@ -127,7 +127,7 @@ def test_the_estimate_of_the_whole_is_fair():
 
 @pytest.mark.long
 def test_the_forecast_of_a_whole_profile_holds_its_price():
-    from profiling_toy import catalog_for
+    from kit.toys.profiling import catalog_for
 
     workflow = branching(n_requests=40)
     rows = [Observation(calls=1, **row) for row in reachable(workflow)]

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from conftest import random_table
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.tables import random_table
 
 from vinelm.profiler import CascadeSampler, coverage_of
 from vinelm.profiler.coverage.linear import LinearCoverage

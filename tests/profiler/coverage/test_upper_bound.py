@@ -4,9 +4,9 @@ import random
 from dataclasses import replace
 
 import pytest
-from conftest import random_table
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.tables import random_table
 
 from vinelm.profiler.coverage.linear import LinearCoverage, LinearUpperBound
 from vinelm.profiler.scheduling.request_paths import LARGEST_BLOCK, block_end, block_of

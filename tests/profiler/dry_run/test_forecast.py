@@ -1,8 +1,8 @@
 """The forecast: right on average with a pilot, wide without one, and nothing spent."""
 
 import pytest
-from profiling_toy import ToyBackend, catalog_for, cost_of, new_store, reachable, toy
-from rounds_toy import DoublingRounds
+from kit.toys.profiling import ToyBackend, catalog_for, cost_of, new_store, reachable, toy
+from kit.toys.rounds import DoublingRounds
 
 from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler, profile
 from vinelm.profiler.dry_run.needs import needs_of

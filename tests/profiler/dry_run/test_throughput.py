@@ -5,8 +5,8 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from profiling_toy import ToyBackend, catalog_for, toy
-from wired_toy import wired
+from kit.toys.profiling import ToyBackend, catalog_for, toy
+from kit.toys.wired import wired
 
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.registry import rate_limiters_of

@@ -10,11 +10,11 @@ from itertools import product
 from typing import Annotated, TypedDict
 
 import pytest
-from chat_toy import APP_VINE, FORMS, build_with_route, chat_toy, compiled, llm, writer
+from kit.toys.chat import APP_VINE, FORMS, build_with_route, chat_toy, compiled, llm, writer
+from kit.toys.profiling import ToyBackend, answer_of, catalog_for, expected, new_store, toy
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
-from profiling_toy import ToyBackend, answer_of, catalog_for, expected, new_store, toy
 
 from vinelm.errors import WorkflowError
 from vinelm.profiler import ExecutionConfig, check_workflow, profile
@@ -142,7 +142,7 @@ def test_a_stage_may_have_another_name_than_its_node():
 
 
 def test_a_prompt_in_a_chain_is_part_of_the_fingerprint(monkeypatch):
-    import chat_toy as module
+    from kit.toys import chat as module
 
     def parts():
         workflow = chat_toy()

@@ -1,7 +1,7 @@
 """Nodes after the loop: an answer is scored as it would have left the workflow there, wherever the loop might be ended."""
 
 import pytest
-from profiling_toy import State, ToyBackend, answer_of, catalog_for, finished, generate, reachable, repair, toy
+from kit.toys.profiling import State, ToyBackend, answer_of, catalog_for, finished, generate, reachable, repair, toy
 
 from vinelm.profiler.execution.unit import UnitRunner
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, TypedDict
 
 import pytest
-from profiling_toy import ToyBackend, catalog_for, new_store, toy
+from kit.toys.profiling import ToyBackend, catalog_for, new_store, toy
 
 from vinelm.profiler import profile
 from vinelm.profiler.execution.unit import UnitRunner

@@ -1,8 +1,8 @@
 """Nodes that wait for a person are answered in code while they are profiled."""
 
 import pytest
-from profiling_toy import PROMPT, ToyBackend, catalog_for, new_store, toy
-from profiling_toy import State as ToyState
+from kit.toys.profiling import PROMPT, ToyBackend, catalog_for, new_store, toy
+from kit.toys.profiling import State as ToyState
 
 from vinelm.errors import WorkflowError
 from vinelm.profiler import profile

@@ -7,7 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from profiling_toy import State, ToyBackend, build, catalog_for, expected, plain_edge, reachable, toy
+from kit.toys.profiling import State, ToyBackend, build, catalog_for, expected, plain_edge, reachable, toy
 
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.profiler.execution.unit import UnitRunner

@@ -1,7 +1,7 @@
 """The contract of workers: in this process, and in fresh ones."""
 
 import pytest
-from priced_toy import load_priced
+from kit.toys.priced import load_priced
 
 from vinelm.profiler import ExecutionConfig, WorkflowSource
 from vinelm.profiler.execution.fingerprint import fingerprint
@@ -27,7 +27,7 @@ class TestLocalWorker(WorkerContract):
 @pytest.fixture(scope="module")
 def in_processes():
     """One for all tests, the last of which closes it: it takes seconds to load."""
-    source = WorkflowSource(function="priced_toy:load_priced", arguments={"n_requests": 2})
+    source = WorkflowSource(function="kit.toys.priced:load_priced", arguments={"n_requests": 2})
     worker, workflow = worker_of(ExecutionConfig(isolation="process", source=source))
     yield worker, workflow
     worker.close()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from profiling_toy import ToyBackend, catalog_for, expected, load, new_store, toy
+from kit.toys.profiling import ToyBackend, catalog_for, expected, load, new_store, toy
 
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
@@ -14,7 +14,7 @@ from vinelm.traces.store.run_state import RunRecords
 
 
 def processes(workers=2, *, mischief=None, settings=None, **more):
-    source = WorkflowSource(function="profiling_toy:load", arguments={"mischief": mischief or {}, **(settings or {})})
+    source = WorkflowSource(function="kit.toys.profiling:load", arguments={"mischief": mischief or {}, **(settings or {})})
     return ExecutionConfig(isolation="process", workers=workers, source=source, **more)
 
 
@@ -116,12 +116,12 @@ def test_children_end_with_the_run_that_started_them(tmp_path, python):
     """kill -9 of the run: its fork server and the unit under way are gone as well."""
     code = """
 import sys
-from profiling_toy import *
+from kit.toys.profiling import *
 from vinelm.profiler.runner import profile
 from vinelm.profiler import WorkflowSource
 from vinelm.profiler import ExecutionConfig
 workflow = toy(n_requests=1)
-source = WorkflowSource(function="profiling_toy:load", arguments={"mischief": {"q0/m0": 600}, "n_requests": 1})
+source = WorkflowSource(function="kit.toys.profiling:load", arguments={"mischief": {"q0/m0": 600}, "n_requests": 1})
 store = new_store(sys.argv[1], workflow)
 print("ready", flush=True)
 execution = ExecutionConfig(isolation="process", source=source)
@@ -154,11 +154,14 @@ def test_a_workflow_that_does_not_load_or_is_another_one_in_a_fresh_process(tmp_
     workflow = toy()
     for source, words in (
         (
-            WorkflowSource(function="profiling_toy:load", arguments={"nonsense": 1}),
+            WorkflowSource(function="kit.toys.profiling:load", arguments={"nonsense": 1}),
             "does not load in a fresh process: TypeError",
         ),
         (WorkflowSource(function="no_such_module:load"), "does not load in a fresh process: ModuleNotFoundError"),
-        (WorkflowSource(function="profiling_toy:load", arguments={"resources": {"db": "x"}}), r"another one .*\(resource db\)"),
+        (
+            WorkflowSource(function="kit.toys.profiling:load", arguments={"resources": {"db": "x"}}),
+            r"another one .*\(resource db\)",
+        ),
     ):
         execution = ExecutionConfig(isolation="process", source=source)
         with pytest.raises(WorkflowError, match=words) as caught:

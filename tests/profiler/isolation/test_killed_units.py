@@ -4,7 +4,7 @@ import os
 import signal
 
 import pytest
-from profiling_toy import LoadedWorkflow, ToyBackend, catalog_for, cost_of, expected, new_store, toy
+from kit.toys.profiling import LoadedWorkflow, ToyBackend, catalog_for, cost_of, expected, new_store, toy
 
 from vinelm.errors import InputError, WorkerDied
 from vinelm.profiler import ExecutionConfig, WorkflowSource, profile

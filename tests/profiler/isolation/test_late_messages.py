@@ -3,7 +3,7 @@
 import socket
 
 import pytest
-from profiling_toy import toy
+from kit.toys.profiling import toy
 
 from vinelm.profiler.execution.job import Job
 from vinelm.profiler.isolation.child_process import Child

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-TOY = Path(__file__).parents[1] / "toy"
+TESTS = Path(__file__).parents[2]
 
 WINDOWS = """
 import os, select, signal, socket, sys
@@ -34,10 +34,10 @@ del os.waitid
 """
 PROFILE = """
 import sys
-from profiling_toy import *
+from kit.toys.profiling import *
 from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
 from vinelm.traces import ObservationStore
-source = WorkflowSource(function="profiling_toy:load", arguments={"n_requests": 4, "mischief": MISCHIEF})
+source = WorkflowSource(function="kit.toys.profiling:load", arguments={"n_requests": 4, "mischief": MISCHIEF})
 loaded = source.load()
 notes = []
 with new_store(sys.argv[1], loaded.workflow) as store:
@@ -55,7 +55,7 @@ with new_store(sys.argv[1], loaded.workflow) as store:
 def run(code, folder, lacking, *arguments):
     """That code in a process where all of this is missing from the start, also in the processes that it starts."""
     (folder / "sitecustomize.py").write_text(lacking)
-    path = os.pathsep.join(map(str, (folder, TOY)))
+    path = os.pathsep.join(map(str, (folder, TESTS)))
     environment = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, check=False

@@ -7,21 +7,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from backends import wire_openai
-from backends.wire_server import WireServer
-from sdk_toy import load
+from kit.toys.sdk import load
+from kit.wire import openai_format
+from kit.wire.server import WireServer
 
 from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.traces import ObservationStore
 
 A_HANDFUL = 5
-TOY = Path(__file__).parents[1] / "toy"
+TESTS = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def server():
-    server = WireServer().answers(wire_openai.answering("four"))
+    server = WireServer().answers(openai_format.answering("four"))
     yield server
     server.stop()
 
@@ -30,7 +30,7 @@ def server():
 def test_a_forked_unit_imports_nothing_and_reads_no_certificates(tmp_path, server, is_async):
     arguments = {"url": server.url, "notes": str(tmp_path), "is_async": is_async}
     loaded = load(**arguments)
-    execution = ExecutionConfig(isolation="process", source=WorkflowSource(function="sdk_toy:load", arguments=arguments))
+    execution = ExecutionConfig(isolation="process", source=WorkflowSource(function="kit.toys.sdk:load", arguments=arguments))
     with ObservationStore.create(tmp_path / "s.db", store_identity(loaded.workflow, loaded.catalog, loaded.backends)) as store:
         profile(loaded.workflow, loaded.catalog, loaded.backends, store, execution=execution)
         (row,) = store.observations()
@@ -45,8 +45,8 @@ def test_nothing_is_traced_or_started_ahead_of_the_fork(server, tmp_path):
     """With LangSmith's tracing on, a rehearsal or trial graph would start its threads in the process that forks."""
     code = f"""
 import sys, threading
-sys.path[:0] = [{str(TOY)!r}]
-from sdk_toy import load
+sys.path[:0] = [{str(TESTS)!r}]
+from kit.toys.sdk import load
 from vinelm.profiler.isolation.preload import preload
 loaded = load({server.url!r}, {str(tmp_path)!r})
 preload(loaded.backends.values())

@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-import wired_toy
+from kit.toys.wired import CALLS, TOKENS, wired
 from langchain_core.language_models import FakeListChatModel
-from wired_toy import wired
 
 from vinelm.backends.limits.rate_limits import WINDOW_S, EngineRateLimiter, RateLimits
 from vinelm.catalog import Catalog, Model, Price
@@ -75,16 +74,16 @@ def test_every_call_of_every_unit_goes_through_the_gate(tmp_path, isolation):
     loaded.backends["test"]._rate_limiters = {"east": rate_limiter}
     identity = store_identity(loaded.workflow, loaded.catalog, loaded.backends)
     with ObservationStore.create(tmp_path / "s.db", identity) as store:
-        place = {"source": WorkflowSource(function="wired_toy:wired", arguments=settings)} if isolation == "process" else {}
-        execution = ExecutionConfig(isolation=isolation, workers=6, **place)
+        source = WorkflowSource(function="kit.toys.wired:wired", arguments=settings) if isolation == "process" else None
+        execution = ExecutionConfig(isolation=isolation, workers=6, source=source)
         result = profile(
             loaded.workflow, loaded.catalog, loaded.backends, store, execution=execution, sampler="exhaustive", budget_usd=1.0
         )
         rows = store.observations()
     assert (result.stopped_by, len(rows)) == ("complete", 10)
     assert [row.failure for row in rows] == [None] * 10
-    assert sum(row.calls for row in rows) == len(rate_limiter.tickets) == 10 * wired_toy.CALLS
-    assert {ticket.tokens for ticket in rate_limiter.tickets} == {sum(wired_toy.TOKENS)}  # settled by what each call used
+    assert sum(row.calls for row in rows) == len(rate_limiter.tickets) == 10 * CALLS
+    assert {ticket.tokens for ticket in rate_limiter.tickets} == {sum(TOKENS)}  # settled by what each call used
     assert (rate_limiter.most, rate_limiter.now) == (2, 0)
     assert 0 < max(row.in_flight for row in rows) <= 5
 

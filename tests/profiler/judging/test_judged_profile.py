@@ -5,7 +5,7 @@ import signal
 from dataclasses import replace
 
 import pytest
-from judge_toy import (
+from kit.toys.judged import (
     BOUND_USD,
     ENTRY,
     JUDGE_USD,
@@ -18,7 +18,7 @@ from judge_toy import (
     load_judged,
     truth,
 )
-from profiling_toy import catalog_for, cost_of, expected, reachable, toy
+from kit.toys.profiling import catalog_for, cost_of, expected, reachable, toy
 
 from vinelm.catalog import Catalog
 from vinelm.errors import CallError, ConfigError, WorkflowError
@@ -39,7 +39,7 @@ def successes(store):
 
 def pairs_of(workflow):
     """The distinct (question, answer) pairs of an exhaustive profile."""
-    from profiling_toy import answer_of
+    from kit.toys.profiling import answer_of
 
     return {(request_id, answer_of(request_id, prefix)) for request_id, prefix in reachable(workflow)}
 
@@ -67,7 +67,7 @@ def test_the_verdict_is_the_row_and_equal_answers_are_judged_once(tmp_path):
 @pytest.mark.parametrize("isolation", ["thread", pytest.param("process", marks=pytest.mark.long)])
 def test_other_workers_make_the_same_rows_and_pay_the_same_kind_of_money(tmp_path, isolation):
     workflow = load_judged().workflow
-    source = WorkflowSource(function="judge_toy:load_judged") if isolation == "process" else None
+    source = WorkflowSource(function="kit.toys.judged:load_judged") if isolation == "process" else None
     with judged_store(tmp_path / "a.db", workflow) as one, judged_store(tmp_path / "b.db", workflow) as other:
         run(workflow, one, backends())
         run(workflow, other, backends(), execution=ExecutionConfig(isolation=isolation, workers=2, source=source))
@@ -85,7 +85,7 @@ def test_other_workers_make_the_same_rows_and_pay_the_same_kind_of_money(tmp_pat
 def test_a_unit_that_is_killed_while_it_is_judged_is_in_the_ledger(tmp_path):
     """kill -9 in the judge's second call about q1, both times that the unit is tried: the first call was paid."""
     workflow = judged_toy()
-    source = WorkflowSource(function="judge_toy:load_dying", arguments={"doomed": "number 1"})
+    source = WorkflowSource(function="kit.toys.judged:load_dying", arguments={"doomed": "number 1"})
     with judged_store(tmp_path / "s.db", workflow) as store:
         run(
             workflow,
@@ -105,8 +105,8 @@ def test_a_unit_that_is_killed_while_it_is_judged_is_in_the_ledger(tmp_path):
 
 KILLED = """
 import sys
-from judge_toy import backends, dies_over, judged_store, judged_toy
-from profiling_toy import catalog_for
+from kit.toys.judged import backends, dies_over, judged_store, judged_toy
+from kit.toys.profiling import catalog_for
 from vinelm.profiler import profile
 workflow = judged_toy()
 with judged_store(sys.argv[1], workflow) as store:
@@ -338,7 +338,7 @@ def test_an_entry_of_the_catalog_may_judge(tmp_path):
 
 
 def test_answers_of_a_replayed_application_are_judged(tmp_path):
-    from replay_toy import build_function
+    from kit.toys.replayed import build_function
 
     workflow = replace(judged_toy(n_requests=2), build=build_function)
     found = backends()

@@ -4,8 +4,8 @@ import signal
 from functools import partial
 
 import pytest
-from profiling_toy import ToyBackend, catalog_for, new_store
-from replay_toy import TOYS
+from kit.toys.profiling import ToyBackend, catalog_for, new_store
+from kit.toys.replayed import TOYS
 
 from vinelm import Objective, VineLM
 from vinelm.adapters.langgraph import build_graph
@@ -40,7 +40,7 @@ def test_every_cell_is_bought_once_by_any_number_of_threads(tmp_path, name):
 @pytest.mark.long
 def test_processes_buy_the_same_rows(tmp_path, name):
     workflow = TOYS[name](n_requests=2)
-    source = WorkflowSource(function="replay_toy:load", arguments={"name": name, "n_requests": 2})
+    source = WorkflowSource(function="kit.toys.replayed:load", arguments={"name": name, "n_requests": 2})
     execution = ExecutionConfig(isolation="process", workers=2, source=source)
     result, rows, _ = run(tmp_path / "here.db", workflow, coverage=0.5)
     there, theirs, _ = run(tmp_path / "there.db", workflow, execution, coverage=0.5)
@@ -61,8 +61,8 @@ def test_a_budget_is_kept_and_the_capped_run_is_a_prefix(tmp_path):
 
 CHILD = """
 import os, signal, sys
-from profiling_toy import *
-from replay_toy import TOYS
+from kit.toys.profiling import *
+from kit.toys.replayed import TOYS
 from vinelm.profiler.runner import profile
 path, n = sys.argv[1], int(sys.argv[2])
 left = [n]

@@ -5,10 +5,10 @@ import random
 from contextlib import suppress
 
 import pytest
+from kit.toys.profiling import State, ToyBackend, catalog_for, toy
+from kit.toys.replayed import build_function, experts_toy, function_toy, nested_toy, right, stages, twice_toy
 from langchain_core.tools import tool
 from langgraph.graph import END, START, StateGraph
-from profiling_toy import State, ToyBackend, catalog_for, toy
-from replay_toy import build_function, experts_toy, function_toy, nested_toy, right, stages, twice_toy
 
 from vinelm.errors import CallError, StoreError, WorkflowError
 from vinelm.profiler.execution.replayed.runner import make_units

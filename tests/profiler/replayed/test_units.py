@@ -3,8 +3,8 @@
 from itertools import product
 
 import pytest
-from profiling_toy import ToyBackend, answer_of, catalog_for, cost_of, expected, toy
-from replay_toy import (
+from kit.toys.profiling import ToyBackend, answer_of, catalog_for, cost_of, expected, toy
+from kit.toys.replayed import (
     build_coroutine,
     build_entrypoint,
     build_function,
@@ -124,7 +124,7 @@ class Slow(ToyBackend):
 def test_stages_of_one_superstep(is_async):
     from functools import partial
 
-    from replay_toy import build_experts
+    from kit.toys.replayed import build_experts
 
     workflow = experts_toy(n_requests=1, build=partial(build_experts, is_async=is_async))
     units = make_units(workflow, catalog_for(workflow), {"test": Slow()})

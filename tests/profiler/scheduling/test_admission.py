@@ -5,8 +5,8 @@ import threading
 from contextlib import closing
 
 import pytest
-from priced_toy import PricedBackend
-from profiling_toy import catalog_for, new_store, toy
+from kit.toys.priced import PricedBackend
+from kit.toys.profiling import catalog_for, new_store, toy
 
 from vinelm.profiler import ExecutionConfig, profile
 from vinelm.traces.store.rows import encode_prefix

@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from profiling_toy import State, ToyBackend, catalog_for, cost_of, generate, new_store, repair, toy
+from kit.toys.profiling import State, ToyBackend, catalog_for, cost_of, generate, new_store, repair, toy
 
 from vinelm.profiler import ExecutionConfig, profile
 from vinelm.profiler.scheduling.first_rows import BROKEN_AFTER, FirstRows
@@ -26,8 +26,8 @@ def broken_repair(state: State, model) -> State:
 
 
 def build_with(vine):
+    from kit.toys.profiling import check, finished
     from langgraph.graph import END, START, StateGraph
-    from profiling_toy import check, finished
 
     graph = StateGraph(State)
     graph.add_node("generate", vine.stage("generate", broken_generate))

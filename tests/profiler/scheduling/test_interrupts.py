@@ -5,19 +5,19 @@ import time
 from pathlib import Path
 
 import pytest
-from profiling_toy import ToyBackend, catalog_for, new_store, toy
+from kit.toys.profiling import ToyBackend, catalog_for, new_store, toy
 
 from vinelm.profiler import profile
 
 CODE = """
 import sys, time
-from profiling_toy import *
+from kit.toys.profiling import *
 from vinelm.profiler.runner import profile
 from vinelm.profiler import WorkflowSource
 from vinelm.profiler import ExecutionConfig
 path, isolation, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
 mischief = {f"q{i}/m{m}": seconds for i in range(2, 6) for m in range(2)}
-source = WorkflowSource(function="profiling_toy:load", arguments={"mischief": mischief, "n_requests": 6})
+source = WorkflowSource(function="kit.toys.profiling:load", arguments={"mischief": mischief, "n_requests": 6})
 loaded = source.load()
 place = ExecutionConfig(isolation=isolation, workers=3, source=source)
 def tell(progress):

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-import shared_toy
-from postgres_servers import connected
-from profiling_toy import ToyBackend, catalog_for, new_store, only_right, toy
+from kit.servers.postgres_server import connected
+from kit.toys import shared_process
+from kit.toys.profiling import ToyBackend, catalog_for, new_store, only_right, toy
 
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, StoreError
@@ -31,7 +31,7 @@ class Run:
         arguments = [str(value) for value in (address, seed, coverage, sleep_s, lease_s, skew_s)]
         tests = Path(__file__).parents[2]
         self.process = subprocess.Popen(
-            [sys.executable, shared_toy.__file__, *arguments], stdout=subprocess.PIPE, text=True, cwd=tests
+            [sys.executable, "-m", shared_process.__name__, *arguments], stdout=subprocess.PIPE, text=True, cwd=tests
         )
 
     def started(self):

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from made_store import made_store
+from kit.stores import made_store
 
 import vinelm
 

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from random_outcomes import catalog, random_outcomes
+from kit.outcome_tables import catalog, random_outcomes
 from science.complete_tables import as_recorded_table, for_systems
 from science.path_rivals import PathPolicy
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from random_outcomes import evidence, random_outcomes
+from kit.outcome_tables import evidence, random_outcomes
 from science.path_rivals import BestSingle, MixedSingle, PathOnly, StaticPlan
 from science.restricted_plans import best_workflow_level
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import make_catalog
+from kit.catalogs import make_catalog
 from science.recorded_answers import AnswerColumns, answers_table, read_answers
 
 from vinelm.catalog import Catalog, Model, Price

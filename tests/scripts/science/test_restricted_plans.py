@@ -1,7 +1,7 @@
 """Plans of restricted policies."""
 
 import pytest
-from conftest import random_table
+from kit.tables import random_table
 from science.restricted_plans import best_single_model, best_workflow_level
 
 from vinelm.controller import Planner

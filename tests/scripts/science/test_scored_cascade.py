@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from random_outcomes import evidence, random_outcomes
+from kit.outcome_tables import evidence, random_outcomes
 from science.scored_cascade import AnswerScorer, ScoredCascade, ScoredCascadePolicy
 
 from vinelm.requests.protocols import RequestPath

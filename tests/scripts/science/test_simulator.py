@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from conftest import random_table
+from kit.tables import random_table
 
 pytest.importorskip("simpy")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import make_catalog
+from kit.catalogs import make_catalog
 
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError, DatasetError

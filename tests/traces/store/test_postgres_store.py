@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from postgres_servers import connected
+from kit.servers.postgres_server import connected
 
 from vinelm.errors import StoreError
 from vinelm.traces import ObservationStore, check_store, contents_of

@@ -1,8 +1,7 @@
 """Graphs that branch: routers, corrective loops and hand-overs, served by policies without a plan."""
 
 import pytest
-from adapters.kit import MODES, path_of, run, thread
-from adapters.kit_branching import (
+from kit.apps.branching import (
     CORRECTIVE,
     ROUTER,
     SUPERVISOR,
@@ -14,6 +13,7 @@ from adapters.kit_branching import (
     stages,
     supervisor,
 )
+from kit.apps.echo import MODES, path_of, run, thread
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send

@@ -3,8 +3,8 @@
 from threading import Barrier, Event
 
 import pytest
-from adapters.kit import MODES, EchoBackend, path_of, run, thread
-from adapters.kit_branching import EXPERTS, Asked, State, control_of, experts
+from kit.apps.branching import EXPERTS, Asked, State, control_of, experts
+from kit.apps.echo import MODES, EchoBackend, path_of, run, thread
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import RetryPolicy

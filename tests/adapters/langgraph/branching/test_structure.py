@@ -4,9 +4,9 @@ import random
 from typing import Literal
 
 import pytest
-from adapters.kit import App, EchoBackend
-from adapters.kit_branching import EXPERTS, ROUTER, State, control_of, corrective, experts, router, stages, supervisor
-from conftest import make_catalog
+from kit.apps.branching import EXPERTS, ROUTER, State, control_of, corrective, experts, router, stages, supervisor
+from kit.apps.echo import App, EchoBackend
+from kit.catalogs import make_catalog
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
 
@@ -258,7 +258,7 @@ def test_a_workflow_without_a_template_is_served():
 
 def test_routes_learn_which_stages_their_places_lead_to():
     """A tool stands between the route and the next stages."""
-    from adapters.kit_branching import Asked
+    from kit.apps.branching import Asked
 
     def build(vine):
         graph = StateGraph(State)

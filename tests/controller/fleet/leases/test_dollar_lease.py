@@ -9,8 +9,8 @@ from contextlib import closing
 from itertools import count
 
 import pytest
-from postgres_servers import postgres_server, postgres_server_url, postgres_url  # noqa: F401
-from shared_dollars import DAY, Treasury
+from kit.servers.postgres_server import postgres_server, postgres_server_url, postgres_url  # noqa: F401
+from kit.worlds.shared_dollars import DAY, Treasury
 
 from vinelm.controller import FleetConfig
 from vinelm.controller.fleet.leases.dollar_scripts import GRANT

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
-from shared_dollars import Treasury
-from shared_rates import World
+from kit.worlds.shared_dollars import Treasury
+from kit.worlds.shared_rates import World
 
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.errors import FleetUnreachable, JournalUnavailable

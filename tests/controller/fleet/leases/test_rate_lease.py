@@ -3,8 +3,8 @@
 from contextlib import closing
 
 import pytest
-from redis_servers import RedisServer
-from shared_rates import World
+from kit.servers.redis_server import RedisServer
+from kit.worlds.shared_rates import World
 
 from vinelm.controller.fleet.joined.fleet import Fleet
 from vinelm.controller.fleet.leases.rate_lease import ALONE_AFTER_S

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from fleet_views import QUEUED, view_of
+from kit.worlds.fleet_views import QUEUED, view_of
 
 from vinelm.controller.fleet.loop.recording import ViewRecorder, recorded_views, view_line
 from vinelm.errors import ConfigError, InputError

@@ -5,9 +5,9 @@ import time
 
 import numpy as np
 import pytest
-from fleet_views import QUEUED, RUNNING, view_of
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.worlds.fleet_views import QUEUED, RUNNING, view_of
 
 from vinelm.controller.fleet.live_invocations import InvocationStart, LiveInvocations
 from vinelm.controller.fleet.policies import built_in

@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
-from fleet_views import view_of
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.worlds.fleet_views import view_of
 
 from vinelm.controller.fleet.policies.checking import check_orders
 from vinelm.controller.fleet.policies.orders import Orders, combined

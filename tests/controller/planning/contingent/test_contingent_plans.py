@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from branching import routed
+from kit.tries import routed
 
 from vinelm.controller import Planner, explain
 from vinelm.controller.explanation import alternatives

@@ -4,7 +4,8 @@ import random
 from itertools import pairwise
 
 import pytest
-from core.merged_kit import agent, random_merged
+from kit.templates import agent
+from kit.tries import random_merged
 from science.contingent_checks import small_branching
 
 from vinelm.controller import Planner

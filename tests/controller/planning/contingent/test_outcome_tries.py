@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from outcome_models import random_outcome_trie
+from kit.worlds.outcomes import random_outcome_trie
 from science.contingent_brute_force import ContingentQuestion
 
 from vinelm.controller import Planner

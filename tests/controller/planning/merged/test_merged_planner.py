@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core.merged_kit import agent, branching, random_merged
+from kit.templates import agent, branching
+from kit.tries import random_merged
 from science.merged_plans import all_plans, arm_rates, best_within, worth
 
 from vinelm.controller import Planner

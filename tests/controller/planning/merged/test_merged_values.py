@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import make_catalog
-from core.merged_kit import agent, random_merged
+from kit.catalogs import make_catalog
+from kit.templates import agent
+from kit.tries import random_merged
 from science.merged_plans import all_plans, arm_rates, best_within, worth
 
 from vinelm.controller.planning.contingent.grid_problem import GridProblems

@@ -9,7 +9,7 @@ from datetime import date
 
 import pytest
 import sqlglot
-from gold_queries import fault_of
+from kit.gold_queries import fault_of
 from sqlglot import exp
 
 from vinelm.workflows.nl2sql.bundled import bundled_dataset

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from gold_queries import MAX_ROWS, fault_of
+from kit.gold_queries import MAX_ROWS, fault_of
 
 
 @pytest.fixture

@@ -1,0 +1,57 @@
+"""What tests build, in one place. A test file imports from here, never from another test file.
+
+Builders:
+    ``catalogs``: catalogs of models m0, m1, ...
+    ``templates``: a chain with a loop; loops that merge histories, and branch
+    ``tries``: annotated tries, by hand or random: of paths, branching, merged
+    ``tables``: complete tables of random rows
+    ``outcome_tables``: tables of first answers, and evidence bought from them
+    ``stores``: stores whose truth is known
+
+Worlds, from which requests, rows and plans' true values are drawn:
+    ``worlds.answers``: a latent model of answers on a chain
+    ``worlds.branching_answers``: the same of an application that branches
+    ``worlds.outcomes``: random latent models, with every sequence of answers written out
+    ``worlds.verdicts``: stores in which freedom helps, or does not
+    ``worlds.support``: the support desk, every ticket on every history
+    ``worlds.drift``: rows that are as a trie says, or not
+    ``worlds.fleet_views``: views of fleets
+    ``worlds.shared_rates``, ``worlds.shared_dollars``: processes that share limits and budgets, step by step
+
+Applications, with the adapter's parts that they need:
+    ``apps.echo``: generate, execute, repair, on a model that says its name; five kinds of state
+    ``apps.branching``: router, corrective loop, supervisor, experts; a policy that keeps what it is asked
+    ``apps.chat``: scripted chat models of two makes, with tools and structure
+    ``apps.signals``: a graph that declares signals; a policy that keeps what it is told
+    ``apps.paying``, ``apps.capped``: every call costs dollars; also programs, resumed by another process
+    ``apps.savers``: a checkpointer in a file, and checkpoints as text
+
+Toys, workflows to profile whose every row is known; loaded by name in child processes:
+    ``toys.profiling``: generate, check, repair
+    ``toys.branching``: a router, a bounded search, a reply
+    ``toys.replayed``: applications that are run from the start with recorded answers
+    ``toys.chat``: an application that holds its models at module level
+    ``toys.judged``: scored by a model
+    ``toys.priced``: on a backend that prices its calls beforehand
+    ``toys.sdk``: on a real SDK
+    ``toys.wired``: on a remote backend whose wire answers by itself
+    ``toys.rounds``: samplers that propose in rounds
+    ``toys.shared_process``, ``toys.paying_process``: programs, several of which share one store
+
+Wire formats, as the providers document them:
+    ``wire.server``: a server on loopback that answers as each test says
+    ``wire.client``: a remote backend on it, four ways to ask, and what every failure looks like
+    ``wire.providers``: every provider in one table
+    ``wire.openai_format``, ``anthropic_format``, ``bedrock_format``, ``gemini_format``, ``sglang_format``
+    ``wire.langchain_chat``: a LangChain model over the openai SDK
+
+Servers and processes:
+    ``servers.postgres_server``, ``servers.redis_server``: real ones, given, running or started
+    ``servers.loaded_python``: processes that have everything imported
+    ``servers.fake_cluster``: the hosts of a cluster, without Ray
+
+The rest:
+    ``house``: the source as `scripts/house.py` sees it
+    ``gold_queries``: whether a gold query has one answer
+    ``outside_world``: the pytest plugin behind `make test-fast` and `make test-times`
+"""

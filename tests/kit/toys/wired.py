@@ -1,0 +1,92 @@
+"""A remote provider without a network: real chat models, gates and retries over a wire that answers by itself."""
+
+import time
+from types import MappingProxyType
+
+from kit.toys.profiling import LoadedWorkflow, State, catalog_for, toy
+from vinelm.backends.base import Counts
+from vinelm.backends.remote.attempt_bound import AttemptBound
+from vinelm.backends.remote.backend import RemoteBackend
+from vinelm.backends.remote.response import Delta
+from vinelm.backends.remote.retry import AttemptFailed
+from vinelm.backends.remote.transport import TransportRequest
+from vinelm.backends.settings import ProviderSettings
+from vinelm.template import Stage, Template
+
+TOKENS = 30, 12
+CALLS = 2
+"""That the stage makes."""
+
+
+class ToyWire:
+    """Each attempt takes a while; the first of a model's calls with ``flaky`` in its prompt is turned down."""
+
+    finish_failures = MappingProxyType({})
+
+    def __init__(self, seconds=0.0):
+        self.seconds = seconds
+        self.refused = False
+
+    def check(self, model):
+        pass
+
+    def request(self, model, messages, options, *, is_streamed):
+        text = str(messages[-1].content)
+        return TransportRequest({"prompt": text}, len(text), is_streamed)
+
+    def attempt_bound(self, model, body):
+        return AttemptBound(1000, model.max_tokens)
+
+    def connect(self, model):
+        pass
+
+    async def aconnect(self, model):
+        pass
+
+    def send(self, model, request):
+        time.sleep(self.seconds)
+        if "flaky" in request.body["prompt"] and not self.refused:
+            self.refused = True
+            raise AttemptFailed("rate_limit", "slow down", may_be_billed=False)
+        yield Delta()
+        yield Delta(text="right", finish_reason="stop", counts=Counts(*TOKENS))
+
+    async def asend(self, model, request):
+        for delta in self.send(model, request):
+            yield delta
+
+    def failed(self, error):
+        return None
+
+    def close(self):
+        pass
+
+
+def generate(state: State, model) -> State:
+    model.invoke("plan " + state["question"])
+    return {"answer": model.invoke("write " + state["question"]).text}
+
+
+async def agenerate(state: State, model) -> State:
+    await model.ainvoke("plan " + state["question"])
+    return {"answer": (await model.ainvoke("write " + state["question"])).text}
+
+
+def wired(n_requests=8, seconds=0.0, is_async=False):
+    """One stage that calls its model twice."""
+
+    def build(vine):
+        from langgraph.graph import END, START, StateGraph
+
+        graph = StateGraph(State)
+        graph.add_node("generate", vine.stage("generate", agenerate if is_async else generate))
+        graph.add_edge(START, "generate")
+        graph.add_edge("generate", END)
+        return graph
+
+    workflow = toy(
+        n_requests=n_requests, build=build, template=Template((Stage("generate", ("m0", "m1")),)), score=lambda *_: True
+    )
+    catalog = catalog_for(workflow)
+    setup = ProviderSettings(provider="test", catalog=catalog, table={"backoff_s": 0.001})
+    return LoadedWorkflow(workflow, catalog, {"test": RemoteBackend(setup, ToyWire(seconds))})

@@ -1,0 +1,1 @@
+"""Wire formats of the providers: see `kit`."""
