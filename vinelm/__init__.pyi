@@ -30,7 +30,7 @@ from .judging.judge import llm_judge as llm_judge
 from .objective import Objective as Objective
 from .profiler.scheduling.config import ExecutionConfig as ExecutionConfig
 from .profiler.scheduling.results import ProfileResult as ProfileResult
-from .reports.store.reporting import report as report
+from .reports.store.page import report as report
 from .requests.dataset import read_jsonl as read_jsonl
 from .requests.workflow import Request as Request
 from .requests.workflow import Workflow as Workflow

@@ -28,7 +28,7 @@ from .stub_models import StubBackend, Watcher, annotated_trie
 THE_CALL = (
     "vinelm.backends.",
     "vinelm.adapters.calls.fallback_model",
-    "vinelm.adapters.calls.streamed_answer",
+    "vinelm.adapters.calls.delegating_model",
     "vinelm.adapters.calls.tool_binding",
     "vinelm.catalog.",
     "vinelm.errors",

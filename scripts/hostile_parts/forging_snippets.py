@@ -20,11 +20,11 @@ FORGING = (
         "write-all-fds",
         "write a verdict into every descriptor",
         """
-        import os, struct
-        text = b'{"passed": 1, "problems": []}'
+        import os
+        text = b'{"passed": 1, "problems": []}\\n'
         def f(x):
             for number in range(64):
-                try: os.write(number, struct.pack('<I', len(text)) + text)
+                try: os.write(number, text)
                 except OSError: pass
             return 0
     """,
@@ -33,12 +33,13 @@ FORGING = (
         "frame-answers",
         "answer in advance with frames of its own",
         """
-        import os, struct
+        import os
         def say(text):
             for number in range(3, 10):
-                try: os.write(number, struct.pack('<I', len(text)) + text)
+                try: os.write(number, text + b'\\n')
                 except OSError: pass
-        for text in (b'{"loaded": true}', b'{"callable": true}', b'{"value": true}', b'{"value": ["list", []]}'): say(text)
+        for text in (b'{"names": {"f": {"value": 1}, "raises": null, "__builtins__": {"value": 0}}}', b'{"value": true}'):
+            say(text)
         def f(x): return 0
     """,
     ),
@@ -202,25 +203,25 @@ FORGING = (
         "deep-frame",
         "break the reader with a deeply nested frame",
         """
-        import os, struct
-        text = b'{"value": ' + b'[' * 200000 + b']' * 200000 + b'}'
+        import os
+        text = b'{"value": ' + b'[' * 200000 + b']' * 200000 + b'}\\n'
         def f(x):
             for number in range(3, 10):
-                try: os.write(number, struct.pack('<I', len(text)) + text)
+                try: os.write(number, text)
                 except OSError: pass
             return 0
     """,
     ),
     forge(
         "huge-frame",
-        "break the reader with a frame of 4 GB",
+        "break the reader with an answer that does not end",
         """
         import os
         def f(x):
-            for number in range(3, 10):
-                try: os.write(number, b'\\xff' * 4)
-                except OSError: pass
-            return 0
+            while True:
+                for number in range(3, 10):
+                    try: os.write(number, b'9' * 65536)
+                    except OSError: pass
     """,
     ),
 )

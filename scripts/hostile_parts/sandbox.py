@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from vinelm.workflows.examples.coding import boundary
-from vinelm.workflows.examples.coding.sandbox import run_pytest
+from vinelm.workflows.examples.coding.sandbox import run_tests
 
 from .forging_snippets import FLOODING, FORGING
 from .reaching_snippets import REACHING
@@ -90,9 +90,8 @@ def run(progress: Callable[[int, int], None], every: int = 1) -> dict[str, Any]:
 def attack(snippet: Snippet, target: Victim) -> dict[str, Any]:
     """Run one snippet as generated code; whether it was stopped, and what its test said."""
     wanted = f"secret-{secrets.token_hex(16)}" if snippet.is_forger else "through"
-    tests = f'from solution import f\n\ndef test_f():\n    assert f(1) == "{wanted}"\n'
     started = time.monotonic()
-    has_passed, report = run_pytest(target.told(snippet.code), tests, TIMEOUT_S)
+    has_passed, report = run_tests(target.told(snippet.code), f'f(1) == "{wanted}"', TIMEOUT_S)
     late_s = time.monotonic() - started - TIMEOUT_S - _GRACE_S
     found = "its test passed" if has_passed else target.damage() or ("it overstayed its time" if late_s > 0 else None)
     return {"name": snippet.name, "tried": snippet.tries, "stopped": found is None, "found": found, "report": report[:200]}

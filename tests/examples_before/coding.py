@@ -7,14 +7,14 @@ from typing import Any, TypedDict
 
 from langgraph.graph import END, START, StateGraph
 
-from vinelm.workflows.examples.coding.sandbox import run_pytest
+from vinelm.workflows.examples.coding.sandbox import run_tests
 
 TRIES = 3
 _FENCE = re.compile(r"```(?:python)?\n(.*?)```", re.S)
 
 
 class State(TypedDict, total=False):
-    """``task`` says what to write, ``tests`` are pytest code that imports it from ``solution``."""
+    """``task`` says what to write, ``tests`` are expressions that are to be true of it, one a line."""
 
     task: str
     tests: str
@@ -36,7 +36,7 @@ def write(state: State, model: Any) -> State:
 
 def test(state: State) -> State:
     """What its tests say."""
-    passed, report = run_pytest(state["code"], state["tests"])
+    passed, report = run_tests(state["code"], state["tests"])
     return {"passed": passed, "report": report}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vinelm.evaluation.plans.sweep import PolicyFrontier, SweepPoint
+from vinelm.reports.document import Chart, Row, Series, Table
 from vinelm.reports.formatting import percent, percent_interval, seconds, usd
-from vinelm.reports.page.document import Chart, Row, Series, Table
 
 BANDS = "Bands and bars: 95 % bootstrap intervals over the held-out requests, for given plans."
 

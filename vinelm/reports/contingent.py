@@ -14,8 +14,8 @@ from vinelm.evaluation.plans.roles import Interval, Role
 from vinelm.evaluation.plans.sweep import Bound, PolicyFrontier, SweepPoint, spaced_caps
 from vinelm.objective import Objective
 from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
+from vinelm.reports.document import Row, Section, Table
 from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, usd
-from vinelm.reports.page.document import Row, Section, Table
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 MOST_STEPS = 60

@@ -1,10 +1,14 @@
-"""An evaluation in words: the verdict in one sentence, the table of policies, and what would settle an open question."""
+"""An evaluation in words: the verdict in one sentence, tables of policies and gains, and what would settle an open question."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vinelm.evaluation import Evaluation, JudgedPolicy, OffPolicyEstimate, ServingOffer
 from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE, MOST_UNSUPPORTED
+from vinelm.evaluation.plans.roles import Role
 from vinelm.objective import Objective
+from vinelm.reports.document import Row, Table
 from vinelm.reports.formatting import objective_words, percent, seconds, usd
 
 NOT_IDENTIFIED = "not identified"
@@ -42,33 +46,22 @@ def _sentence(found: Evaluation) -> str:
     return f"Open: {_name(own)} may or may not be better than the {other}, {_gain(found, gain)}{_spends(found)}{_keeps(found)}."
 
 
-def evaluation_title(found: Evaluation) -> str:
-    """Return the title of the table: what was planned for."""
-    if found.keeps is not None:
-        return "As accurate as the plan in use, for less" if found.target == "cost" else "More accurate, for the same dollars"
-    if len(found.objectives) == 1:
-        return objective_words(found.objectives[0])
-    caps = [one.max_cost_usd for one in found.objectives]
-    return f"Maximize accuracy, mean over {len(caps)} budgets from {usd(min(caps))} to {usd(max(caps))} per request"  # type: ignore[type-var]
+def role_of(name: str, has_signals: bool) -> Role:
+    """Return the role of a policy: VineLM is what plans over signals where there are any, else what plans paths."""
+    if name == "signals":
+        return "vinelm"
+    if name == "in_use":
+        return "single"
+    return "vinelm" if name == "paths" and not has_signals else name  # type: ignore[return-value]
 
 
-_OVER = {"static": "over static plan", "single": "over single model", "in_use": "over plan in use"}
+def evaluation_tables(found: Evaluation) -> tuple[Table, ...]:
+    """Return the policies, their paired gains, and each budget alone where there are several."""
+    return (_policies(found), _gains(found), *((_budgets(found),) if found.by_budget else ()))
 
 
-def evaluation_columns(found: Evaluation) -> tuple[str, ...]:
-    """Return the names of the cells of :func:`evaluation_rows`."""
-    return ("policy", "accuracy", f"{_level(found)} % interval", "$ / 1,000", "effective n")
-
-
-def gain_columns(found: Evaluation) -> tuple[str, ...]:
-    """Return the names of the cells of :func:`gain_rows`."""
-    keeps = "points of accuracy" if found.target == "cost" else "saved per 1,000"
-    return ("gain of", *(_OVER[name] for name in found.headline.against), *(() if found.keeps is None else (keeps,)))
-
-
-def evaluation_rows(found: Evaluation) -> list[tuple[str, ...]]:
-    """Return the rows of the table of policies, see :func:`evaluation_columns`."""
-    return [
+def _policies(found: Evaluation) -> Table:
+    rows = [
         (
             one.title,
             percent(one.accuracy.value),
@@ -80,27 +73,49 @@ def evaluation_rows(found: Evaluation) -> list[tuple[str, ...]]:
         else (one.title, *_by_the_model(one), f"{one.accuracy.effective:,.0f}")
         for one in found.policies
     ]
+    columns = ("policy", "accuracy", f"{_level(found)} % interval", "$ / 1,000", "effective n")
+    return Table(title=_planned_for(found), columns=columns, rows=_of_policies(found, found.policies, rows))
 
 
-def gain_rows(found: Evaluation) -> list[tuple[str, ...]]:
-    """Return the rows of the table of paired gains, see :func:`gain_columns`."""
+def _planned_for(found: Evaluation) -> str:
+    if found.keeps is not None:
+        return "As accurate as the plan in use, for less" if found.target == "cost" else "More accurate, for the same dollars"
+    if len(found.objectives) == 1:
+        return objective_words(found.objectives[0])
+    caps = [one.max_cost_usd for one in found.objectives]
+    return f"Maximize accuracy, mean over {len(caps)} budgets from {usd(min(caps))} to {usd(max(caps))} per request"  # type: ignore[type-var]
+
+
+_OVER = {"static": "over static plan", "single": "over single model", "in_use": "over plan in use"}
+
+
+def _gains(found: Evaluation) -> Table:
     shown = [one for one in found.policies if one.against]
     keeps = () if found.keeps is None else (_kept(found, found.keeps),)
-    return [(one.title, *(_versus(found, one, name) for name in found.headline.against), *keeps) for one in shown]
+    rows = [(one.title, *(_versus(found, one, name) for name in found.headline.against), *keeps) for one in shown]
+    unit = {"accuracy": "points of accuracy", "cost": "dollars saved per 1,000 requests", "latency": "seconds saved"}
+    kept = "points of accuracy" if found.target == "cost" else "saved per 1,000"
+    return Table(
+        title=f"Paired gains, {unit[found.target]} ({_level(found)} % interval)",
+        columns=("gain of", *(_OVER[name] for name in found.headline.against), *((kept,) if keeps else ())),
+        rows=_of_policies(found, shown, rows),
+    )
 
 
-BUDGET_COLUMNS = ("$/1,000", "VineLM", "over static", "over single", "worth it")
+def _of_policies(found: Evaluation, policies: Sequence[JudgedPolicy], cells: Sequence[tuple[str, ...]]) -> tuple[Row, ...]:
+    has_signals = found.policy("signals") is not None
+    return tuple(
+        Row(role=role_of(one.name, has_signals), cells=each, detail=" / ".join(one.plans))
+        for one, each in zip(policies, cells, strict=True)
+    )
+
+
 _WORTH = {"gain": "yes", "no gain": "no", "open": "open", "not identified": "unknown"}
 
 
-def budget_title(found: Evaluation) -> str:
-    """Return the title of the table of single budgets."""
-    return f"Each budget alone, points of accuracy ({_level(found.by_budget[0])} % intervals: all hold together)"
-
-
-def budget_rows(found: Evaluation) -> list[tuple[str, ...]]:
-    """Return the rows with :data:`BUDGET_COLUMNS`: where VineLM is worth it, and where it is not."""
-    return [
+def _budgets(found: Evaluation) -> Table:
+    """Where VineLM is worth it, and where it is not."""
+    rows = [
         (
             _thousand(one.objectives[0].max_cost_usd or 0.0),
             f"{'' if one.headline.accuracy.is_identified else '~'}{percent(one.headline.accuracy.value)}",
@@ -109,16 +124,16 @@ def budget_rows(found: Evaluation) -> list[tuple[str, ...]]:
         )
         for one in found.by_budget
     ]
-
-
-def gain_title(found: Evaluation) -> str:
-    """Return the title of that table, with the unit."""
-    unit = {"accuracy": "points of accuracy", "cost": "dollars saved per 1,000 requests", "latency": "seconds saved"}
-    return f"Paired gains, {unit[found.target]} ({_level(found)} % interval)"
+    return Table(
+        title=f"Each budget alone, points of accuracy ({_level(found.by_budget[0])} % intervals: all hold together)",
+        columns=("$/1,000", "VineLM", "over static", "over single", "worth it"),
+        rows=tuple(Row(role="vinelm", cells=cells) for cells in rows),
+        text_columns=(4,),
+    )
 
 
 def evaluation_lines(found: Evaluation) -> list[str]:
-    """Return what stands below the table, a paragraph each."""
+    """Return what stands below the tables, a paragraph each."""
     lines = [_basis(found), *_plans(found), *found.notes]
     if any(not one.accuracy.is_identified for one in found.policies):
         lines.append(

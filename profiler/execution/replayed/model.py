@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
+from vinelm.adapters.calls.delegating_model import Attempt
 from vinelm.adapters.calls.fallback_model import FallbackModel
-from vinelm.adapters.calls.tool_binding import whole_chunk
 from vinelm.errors import CallError
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy
 from vinelm.profiler.execution.replayed.prompts import prompt_digest
@@ -66,108 +64,71 @@ class _ReplayedInvocation:
             raise CallError(detail, kind=cast("Any", kind))
         return call.answer.model_copy(deep=True), digest
 
-    @contextmanager
-    def bought(self, digest: str) -> Iterator[RecordedCall]:
-        """Record the call that is made in the block."""
-        call = RecordedCall(digest, None)
-        with self.policy.buying():
-            try:
-                yield call
-            except CallError as error:
-                call.failure = (error.kind, str(error))
-                raise
-            except Exception as error:
-                call.failure = ("unknown", type(error).__name__)
-                raise
-            finally:
-                self.policy.add_call(call)
+
+class _Recorded(Attempt):
+    """A recorded answer in place of a call."""
+
+    __slots__ = ()
+
+    def __init__(self, answer: AIMessage, options: Mapping[str, Any]) -> None:
+        self.is_begun, self.model, self.options = False, _RecordedAnswer(answer=answer), dict(options)
+
+
+class _RecordedAnswer(BaseChatModel):
+    """A chat model that gives one answer."""
+
+    answer: AIMessage
+
+    @property
+    def _llm_type(self) -> str:
+        return "vinelm-recorded"
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self.answer)])
+
+    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        return self._generate(messages)
+
+
+class _Bought(Attempt):
+    """A call of the real model, which is recorded however it ends."""
+
+    __slots__ = ("_buying", "_call", "_chunks", "_policy")
+
+    def __init__(self, invocation: _ReplayedInvocation, digest: str, options: Mapping[str, Any]) -> None:
+        self._policy, self._call = invocation.policy, RecordedCall(digest, None)
+        self._chunks: ChatGenerationChunk | None = None
+        self._buying = self._policy.buying()
+        self._buying.__enter__()
+        try:
+            super().__init__(invocation.answering, options)
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    def saw(self, generation: ChatGeneration) -> None:
+        if isinstance(generation, ChatGenerationChunk):
+            self._chunks = generation if self._chunks is None else self._chunks + generation
+            self._call.answer = cast("AIMessage", message_chunk_to_message(cast("AIMessageChunk", self._chunks.message)))
+        else:  # a copy: the application may change its own, and LangChain gives it an id
+            self._call.answer = cast("AIMessage", generation.message).model_copy(deep=True)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, CallError):
+            self._call.failure = (error.kind, str(error))
+        elif isinstance(error, Exception):
+            self._call.failure = ("unknown", type(error).__name__)
+        self._policy.add_call(self._call)
+        self._buying.__exit__(kind, error, trace)
 
 
 class ReplayedModel(FallbackModel):
     """Calls the chosen model, or returns what it returned when the request was run before. Spends money in the first case."""
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        answer, digest = self.binding.recorded(messages, {**kwargs, "stop": stop})
-        if answer is not None:
-            return _result(answer)
-        with self.binding.bought(digest) as call:
-            result = super()._generate(messages, stop=stop, run_manager=run_manager, **kwargs)
-            call.answer = _kept(result)
-        return result
-
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        answer, digest = self.binding.recorded(messages, {**kwargs, "stop": stop})
-        if answer is not None:
-            return _result(answer)
-        with self.binding.bought(digest) as call:
-            result = await super()._agenerate(messages, stop=stop, run_manager=run_manager, **kwargs)
-            call.answer = _kept(result)
-        return result
-
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        answer, digest = self.binding.recorded(messages, {**kwargs, "stop": stop})
-        if answer is not None:
-            yield whole_chunk(_result(answer))
-            return
-        with self.binding.bought(digest) as call:
-            merged: ChatGenerationChunk | None = None
-            for chunk in super()._stream(messages, stop=stop, run_manager=run_manager, **kwargs):
-                merged = chunk if merged is None else merged + chunk
-                call.answer = _merged(merged)
-                yield chunk
-
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        answer, digest = self.binding.recorded(messages, {**kwargs, "stop": stop})
-        if answer is not None:
-            yield whole_chunk(_result(answer))
-            return
-        with self.binding.bought(digest) as call:
-            merged: ChatGenerationChunk | None = None
-            async for chunk in super()._astream(messages, stop=stop, run_manager=run_manager, **kwargs):
-                merged = chunk if merged is None else merged + chunk
-                call.answer = _merged(merged)
-                yield chunk
+    def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
+        answer, digest = self.binding.recorded(messages, options)
+        return _Bought(self.binding, digest, options) if answer is None else _Recorded(answer, options)
 
 
 _PROTOTYPE = ReplayedModel.model_construct(binding=None)
 _PROTOTYPE._serialized  # noqa: B018 - LangChain computes it on first use and stores it with the fields
-
-
-def _result(answer: AIMessage) -> ChatResult:
-    return ChatResult(generations=[ChatGeneration(message=answer)])
-
-
-def _kept(result: ChatResult) -> AIMessage:
-    """A copy of the answer: the application may change its own, and LangChain gives it an id."""
-    return cast("AIMessage", result.generations[0].message).model_copy(deep=True)
-
-
-def _merged(chunk: ChatGenerationChunk) -> AIMessage:
-    return cast("AIMessage", message_chunk_to_message(cast("AIMessageChunk", chunk.message)))
-
-
-__all__ = ["ReplayedModel", "UnitCalls"]

@@ -13,10 +13,8 @@ from vinelm.evaluation.judging.plan_in_use import PlanInUse
 from vinelm.objective import Objective
 from vinelm.reports import (
     evaluation_lines,
-    evaluation_rows,
     evaluation_sentence,
-    gain_columns,
-    gain_rows,
+    evaluation_tables,
     store_page,
 )
 
@@ -117,8 +115,9 @@ def test_a_cascade_saves_dollars_against_the_large_model_in_use(cascade):
     assert "for the plan in use (large, up to 2 invocations)" in said
     assert "points of accuracy." in said
     assert any("needs no controller" in line for line in evaluation_lines(found))
-    assert {cells[0] for cells in evaluation_rows(found)} == {"VineLM, paths", "best static plan", "plan in use"}
-    assert all(len(cells) == len(gain_columns(found)) for cells in gain_rows(found))
+    policies, gains, *_ = evaluation_tables(found)
+    assert {row.cells[0] for row in policies.rows} == {"VineLM, paths", "best static plan", "plan in use"}
+    assert all(len(row.cells) == len(gains.columns) for row in gains.rows)
     assert store_page(path, trie, in_use="large").headline == said
     with pytest.raises(ConfigError, match="in_use to both"):
         store_page(path, trie, evaluation=found)

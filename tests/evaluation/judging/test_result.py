@@ -6,7 +6,7 @@ import pytest
 
 from vinelm.evaluation import Evaluation, JudgedPolicy, OffPolicyEstimate
 from vinelm.objective import Objective
-from vinelm.reports import budget_rows, budget_title, evaluation_lines, evaluation_sentence
+from vinelm.reports import evaluation_lines, evaluation_sentence, evaluation_tables
 
 
 def estimate(value, half=0.0, **fields):
@@ -57,10 +57,11 @@ def test_each_budget_says_where_vinelm_is_worth_it_and_where_it_is_not():
     unknown = estimate(0.1, 0.9, is_identified=False, unsupported=0.3)
     parts = [((0.05, 0.03), (0.06, 0.03)), ((0.0, 0.015), (0.06, 0.03)), ((0.05, 0.06), (0.06, 0.03)), (unknown, unknown)]
     found = evaluation((0.05, 0.03), (0.06, 0.03), by_budget=tuple(evaluation(*one, level=0.99) for one in parts))
-    rows = budget_rows(found)
+    budgets = evaluation_tables(found)[-1]
+    rows = [row.cells for row in budgets.rows]
     assert [cells[-1] for cells in rows] == ["yes", "no", "open", "unknown"]
     assert rows[0] == ("$20.00", "80.0 %", "+5.0 (+2.0 to +8.0)", "+6.0 (+3.0 to +9.0)", "yes")
-    assert "99 % intervals" in budget_title(found)
+    assert "99 % intervals" in budgets.title
 
 
 def test_a_plan_that_overspends_gains_nothing():

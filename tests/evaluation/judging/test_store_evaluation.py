@@ -15,7 +15,7 @@ import vinelm
 from vinelm.errors import ConfigError
 from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.judging.planning_half import in_first_half
-from vinelm.reports import budget_rows, evaluation_lines, evaluation_rows, evaluation_sentence, gain_rows
+from vinelm.reports import evaluation_lines, evaluation_sentence, evaluation_tables
 from vinelm.requests.protocols import RequestPath
 from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
@@ -173,8 +173,9 @@ def test_plain_types_and_words_tell_the_same(with_answers):
     assert plain["verdict"] == found.verdict
     assert plain["gain"]["value"] == found.gain.value
     assert [one["policy"] for one in plain["policies"]] == [one.name for one in found.policies]
-    assert len(evaluation_rows(found)) == len(found.policies)
-    assert {cells[0] for cells in gain_rows(found)} == {"VineLM, signals", "VineLM, paths", "vote", "until two agree"}
+    policies, gains, *_ = evaluation_tables(found)
+    assert len(policies.rows) == len(found.policies)
+    assert {row.cells[0] for row in gains.rows} == {"VineLM, signals", "VineLM, paths", "vote", "until two agree"}
     assert any("Optimism" in line for line in evaluation_lines(found)) is found.headline.accuracy.is_identified
 
 
@@ -190,7 +191,7 @@ def _judges_each_budget_alone(found):
     assert [one.objectives for one in found.by_budget] == [(one,) for one in found.objectives]
     middle = found.by_budget[len(found.objectives) // 2]
     assert middle.level == pytest.approx(1 - 0.05 / len(found.objectives))
-    assert len(budget_rows(found)) == len(found.objectives)
+    assert len(evaluation_tables(found)[-1].rows) == len(found.objectives)
     mean = np.mean([one.policy("paths").accuracy.value for one in found.by_budget])
     assert mean == pytest.approx(found.policy("paths").accuracy.value)
 
@@ -205,8 +206,9 @@ def test_steps_without_rows_are_not_identified(tmp_path):
     found = vinelm.evaluate(path, objective=BEST)
     assert not found.policy("paths").accuracy.is_identified
     assert found.policy("paths").accuracy.unsupported > 0.1
-    assert next(cells for cells in evaluation_rows(found) if cells[0] == "VineLM, paths")[2] == "not identified"
-    assert next(cells for cells in evaluation_rows(found) if cells[0] == "VineLM, paths")[1].startswith("~")
+    cells = next(row.cells for row in evaluation_tables(found)[0].rows if row.cells[0] == "VineLM, paths")
+    assert cells[2] == "not identified"
+    assert cells[1].startswith("~")
     (offer,) = found.offers()
     assert (offer.policy.name, offer.objective, offer.without_rows) == (
         "paths",

@@ -12,22 +12,22 @@ from pathlib import Path
 import pytest
 
 from vinelm.errors import ConfigError
-from vinelm.workflows.examples.coding import boundary, wire
-from vinelm.workflows.examples.coding.sandbox import MAX_CODE_CHARS, run_pytest
+from vinelm.workflows.examples.coding import boundary, solution_process
+from vinelm.workflows.examples.coding.sandbox import MAX_CODE_CHARS, raises, run_tests
 from vinelm.workflows.examples.coding.tasks import TASKS
 
-TESTS = "from solution import f\n\ndef test_f():\n    assert f(1) == 2\n"
+TESTS = "f(1) == 2"
 SCRIPTS = str(Path(__file__).parents[3] / "scripts")
 needs_boundary = pytest.mark.skipif(boundary.why_unavailable() is not None, reason=str(boundary.why_unavailable()))
 
 
 def verdict(body, timeout_s=20.0):
-    return run_pytest(f"def f(x):\n    {body}\n", TESTS, timeout_s)
+    return run_tests(f"def f(x):\n    {body}\n", TESTS, timeout_s)
 
 
 def test_right_and_wrong_code():
     assert verdict("return x + 1") == (True, "1 passed")
-    assert verdict("return x") == (False, "test_f: assert 1 == 2 / +  where 1 = f(1)")
+    assert verdict("return x") == (False, "f(1) == 2 is not true; f(1) returned 1")
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +54,13 @@ def test_no_hostile_snippet_gets_through(hostile, every):
 def test_the_snippets_get_through_where_there_is_no_boundary(hostile, name, monkeypatch):
     """Otherwise it would prove nothing that none of them gets through."""
     monkeypatch.setenv(boundary.UNSAFE, "1")
-    run_pytest.cache_clear()
+    run_tests.cache_clear()
     [snippet] = [snippet for snippet in hostile.SNIPPETS if snippet.name == name]
     with hostile.victim() as target:
         if name == "walk":  # the whole machine is too large
             snippet = hostile.Snippet(name, snippet.tries, snippet.code.replace('"/"', repr(str(target.secret.parent))))
         assert not hostile.attack(snippet, target)["stopped"]
-    run_pytest.cache_clear()
+    run_tests.cache_clear()
 
 
 @needs_boundary
@@ -76,7 +76,7 @@ def test_many_at_once_have_no_part_in_one_another():
 
     def run(number):
         code = f"open('/tmp/{number}', 'w').close()\ndef f(x): return len(__import__('os').listdir('/tmp'))\n"
-        answers[number] = run_pytest(code, TESTS.replace("== 2", f"== 1  # {number}"))
+        answers[number] = run_tests(code, f"f(1) == 1  # {number}")
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
     for thread in threads:
@@ -90,8 +90,8 @@ def test_many_at_once_have_no_part_in_one_another():
 def test_it_ends_with_the_process_that_started_it(tmp_path):
     """Killed in the middle, the parent leaves nothing running."""
     program = (
-        "from vinelm.workflows.examples.coding.sandbox import run_pytest\n"
-        "run_pytest('import time\\nprint(1)\\ntime.sleep(3600)', 'from solution import f', 3600.0)\n"
+        "from vinelm.workflows.examples.coding.sandbox import run_tests\n"
+        "run_tests('import time\\nprint(1)\\ntime.sleep(3600)', 'f(1)', 3600.0)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", program])
     try:
@@ -113,20 +113,20 @@ def waited(is_so, turns=200):
 
 
 def descendants(pid):
-    """The ids of the processes below, once there are the two of each sandbox."""
+    """The ids of the processes below, once there are all of the sandbox: bubblewrap, its first process, and the code's."""
     below, todo = [], [pid]
     while todo:
         for task in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
             mine = [int(child) for child in task.read_text().split()]
             below += mine
             todo += mine
-    return below if len(below) >= 6 else None
+    return below if len(below) >= 3 else None
 
 
 def test_without_bubblewrap_it_refuses_in_one_line(monkeypatch):
     monkeypatch.delenv(boundary.UNSAFE, raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
-    run_pytest.cache_clear()
+    run_tests.cache_clear()
     with pytest.raises(ConfigError, match=r"^[^\n]*bubblewrap is not installed: install the package[^\n]*$") as caught:
         verdict("return x + 1")
     assert caught.value.code == "sandbox-missing"
@@ -146,7 +146,7 @@ def test_a_bubblewrap_that_fails_is_no_failed_test(monkeypatch, open_folder):
     fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{open_folder}:/bin:/usr/bin")
-    run_pytest.cache_clear()
+    run_tests.cache_clear()
     with pytest.raises(ConfigError, match=r"cannot make one here .*No permissions to create new namespace"):
         verdict("return x + 1")
 
@@ -198,18 +198,18 @@ def test_the_command_refuses_without_bubblewrap(tmp_path):
         ("def f(*a, k=0): return sum(a) + k", "f(1, 2, k=3) == 6"),
         ("def f(x): yield from range(x)", "list(f(3)) == [0, 1, 2]"),
         ("f = 7", "f == 7"),
-        ("def f(x): raise ValueError('no')", "__import__('pytest').raises(ValueError, f, 1)"),
-        ("class Odd(KeyError): pass\ndef f(x): raise Odd('no')", "__import__('pytest').raises(KeyError, f, 1)"),
+        ("def f(x): raise ValueError('no')", "raises(ValueError, f, 1)"),
+        ("class Odd(KeyError): pass\ndef f(x): raise Odd('no')", "raises(KeyError, f, 1)"),
         ("def f(x): return float('inf')", "f(1) == float('inf')"),
-        ("print('x' * 10**6)\ndef f(x): return input", "__import__('pytest').raises(Exception, f, 1)"),
+        ("print('x' * 10**6)\ndef f(x): return input", "raises(Exception, f, 1)"),
     ],
 )
 def test_what_tests_can_say(code, expression, unsafe, monkeypatch):
     if unsafe == "0" and boundary.why_unavailable() is not None:
         pytest.skip(str(boundary.why_unavailable()))
     monkeypatch.setenv(boundary.UNSAFE, unsafe)
-    run_pytest.cache_clear()
-    assert run_pytest(code, f"from solution import f\n\ndef test_f():\n    assert {expression}\n") == (True, "1 passed")
+    run_tests.cache_clear()
+    assert run_tests(code, expression) == (True, "1 passed")
 
 
 def test_endless_code_is_ended():
@@ -217,16 +217,16 @@ def test_endless_code_is_ended():
 
 
 def test_code_that_leaves_has_not_passed():
-    passed, report = run_pytest("import os\nos._exit(0)\n", TESTS)
+    passed, report = run_tests("import os\nos._exit(0)\n", TESTS)
     assert (passed, report) == (False, "the code ended the process before its tests were through")
 
 
 def test_code_without_end_is_not_run():
-    assert run_pytest("x = 1\n" * MAX_CODE_CHARS, TESTS) == (False, f"the code is longer than {MAX_CODE_CHARS} characters")
+    assert run_tests("x = 1\n" * MAX_CODE_CHARS, TESTS) == (False, f"the code is longer than {MAX_CODE_CHARS} characters")
 
 
 def test_a_report_names_no_folder():
-    passed, report = run_pytest("def f(x:\n", TESTS)
+    passed, report = run_tests("def f(x:\n", TESTS)
     assert not passed
     assert "SyntaxError" in report
     assert "/" not in report.replace(" / ", "")
@@ -236,17 +236,17 @@ def test_a_report_names_no_folder():
     "value", [None, True, -1, 2.5, "x", b"\0", bytearray(b"y"), [1, [2]], (), {1, 2}, frozenset("a"), {(1,): [2]}, 3j]
 )
 def test_values_come_back_as_they_were(value):
-    back = wire.value_of(json.loads(json.dumps(wire.plain(value))))
+    back = solution_process.value_of(json.loads(json.dumps(solution_process.plain(value))))
     assert back == value
     assert type(back) is type(value)
 
 
 @pytest.mark.parametrize(
-    "packed", [{}, ["list"], ["nothing", []], ["bytes", "zz"], ["dict", [[["list", []], 1]]], ["set", 3], []]
+    "packed", [{}, ["list"], ["nothing", []], ["bytes", ["zz"]], ["dict", [["tuple", [["list", []], 1]]]], ["set", 3], []]
 )
 def test_what_is_no_value_is_refused(packed):
-    with pytest.raises(wire.NotPlainError):
-        wire.value_of(packed)
+    with pytest.raises(solution_process.NotPlainError):
+        solution_process.value_of(packed)
 
 
 def test_the_tasks_are_what_they_say():
@@ -256,8 +256,8 @@ def test_the_tasks_are_what_they_say():
         names = {}
         exec(code, names)
         try:
-            return all(eval(check, names) for check in checks)
-        except (Exception, pytest.fail.Exception):
+            return all(eval(check, {**names, "raises": raises}) for check in checks.splitlines())
+        except Exception:
             return False
 
     assert len({task.name for task in TASKS}) == len(TASKS)
@@ -269,7 +269,7 @@ def test_the_tasks_are_what_they_say():
 
 @pytest.mark.parametrize("task", [TASKS[0], TASKS[-1]], ids=lambda task: task.name)
 def test_the_sandbox_rules_as_the_tasks_say(task):
-    visible, hidden = task.tests(task.visible), task.tests(task.hidden)
-    assert [run_pytest(task.right, tests)[0] for tests in (visible, hidden)] == [True, True]
-    assert run_pytest(task.failing_visible, visible)[0] is False
-    assert [run_pytest(task.passing_visible, tests)[0] for tests in (visible, hidden)] == [True, False]
+    both = (task.visible, task.hidden)
+    assert [run_tests(task.right, tests)[0] for tests in both] == [True, True]
+    assert run_tests(task.failing_visible, task.visible)[0] is False
+    assert [run_tests(task.passing_visible, tests)[0] for tests in both] == [True, False]

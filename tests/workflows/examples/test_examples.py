@@ -80,7 +80,7 @@ def test_the_graphs_ran_before_vinelm():
 
     task = coding_loop.TASKS[0]
     coder = FakeListChatModel(responses=[task.failing_visible, task.right])
-    state = bare_coding.build(coder).compile().invoke({"task": task.text, "tests": task.tests(task.visible)})
+    state = bare_coding.build(coder).compile().invoke({"task": task.text, "tests": task.visible})
     assert (state["code"], state["passed"]) == (task.right, True)
 
     class Agent(GenericFakeChatModel):

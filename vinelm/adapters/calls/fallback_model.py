@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing
+from collections.abc import Mapping
 from typing import Any, Protocol
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.language_models.base import LangSmithParams
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGeneration
 from langchain_core.runnables import Runnable
-from langchain_core.tools import BaseTool
 from pydantic import Field
 
-from vinelm.adapters.calls.streamed_answer import achunks, chunks
-from vinelm.adapters.calls.tool_binding import aimed, bind_lazily, structured_chain
+from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel
 from vinelm.adapters.calls.traced_model import name_model
 from vinelm.errors import CallError
 
@@ -34,7 +30,7 @@ class Attempts(Protocol):
         """Go on with another model after ``model`` has failed; False if the error is to be raised."""
 
 
-class FallbackModel(BaseChatModel):
+class FallbackModel(DelegatingChatModel):
     """Calls the chosen model, and the next best one where that fails in a way that another may not.
 
     An ordinary chat model: what the chosen one has besides (``model_name``, ...) is found on this one, too. Tools and schemas
@@ -64,115 +60,35 @@ class FallbackModel(BaseChatModel):
             raise AttributeError(name)
         return getattr(self.binding.answering, name)
 
-    def bind_tools(
-        self,
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
-        *,
-        tool_choice: str | dict[str, Any] | bool | None = None,
-        **kwargs: Any,
-    ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Return this model with tools."""
-        return bind_lazily(self, tools, tool_choice, kwargs)
-
     def with_structured_output(
         self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
         """Return a runnable that gives instances of ``schema``, as the chosen model's own method would."""
-        if type(self.binding.answering).with_structured_output is BaseChatModel.with_structured_output:
-            return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
-        return structured_chain(self, schema, include_raw=include_raw, options=kwargs)
+        chosen: BaseChatModel = self.binding.answering
+        if type(chosen).with_structured_output is BaseChatModel.with_structured_output:
+            return BaseChatModel.with_structured_output(self, schema, include_raw=include_raw, **kwargs)
+        return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        first: BaseChatModel = self.binding.answering
-        while True:
-            chosen: BaseChatModel = self.binding.answering
-            model, options = aimed(chosen, kwargs)
-            try:
-                if model.rate_limiter:
-                    model.rate_limiter.acquire(blocking=True)
-                result = model._generate(messages, stop=stop, run_manager=run_manager, **options)
-                if chosen is not first:
-                    name_model(result.generations[0], chosen)
-                return result
-            except CallError as error:
-                if not self.binding.fall_back(chosen, error):
-                    raise
+    def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
+        return _Attempt(self.binding, options, is_first=number == 0)
 
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        first: BaseChatModel = self.binding.answering
-        while True:
-            chosen: BaseChatModel = self.binding.answering
-            model, options = aimed(chosen, kwargs)
-            try:
-                if model.rate_limiter:
-                    await model.rate_limiter.aacquire(blocking=True)
-                result = await model._agenerate(messages, stop=stop, run_manager=run_manager, **options)
-                if chosen is not first:
-                    name_model(result.generations[0], chosen)
-                return result
-            except CallError as error:
-                if not self.binding.fall_back(chosen, error):
-                    raise
 
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        is_begun = False
-        first: BaseChatModel = self.binding.answering
-        while True:
-            chosen: BaseChatModel = self.binding.answering
-            try:
-                model, options = aimed(chosen, kwargs)
-                with closing(chunks(model, messages, {"stop": stop, **options})) as answer:
-                    for chunk in answer:
-                        if chosen is not first and not is_begun:
-                            name_model(chunk, chosen)
-                        is_begun = True
-                        yield chunk
-                return
-            except CallError as error:
-                if is_begun or not self.binding.fall_back(chosen, error):
-                    raise
+class _Attempt(Attempt):
+    """A call of the present model; another one follows its failure where the invocation names one."""
 
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        is_begun = False
-        first: BaseChatModel = self.binding.answering
-        while True:
-            chosen: BaseChatModel = self.binding.answering
-            try:
-                model, options = aimed(chosen, kwargs)
-                async with aclosing(achunks(model, messages, {"stop": stop, **options})) as answer:
-                    async for chunk in answer:
-                        if chosen is not first and not is_begun:
-                            name_model(chunk, chosen)
-                        is_begun = True
-                        yield chunk
-                return
-            except CallError as error:
-                if is_begun or not self.binding.fall_back(chosen, error):
-                    raise
+    __slots__ = ("_attempts", "_chosen", "_is_first")
+
+    def __init__(self, attempts: Attempts, options: Mapping[str, Any], *, is_first: bool) -> None:
+        self._attempts, self._chosen, self._is_first = attempts, attempts.answering, is_first
+        super().__init__(self._chosen, options)
+
+    def saw(self, generation: ChatGeneration) -> None:
+        if not (self._is_first or self.is_begun):
+            name_model(generation, self._chosen)
+        self.is_begun = True
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        return isinstance(error, CallError) and not self.is_begun and self._attempts.fall_back(self._chosen, error)
 
 
 PROTOTYPE = FallbackModel.model_construct(binding=None)

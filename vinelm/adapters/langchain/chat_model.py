@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing
+from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models import LanguageModelInput
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGenerationChunk, ChatResult, LLMResult
-from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.tools import BaseTool
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict, Field, field_validator
 
+from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel
 from vinelm.adapters.calls.fallback_model import REPEATABLE
-from vinelm.adapters.calls.streamed_answer import achunks, chunks
-from vinelm.adapters.calls.tool_binding import aimed, bind_lazily, structured_chain
 from vinelm.adapters.calls.traced_model import name_model
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import AdapterHolder
@@ -26,7 +22,7 @@ from vinelm.errors import CallError
 from vinelm.objective import Objective
 
 
-class VineChatModel(BaseChatModel):
+class VineChatModel(DelegatingChatModel):
     """For code that only holds a model object: each call is an invocation of ``stage``, on the model that the policy chooses.
 
     Without ``stage`` it is the stage of the node that calls it. Calls inside one run of a graph, or inside one
@@ -83,27 +79,6 @@ class VineChatModel(BaseChatModel):
         params.setdefault("ls_model_name", self.stage or "vinelm")
         return params
 
-    # -- bindings -------------------------------------------------------------------------------------------
-
-    def bind_tools(
-        self,
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
-        *,
-        tool_choice: str | dict[str, Any] | bool | None = None,
-        **kwargs: Any,
-    ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Return this model with tools; they are converted for the chosen model when it runs."""
-        return bind_lazily(self, tools, tool_choice, kwargs)
-
-    def with_structured_output(
-        self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
-    ) -> Runnable[LanguageModelInput, Any]:
-        """Return a runnable that gives instances of ``schema``.
-
-        The other arguments (``method``, ``strict``) go to the chosen model's own method; every form of answer is parsed.
-        """
-        return structured_chain(self, schema, include_raw=include_raw, options=kwargs)
-
     def invoke(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
     ) -> AIMessage:
@@ -118,40 +93,6 @@ class VineChatModel(BaseChatModel):
         with node_of(config):
             return await super().ainvoke(input, config, stop=stop, **kwargs)
 
-    # -- one call --------------------------------------------------------------------------------
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        for attempt in range(self.max_retries + 1):
-            with self._call(attempt, stop, kwargs) as call:
-                if call.model.rate_limiter:
-                    call.model.rate_limiter.acquire(blocking=True)
-                result = call.model._generate(messages, run_manager=run_manager, **call.options)
-                name_model(result.generations[0], call.model)
-                return result
-        raise AssertionError("unreachable")
-
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        for attempt in range(self.max_retries + 1):
-            async with await self._acall(attempt, stop, kwargs) as call:
-                if call.model.rate_limiter:
-                    await call.model.rate_limiter.aacquire(blocking=True)
-                result = await call.model._agenerate(messages, run_manager=run_manager, **call.options)
-                name_model(result.generations[0], call.model)
-                return result
-        raise AssertionError("unreachable")
-
     async def agenerate(self, messages: list[list[BaseMessage]], *args: Any, **kwargs: Any) -> LLMResult:
         """As LangChain's, which takes an exception for a result where it is no ``Exception``."""
         try:
@@ -162,52 +103,14 @@ class VineChatModel(BaseChatModel):
                 raise halted from None
             raise
 
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        for attempt in range(self.max_retries + 1):
-            with (
-                self._call(attempt, stop, kwargs) as call,
-                closing(chunks(call.model, messages, call.options)) as answer,
-            ):
-                for chunk in answer:
-                    if not call.is_begun:
-                        call.is_begun = True
-                        name_model(chunk, call.model)
-                    yield chunk
-                return
+    def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
+        adapter, how = self._place(number)
+        return _Call(self, ChatCall.begin(adapter, self.stage, **how), options, is_last=number == self.max_retries)
 
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        for attempt in range(self.max_retries + 1):
-            async with await self._acall(attempt, stop, kwargs) as call:
-                async with aclosing(achunks(call.model, messages, call.options)) as answer:
-                    async for chunk in answer:
-                        if not call.is_begun:
-                            call.is_begun = True
-                            name_model(chunk, call.model)
-                        yield chunk
-                return
-
-    def _call(self, attempt: int, stop: list[str] | None, options: Mapping[str, Any]) -> _Call:
-        """Begin an attempt; the first is number 0."""
-        adapter, how = self._place(attempt)
-        return _Call(self, ChatCall.begin(adapter, self.stage, **how), stop, options, is_last=attempt == self.max_retries)
-
-    async def _acall(self, attempt: int, stop: list[str] | None, options: Mapping[str, Any]) -> _Call:
-        """As :meth:`_call`, without blocking the event loop."""
-        adapter, how = self._place(attempt)
+    async def _aattempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
+        adapter, how = self._place(number)
         begun = await ChatCall.abegin(adapter, self.stage, **how)
-        return _Call(self, begun, stop, options, is_last=attempt == self.max_retries)
+        return _Call(self, begun, options, is_last=number == self.max_retries)
 
     def _place(self, attempt: int) -> tuple[GraphAdapter, ChatOptions]:
         """The adapter of the object that made this model, and what it is told of a call."""
@@ -220,41 +123,35 @@ class VineChatModel(BaseChatModel):
         }
 
 
-class _Call:
-    """One invocation: the model chosen for it, the options in that model's form.
+class _Call(Attempt):
+    """One invocation. The next one is made after an error that it may not meet, unless this is the last or has streamed."""
 
-    A context manager, for ``with`` and ``async with``: suppresses an error after which another invocation may succeed, unless
-    it is the last or has streamed.
-    """
+    __slots__ = ("_call", "_is_last", "_raises", "scope")
 
-    __slots__ = ("_call", "_is_last", "_raises", "is_begun", "model", "options", "scope")
-
-    def __init__(
-        self, owner: VineChatModel, call: ChatCall, stop: list[str] | None, options: Mapping[str, Any], *, is_last: bool
-    ) -> None:
-        self._is_last, self.is_begun = is_last, False
+    def __init__(self, owner: VineChatModel, call: ChatCall, options: Mapping[str, Any], *, is_last: bool) -> None:
+        self._is_last = is_last
         self._raises = cast("AdapterHolder", owner.vine).adapter.on_error == "raise"
         self._call, self.scope = call, call.scope
         try:
-            self.model, self.options = aimed(self.scope.model, options)
+            super().__init__(self.scope.model, options)
         except BaseException as error:
             self.scope.failed(error)
             raise
         if owner.temperature is not None:
             self.options.setdefault("temperature", owner.temperature)
-        self.options["stop"] = owner.stop if stop is None else stop
+        if self.options["stop"] is None:
+            self.options["stop"] = owner.stop
 
-    def __enter__(self) -> _Call:
-        return self
+    def saw(self, generation: ChatGeneration) -> None:
+        if not self.is_begun:
+            name_model(generation, self.model)
+        self.is_begun = True
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         try:
             return self._ends(error)
         finally:
             self.scope.settle()
-
-    async def __aenter__(self) -> _Call:
-        return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         try:

@@ -8,13 +8,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from vinelm.backends.http.clients import library_of
-from vinelm.backends.http.tls import tls_context
-from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients
+from vinelm.backends.http.transport import tls_context
+from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients, rehearsing_pool
 
 if TYPE_CHECKING:
     from anthropic import Anthropic, AsyncAnthropic
-
-    from vinelm.catalog import Model
 
 _USAGE = {"input_tokens": 1, "output_tokens": 1}
 _MESSAGE = {
@@ -54,13 +52,7 @@ def rehearsing_clients() -> ClientPool[EventLoopClients[Anthropic, AsyncAnthropi
         )
         return client, client.close
 
-    def amake() -> Any:
-        raise NotImplementedError("a rehearsal has no event loop")
-
-    def clients(_: Model) -> EventLoopClients[Anthropic, AsyncAnthropic]:
-        return EventLoopClients(make, amake)
-
-    return ClientPool(clients, lambda model: None)
+    return rehearsing_pool(make)
 
 
 def _answer(http: Any, request: Any) -> Any:

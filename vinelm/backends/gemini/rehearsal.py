@@ -6,12 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from vinelm.backends.gemini.client import client_over
-from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients
+from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients, rehearsing_pool
 
 if TYPE_CHECKING:
     from google.genai import Client
-
-    from vinelm.catalog import Model
 
 _ANSWER = {
     "candidates": [{"content": {"role": "model", "parts": [{"text": "yes"}]}, "finishReason": "STOP", "index": 0}],
@@ -28,13 +26,7 @@ def rehearsing_clients() -> ClientPool[EventLoopClients[Client, Client]]:
         http = httpx2.Client(transport=httpx2.MockTransport(_answer))
         return client_over({"vertexai": False, "api_key": "none"}, httpx_client=http), http.close
 
-    def amake() -> Any:
-        raise NotImplementedError("a rehearsal has no event loop")
-
-    def clients(_: Model) -> EventLoopClients[Client, Client]:
-        return EventLoopClients(make, amake)
-
-    return ClientPool(clients, lambda model: None)
+    return rehearsing_pool(make)
 
 
 def _answer(request: Any) -> Any:

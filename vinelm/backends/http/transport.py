@@ -17,7 +17,6 @@ from urllib.request import getproxies, proxy_bypass
 
 from vinelm.backends.http.answer_body import ACCEPTED, AnswerBody, BodyLimits
 from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S, NO_LIMIT_S, Deadline, DeadlineBackend
-from vinelm.backends.http.tls import tls_context
 from vinelm.backends.remote.retry import AttemptFailed
 
 MAX_CONNECTIONS = 1000
@@ -26,6 +25,16 @@ KEPT_S = 4.0
 """Seconds that an idle connection is kept: common servers (uvicorn: 5 s) close theirs later, not while a request is sent."""
 DEADLINE = "vinelm_deadline"
 """Key of the :class:`Deadline` in a response's ``extensions``."""
+
+
+@cache
+def tls_context(library: str) -> ssl.SSLContext:
+    """Return the context that ``httpx`` or ``httpx2`` would make for each client of its own.
+
+    All clients of a process share it, and forked ones inherit it: reading the certificates takes 20 to 40 ms.
+    """
+    made: ssl.SSLContext = importlib.import_module(library).create_ssl_context()
+    return made
 
 
 class _Bounded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import random
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -14,7 +15,6 @@ from typing import Protocol, SupportsFloat, runtime_checkable
 
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, EngineTurn, RateLimits
 from vinelm.backends.limits.rate_share import WindowPermit, turn_key
-from vinelm.backends.limits.supposed_calls import SupposedCalls
 from vinelm.clock import Clock, WallClock
 from vinelm.errors import CallError
 
@@ -24,6 +24,10 @@ OTHERS_ASK_S = 0.2
 """The same for the other calls of the line, which the first one lets in as well."""
 FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
 """Seconds for which a replica that failed is the last resort; doubled with each further failure, up to the longest."""
+_KEPT = 0.7
+"""Part of the mean of calls in a round that stays with the next round."""
+_MOST_SUPPOSED = 40.0
+"""More calls than this are not supposed: the replicas are level long before."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +47,37 @@ class Replica:
     in_flight: int = 0
     failures: int = 0
     rests_until_s: float = float("-inf")
+
+
+class SupposedCalls:
+    """The estimated number of calls of the processes before this one since their last report.
+
+    A process hears of the others' calls once a round. In between all know the same replica as the emptiest, and if all sent
+    their calls there, they would do worse than without knowing. So each process supposes that those before it, in an order that
+    all know, have sent as many calls by now as it sends itself in a round, each to the best replica, and takes the next best.
+    """
+
+    def __init__(self) -> None:
+        self._heard: Mapping[str, int] = {}
+        self._started, self._per_round = 0, 0.0
+
+    def by_now(self, heard: Mapping[str, int], rank: int) -> int:
+        """Return the number of calls, rounded at random.
+
+        Args:
+            heard: the others' calls; another mapping after each round.
+            rank: processes before this one; without any there is nothing to suppose.
+        """
+        if heard is not self._heard:
+            self._heard = heard
+            self._per_round = _KEPT * self._per_round + (1 - _KEPT) * self._started
+            self._started = 0
+        expected = min(rank * self._per_round, _MOST_SUPPOSED)
+        return int(expected + random.random()) if expected else 0
+
+    def started(self) -> None:
+        """Count a call of this process."""
+        self._started += 1
 
 
 class ReplicaPermit:

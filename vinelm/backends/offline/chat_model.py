@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import ToolCall, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable
-from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import Field
 
-from vinelm.backends.base import bound_instance, langsmith_names
+from vinelm.backends.base import BoundChatModel
 from vinelm.backends.offline.tool_script import next_step
 from vinelm.catalog import Model
 from vinelm.clock import WallClock
@@ -52,43 +47,21 @@ class _Binding:
     call: CallContext
 
 
-class OfflineChatModel(BaseChatModel):
+class OfflineChatModel(BoundChatModel):
     """A LangChain chat model that answers from an :class:`AnswerSource` and waits on the request's clock.
 
     Of the prompt, only the length is used. Reports exactly one :class:`Usage` per call, also if the call fails
     (:class:`CallError`) or its stream is abandoned.
     """
 
-    binding: Any = Field(default=None, exclude=True, repr=False)
-
     @classmethod
-    def bound(cls, source: AnswerSource, model: Model, call: CallContext) -> OfflineChatModel:
-        """Create the chat model of one invocation, without pydantic's validation."""
-        return bound_instance(cls, _Binding(source, model, call))
+    def bound(cls, source: AnswerSource, model: Model, call: CallContext) -> Self:
+        """Create the chat model of one invocation."""
+        return cls.with_binding(_Binding(source, model, call))
 
     @property
     def _llm_type(self) -> str:
         return "vinelm-offline"
-
-    def bind_tools(
-        self,
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
-        *,
-        tool_choice: str | dict[str, Any] | bool | None = None,
-        **kwargs: Any,
-    ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Bind tools: an answer that is a script of calls (:mod:`~vinelm.backends.offline.tool_script`) is then executed."""
-        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], tool_choice=tool_choice, **kwargs)
-
-    @property
-    def _identifying_params(self) -> dict[str, Any]:
-        return {"model": self.binding.model.name, "model_id": self.binding.model.model_id}
-
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        """The model's parameters in LangChain's traces."""
-        params = super()._get_ls_params(stop=stop, **kwargs)
-        params["ls_provider"], params["ls_model_name"] = langsmith_names(self.binding.model)
-        return params
 
     def _generate(
         self,

@@ -8,14 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from vinelm.backends.http.clients import library_of_openai
-from vinelm.backends.http.tls import tls_context
+from vinelm.backends.http.transport import tls_context
 from vinelm.backends.openai.client import NO_KEY
-from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients
+from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients, rehearsing_pool
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
-
-    from vinelm.catalog import Model
 
 _NOWHERE = "http://rehearsal.invalid/v1"
 
@@ -39,13 +37,7 @@ def rehearsing_clients(
         )
         return client, client.close
 
-    def amake() -> Any:
-        raise NotImplementedError("a rehearsal has no event loop")
-
-    def clients(_: Model) -> EventLoopClients[OpenAI, AsyncOpenAI]:
-        return EventLoopClients(make, amake)
-
-    return ClientPool(clients, lambda model: None)
+    return rehearsing_pool(make)
 
 
 def _answering(whole: Mapping[str, Any], events: tuple[Mapping[str, Any], ...]) -> Callable[[Any, Any], Any]:

@@ -73,7 +73,7 @@ class RemoteBackend(Generic[T]):
             for entry in self._models:
                 self.transport.check(entry)
             self._is_checked = True
-        return RemoteChatModel.bound(
+        return RemoteChatModel.with_binding(
             CallBinding(
                 transport=self.transport,
                 model=model,

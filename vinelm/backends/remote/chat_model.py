@@ -9,21 +9,15 @@ from functools import cache
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable
-from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import Field
 
-from vinelm.backends.base import bound_instance, estimate_tokens, langsmith_names
+from vinelm.backends.base import BoundChatModel, estimate_tokens
 from vinelm.backends.limits.replica_gate import ReplicaPermit
 from vinelm.backends.remote.call_meter import MeteredCall
 from vinelm.backends.remote.failures import own_failure, unforeseen
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed
-from vinelm.backends.remote.time_limit import within
 from vinelm.backends.remote.transport import CallBinding, TransportRequest
 from vinelm.catalog import Model, ReplicaGroup
 from vinelm.catalog.model import entries_of
@@ -37,7 +31,7 @@ REPLICA_FAULTS = frozenset[FailureKind]({"rate_limit", "server", "timeout"})
 """Failures after which another replica is preferred."""
 
 
-class RemoteChatModel(BaseChatModel):
+class RemoteChatModel(BoundChatModel):
     """A LangChain chat model on a remote provider. Spends money.
 
     Reports exactly one :class:`~vinelm.rows.observation.Usage` per call, also when it fails
@@ -46,40 +40,9 @@ class RemoteChatModel(BaseChatModel):
     only as long as the caller has seen nothing of it.
     """
 
-    binding: Any = Field(default=None, exclude=True, repr=False)
-
-    @classmethod
-    def bound(cls, connection: CallBinding) -> RemoteChatModel:
-        """Return the chat model of one invocation, without validating what is already typed."""
-        return bound_instance(cls, connection)
-
     @property
     def _llm_type(self) -> str:
         return f"vinelm-{self.binding.model.provider}"
-
-    @property
-    def _identifying_params(self) -> dict[str, Any]:
-        return {"model": self.binding.model.name, "model_id": self.binding.model.model_id}
-
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        """The model's parameters in LangChain's traces."""
-        params = super()._get_ls_params(stop=stop, **kwargs)
-        provider, name = langsmith_names(self.binding.model)
-        params["ls_provider"] = provider
-        params["ls_model_name"] = kwargs.get("model") or name
-        return params
-
-    def bind_tools(
-        self,
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
-        *,
-        tool_choice: str | dict[str, Any] | bool | None = None,
-        **kwargs: Any,
-    ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Return the model with tools; ``tool_choice`` is "auto", "none", "any" (or "required"), or a tool's name."""
-        if tool_choice is not None:
-            kwargs["tool_choice"] = tool_choice
-        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
 
     def _generate(
         self,
@@ -168,7 +131,7 @@ class RemoteChatModel(BaseChatModel):
                 tokens = _tokens(bound.model, request)
                 async with bound.rate_limiter.aadmit(tokens, sleep, bound.call.priority) as ticket:
                     with account.attempt(ticket):
-                        answer = within(bound.model.timeout_s, bound.transport.asend(_served_by(bound.model, ticket), request))
+                        answer = _within(bound.model.timeout_s, bound.transport.asend(_served_by(bound.model, ticket), request))
                         async with aclosing(answer) as deltas:
                             async for delta in deltas:
                                 metered.see(delta)
@@ -312,6 +275,25 @@ def _served_by(model: Model, ticket: RatePermit) -> Model:
 def _tokens(model: Model, request: TransportRequest) -> int:
     """Tokens that a rate limit is charged until the real counts are known."""
     return estimate_tokens(request.prompt_chars) + model.max_tokens
+
+
+async def _within(seconds: float, answer: AsyncGenerator[Delta]) -> AsyncGenerator[Delta]:
+    """Yield the pieces of an answer; :class:`AttemptFailed` (timeout) if they have no end after ``seconds``.
+
+    Waiting is cancelled, which closes the connection. The answer is closed at the end.
+    """
+    ends_at = asyncio.get_running_loop().time() + seconds
+    async with aclosing(answer):
+        while True:
+            try:
+                async with asyncio.timeout_at(ends_at):
+                    delta = await anext(answer, None)
+            except TimeoutError:
+                break
+            if delta is None:
+                return
+            yield delta
+    raise AttemptFailed("timeout", f"no end after {seconds:g} s")
 
 
 def _sleeper(call: CallContext) -> Callable[[float], Awaitable[None]]:

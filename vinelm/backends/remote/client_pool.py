@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from vinelm.catalog import Model
 
@@ -115,6 +115,15 @@ class EventLoopClients(Generic[S, A]):
             with self._lock:
                 self._async.pop(loop, None)
             await aclose()
+
+
+def rehearsing_pool(make: Callable[[], tuple[S, Callable[[], None]]]) -> ClientPool[EventLoopClients[S, Any]]:
+    """Return a pool with one synchronous client, for calls that are answered from memory."""
+
+    def amake() -> Any:
+        raise NotImplementedError("a rehearsal has no event loop")
+
+    return ClientPool(lambda model: EventLoopClients(make, amake), lambda model: None)
 
 
 class SdkTransport(Generic[S, A]):

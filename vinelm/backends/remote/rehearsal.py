@@ -51,7 +51,7 @@ def rehearse(transport: Rehearses, model: Model) -> None:
 
 def _call(transport: Transport, model: Model, *, streams: bool) -> None:
     context = CallContext(stage="rehearsal", prefix=(model.name,), clock=WallClock(), on_usage=lambda _: None)
-    chat = RemoteChatModel.bound(
+    chat = RemoteChatModel.with_binding(
         CallBinding(
             transport=transport,
             model=model,

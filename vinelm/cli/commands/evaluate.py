@@ -107,11 +107,9 @@ def show_evaluation(found: Evaluation, *, is_short: bool = False) -> None:
     from vinelm.cli.console import say, show_table
 
     say(reports.evaluation_sentence(found), bold=True)
-    if not (is_short and found.by_budget):
-        show_table(reports.evaluation_title(found), reports.evaluation_columns(found), reports.evaluation_rows(found))
-        show_table(reports.gain_title(found), reports.gain_columns(found), reports.gain_rows(found))
-    if found.by_budget:
-        show_table(reports.budget_title(found), reports.BUDGET_COLUMNS, reports.budget_rows(found))
+    tables = reports.evaluation_tables(found)
+    for table in tables[-1:] if is_short and found.by_budget else tables:
+        show_table(table.title, table.columns, [row.cells for row in table.rows])
     for line in () if is_short else reports.evaluation_lines(found):
         say(line)
 

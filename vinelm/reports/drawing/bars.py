@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vinelm.reports.drawing.canvas import COLOURS, MODEL_COLOURS, Reading, new_figure, saved
 
 if TYPE_CHECKING:
-    from vinelm.reports.page.document import BarChart
+    from vinelm.reports.document import BarChart
 
 LONGEST = 26
 """Characters of a label; longer ones are cut, and are whole in the table below and in what a point says."""

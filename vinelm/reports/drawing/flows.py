@@ -11,7 +11,7 @@ from vinelm.reports.drawing.canvas import COLOURS, MODEL_COLOURS, Reading, new_f
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from vinelm.reports.page.document import FlowChart
+    from vinelm.reports.document import FlowChart
 
 END = "answer returned"
 _GAP, _BAR = 0.06, 0.035

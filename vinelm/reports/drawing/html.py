@@ -8,8 +8,11 @@ from pathlib import Path
 
 from vinelm.errors import ConfigError
 from vinelm.io.atomic import write_atomic
-from vinelm.reports.drawing.pictures import draw
-from vinelm.reports.page.document import Picture, Report, Table
+from vinelm.reports.document import BarChart, FlowChart, Picture, Report, Table
+from vinelm.reports.drawing.bars import draw_bars
+from vinelm.reports.drawing.canvas import NARROW, WIDE, Reading, as_inline, drawing
+from vinelm.reports.drawing.flows import draw_flows
+from vinelm.reports.drawing.lines import draw_lines
 
 _SECONDS = re.compile(r"(\d) s\b")
 
@@ -20,7 +23,7 @@ def render(report: Report) -> str:
 
     note = "simulated models" if report.simulated else ""
     environment = Environment(
-        loader=PackageLoader("vinelm.reports", "page"),
+        loader=PackageLoader("vinelm.reports", "drawing"),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         finalize=_typeset,
@@ -28,7 +31,7 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters["filename"] = _filename
-    pictures = {picture.name: draw(picture, note=note) for picture in _pictures(report)}
+    pictures = {picture.name: _draw(picture, note=note) for picture in _pictures(report)}
     return environment.get_template("report.html").render(report=report, pictures=pictures)
 
 
@@ -37,6 +40,29 @@ def _pictures(report: Report) -> Iterator[Picture]:
         yield report.hero
     for section in report.sections:
         yield from (part for part in section.parts if not isinstance(part, Table))
+
+
+def _draw(picture: Picture, *, note: str = "") -> str:
+    """A picture as two SVG elements: a wide one for laptops and print, and a narrow one for phones.
+
+    The note is printed inside, so that an exported picture still has it.
+    """
+    label = f"{picture.title}: the figures are in the table below"
+    with drawing():
+        found = []
+        for kind, size in (("wide", WIDE), ("narrow", NARROW)):
+            name = f"{picture.name}-{kind}"
+            svg, readings = _drawn(picture, size, name, note)
+            found.append(as_inline(svg, name, kind, label, sorted(readings, key=lambda one: (one.x, one.y))))
+    return "\n".join(found)
+
+
+def _drawn(picture: Picture, size: tuple[int, int], name: str, note: str) -> tuple[str, list[Reading]]:
+    if isinstance(picture, FlowChart):
+        return draw_flows(picture, size, name, note=note)
+    if isinstance(picture, BarChart):
+        return draw_bars(picture, size, name, note=note)
+    return draw_lines(picture, size, name, note=note)
 
 
 def _filename(title: str) -> str:

@@ -13,7 +13,7 @@ from vinelm.reports.drawing.canvas import COLOURS, Reading, new_figure, saved
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from vinelm.reports.page.document import Chart, Series
+    from vinelm.reports.document import Chart, Series
 
 DASHES: dict[str, Any] = {
     "vinelm": "-", "paths": "-", "full": ":", "static": "--", "single": "-.", "model": "-", "vote": (0, (1, 1.5)),

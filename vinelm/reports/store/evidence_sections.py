@@ -1,17 +1,23 @@
-"""What the rows say of the workflow's own check and of signals, and which rows there are."""
+"""What a report rests on: the workflow's own check and signals as the rows show them, the rows, models, prices and versions."""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
+from importlib.metadata import version
 
 import numpy as np
 
+from vinelm.catalog import Catalog
 from vinelm.evaluation import JudgedStore
 from vinelm.evaluation.store_sweeps.check_quality import check_quality, share_interval
-from vinelm.reports.formatting import percent
-from vinelm.reports.page.document import Row, Section, Table
+from vinelm.reports.document import Row, Section, Table
+from vinelm.reports.formatting import percent, usd
 from vinelm.rows.observation import Observation
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.version import __version__
+
+Facts = tuple[tuple[str, str], ...]
 
 
 def check_section(rows: Sequence[Observation]) -> Section | None:
@@ -93,6 +99,28 @@ def depth_table(annotated: AnnotatedTrie) -> Table:
         rows.append(Row(cells=(f"{depth}", stage, f"{len(level):,}", f"{int((count > 0).sum()):,}", f"{int(count.sum()):,}")))
     columns = ("depth", "stage", "paths", "paths observed", "observations")
     return Table(title="Observations by depth", columns=columns, rows=tuple(rows), text_columns=(0, 1))
+
+
+def catalog_facts(catalog: Catalog) -> Facts:
+    """Describe a catalog: its models and the dates of their prices."""
+    days = sorted(model.price.as_of for model in catalog.models)
+    dated = f"{days[0]}" if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
+    return (("Models", f"{len(catalog)}: {', '.join(catalog)}"), ("Prices as of", dated))
+
+
+def version_facts() -> Facts:
+    """Describe the versions of VineLM, Python and the main packages."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("langgraph", "numpy", "matplotlib"))
+    return (("Made by", f"vinelm {__version__}, Python {platform.python_version()}, {packages}"),)
+
+
+def price_table(catalog: Catalog) -> Table:
+    """Return a table of the catalog's prices with date and source."""
+    rows = tuple(
+        Row(cells=(m.name, usd(m.price.input), usd(m.price.output), str(m.price.as_of), m.price.source)) for m in catalog.models
+    )
+    columns = ("model", "$ per million in", "$ per million out", "as of", "source")
+    return Table(title="Prices", columns=columns, rows=rows, text_columns=(0, 4), is_folded=True)
 
 
 TERMS = (

@@ -20,20 +20,32 @@ from vinelm.evaluation.plans.sweep import showcase
 from vinelm.objective import Objective
 from vinelm.reports.charts import cost_chart
 from vinelm.reports.contingent import arm_tables, estimated_frontiers, frontier_section, plans_section, stage_table
-from vinelm.reports.evaluation_text import evaluation_sentence
+from vinelm.reports.document import Chart, Mark, Report, Section, Table
+from vinelm.reports.drawing.html import write_page
+from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
 from vinelm.reports.formatting import percent, template_words, thousand, usd
 from vinelm.reports.judge_text import judge_words
-from vinelm.reports.page.document import Chart, Mark, Report, Section, Table
-from vinelm.reports.provenance import Facts, catalog_facts, price_table, version_facts
-from vinelm.reports.store.evidence_sections import TERMS, check_section, depth_table, signals_section
+from vinelm.reports.store.evidence_sections import (
+    TERMS,
+    Facts,
+    catalog_facts,
+    check_section,
+    depth_table,
+    price_table,
+    signals_section,
+    version_facts,
+)
 from vinelm.reports.store.plan_sections import ShownPlan, flow_section, planned, price_section, spending_section
 from vinelm.reports.store.sweep_sections import cost_sweep_chart, sweep_sections
-from vinelm.reports.store.verdict_section import verdict_section
 from vinelm.rows.observation import Observation
 from vinelm.traces import StoreIdentity
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 Done = Callable[[int, int, str], None]
+_VERDICT = (
+    "Each half of the requests chose plans, and the other half judged them, so that no plan is judged by the requests that it "
+    "was chosen from. Two plans after a slash are those of the two halves."
+)
 _SIMULATED = "The observations in this store are those of simulated models, not of real ones."
 _ARMS = (
     "Which stage comes next is the application's choice. How often it takes each way depends on the model that ran before: a "
@@ -42,6 +54,50 @@ _ARMS = (
 _VERDICTS_ONLY = (
     "A judge scored the answers: what the other half of the requests says is its verdicts, whose errors are not corrected."
 )
+
+
+def report(
+    store: str | Path,
+    trie: AnnotatedTrie | str | Path,
+    output_dir: str | Path = "report",
+    *,
+    evaluation: Evaluation | None = None,
+    in_use: str | Path | None = None,
+    seed: int = 0,
+) -> Path:
+    """Write one self-contained HTML page about a store and the trie estimated from it. Calls no model.
+
+    The page begins with the verdict of :func:`~vinelm.evaluate`. Then come sweeps of every bound, with all policies judged by
+    requests that did not choose them, the models and the dollars of the chosen plan, and what it rests on. Takes some seconds:
+    each half of the requests is estimated and planned anew.
+
+    Args:
+        store: The path of the observation store.
+        trie: The annotated trie, or the path of its file.
+        output_dir: The folder that gets ``report.html``; made if it does not exist.
+        evaluation: What :func:`~vinelm.evaluate` said of this store and trie by its rows, with the same seed: its judgement
+            is shown. None evaluates them: the result is the same, and takes longer.
+        in_use: What the application runs today: a model, or the path of a JSON file as ``vinelm plan --json`` writes it, whose
+            first plan is meant. The verdict compares with it. None: with the best static plan and the best single model.
+        seed: Decides which half of the requests plans, and the resamples of the bootstrap.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        StoreError: The store cannot be read.
+        TrieFileError: The trie file cannot be read.
+        ConfigError: Store and trie do not belong together, ``in_use`` is no model or fixed plan of the trie, or the
+            page cannot be written.
+        EvidenceError: The store holds no observation.
+
+    Examples:
+        >>> import vinelm
+        >>> vinelm.report("my-app.db", "my-app.vine", "report").name
+        'report.html'
+    """
+    page = store_page(store, trie, evaluation=evaluation, in_use=in_use, seed=seed)
+    return write_page(page, Path(output_dir) / "report.html")
 
 
 def store_page(
@@ -117,7 +173,7 @@ class _StorePage:
     def report(self, provenance: Facts) -> Report:
         found = self.judged.evaluation
         sections = (
-            *((verdict_section(found),) if found else ()),
+            *((_verdict(found),) if found else ()),
             *(sweep_sections(self.judged) if self.judged.sweeps else (frontier_section(self.plans),)),
             *self._of_the_plan(),
             *((check,) if (check := self._check) else ()),
@@ -258,6 +314,15 @@ class _StorePage:
     @property
     def _observed(self) -> Table:
         return stage_table(self.annotated) if self.annotated.is_contingent else depth_table(self.annotated)
+
+
+def _verdict(found: Evaluation) -> Section:
+    """The verdict with the figures behind it; against a plan in use those of both aims."""
+    lines = evaluation_lines(found)
+    if len(found.aims) > 1:
+        lines = [evaluation_sentence(one) for one in found.aims if one.verdict != found.verdict] + lines
+    parts = tuple(table for one in found.aims or (found,) for table in evaluation_tables(one))
+    return Section(title="The verdict", intro=_VERDICT, findings=tuple(lines), parts=parts)
 
 
 def _mark(one: JudgedPolicy, label: str) -> Mark:

@@ -12,8 +12,8 @@ from vinelm.evaluation.store_sweeps.plan_spending import SpentOn, plan_flows, pl
 from vinelm.evaluation.store_sweeps.price_changes import PriceChange, price_changes
 from vinelm.evaluation.store_sweeps.swept_policies import SweptPolicy
 from vinelm.objective import Objective
+from vinelm.reports.document import BarChart, BarRow, FlowBand, FlowChart, Row, Section, Table
 from vinelm.reports.formatting import objective_words, percent, thousand
-from vinelm.reports.page.document import BarChart, BarRow, FlowBand, FlowChart, Row, Section, Table
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 MOST_PRICED = 8

@@ -8,9 +8,9 @@ from dataclasses import replace
 from vinelm.evaluation import JudgedStore
 from vinelm.evaluation.judging.planning_half import TITLES
 from vinelm.evaluation.store_sweeps.swept_policies import JudgedSweep, SweptPolicy
+from vinelm.reports.document import Chart, Mark, Row, Section, Series, Table
+from vinelm.reports.evaluation_text import role_of
 from vinelm.reports.formatting import percent, seconds, thousand, usd
-from vinelm.reports.page.document import Chart, Mark, Row, Section, Series, Table
-from vinelm.reports.store.verdict_section import role_of
 
 NAMED = {"max_cost_usd": "budget", "min_accuracy": "floor", "max_latency_s": "cap"}
 WIDEST = 0.3

@@ -1,4 +1,4 @@
-"""Example (c): generate, test, fix, with pytest in a sandbox. ``python -m vinelm.workflows.examples.coding.app``.
+"""Example (c): generate, test, fix, with the code in a sandbox. ``python -m vinelm.workflows.examples.coding.app``.
 
 Model-written code runs only behind a boundary (:mod:`vinelm.workflows.examples.coding.boundary`), which needs bubblewrap.
 """
@@ -14,7 +14,7 @@ from vinelm import Request, Workflow
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflows.examples.coding.boundary import allow_unsafe, require_boundary, warn_if_unsafe
 from vinelm.workflows.examples.coding.graph import build
-from vinelm.workflows.examples.coding.sandbox import run_pytest
+from vinelm.workflows.examples.coding.sandbox import run_tests
 from vinelm.workflows.examples.coding.tasks import TASKS
 from vinelm.workflows.examples.example_cli import Defaults, Flag, run
 
@@ -23,15 +23,12 @@ _BY_NAME = {task.name: task for task in TASKS}
 
 def requests() -> list[Request]:
     """Return one request per task; the hidden tests are the label."""
-    return [
-        Request(task.name, {"task": task.text, "tests": task.tests(task.visible), "hidden": task.tests(task.hidden)})
-        for task in TASKS
-    ]
+    return [Request(task.name, {"task": task.text, "tests": task.visible, "hidden": task.hidden}) for task in TASKS]
 
 
 def score(request: Request, state: Mapping[str, Any]) -> bool:
     """Return whether the code passes the hidden tests."""
-    return bool(state.get("code")) and run_pytest(state["code"], request.data["hidden"])[0]
+    return bool(state.get("code")) and run_tests(state["code"], request.data["hidden"])[0]
 
 
 class CodeWriter:

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import socket
 import stat
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from vinelm.errors import ConfigError
-from vinelm.workflows.examples.coding import limits, solution_process, system_calls, tests_process, wire
+from vinelm.workflows.examples.coding import solution_process, system_calls
 
 UNSAFE = "VINELM_UNSAFE_SANDBOX"
 """Environment variable; ``1`` runs generated code with limits only, without a boundary."""
@@ -36,14 +38,6 @@ _PREFIX = "/python"
 """Where the interpreter and its library lie inside: what the code sees and reports does not depend on the machine."""
 
 _INSTALLED = ("site-packages", "dist-packages", "../python3/dist-packages")
-_PACKAGES = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py")
-_LAUNCH = """
-import sys, types
-for name, text in SOURCES:
-    module = sys.modules[name] = types.ModuleType(name)
-    exec(compile(text, name, "exec"), module.__dict__)
-module.main(*ARGUMENTS)
-"""
 
 
 def is_unsafe() -> bool:
@@ -84,9 +78,9 @@ def require_boundary() -> None:
 def why_unavailable() -> str | None:
     """Return why there is no sandbox on this machine; None if there is one. Starts a process, once."""
     try:
-        with filter_descriptor() as descriptor:
-            command = sandboxed("", [], descriptor)
-            done = subprocess.run(command, pass_fds=(descriptor,), env={}, capture_output=True, check=False, **as_nobody())
+        with _filter_descriptor() as descriptor:
+            command = _sandboxed("", descriptor)
+            done = subprocess.run(command, pass_fds=(descriptor,), env={}, capture_output=True, check=False, **_as_nobody())
     except ConfigError as error:
         return str(error)
     return None if done.returncode == 0 else failed(done.stderr)
@@ -117,15 +111,40 @@ def _bubblewrap() -> str:
     return found
 
 
-def program(role: str, arguments: Sequence[Any]) -> str:
-    """Return the Python program of a process: ``role`` is ``solution`` or ``tests``."""
-    modules = (wire, limits, {"solution": solution_process, "tests": tests_process}[role])
-    sources = [(module.__name__, Path(str(module.__file__)).read_text(encoding="utf-8")) for module in modules]
-    return f"SOURCES, ARGUMENTS = {sources!r}, {list(arguments)!r}\n{_LAUNCH}"
+@contextmanager
+def started(limits: Mapping[str, int], channel: socket.socket) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the process that runs generated code, with ``channel`` as its input; kill all that it started at the end."""
+    source = Path(solution_process.__file__).read_text(encoding="utf-8")
+    text = f"{source}\nmain({dict(limits)!r})\n"
+    settings: dict[str, Any] = {
+        "stdin": channel,
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.PIPE,
+        "env": {},
+        "cwd": "/",
+    }
+    with ExitStack() as stack:
+        if is_unsafe():
+            command = _python_command(text, interpreter())
+            settings |= {"start_new_session": True}
+        else:
+            descriptor = stack.enter_context(_filter_descriptor())
+            command = _sandboxed(text, descriptor)
+            settings |= {"pass_fds": (descriptor,), **_as_nobody()}
+        process = subprocess.Popen(command, **settings)
+    with process:
+        try:
+            yield process
+        finally:
+            if is_unsafe():
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            else:  # the death of bubblewrap ends everything in its sandbox
+                process.kill()
 
 
-def python_command(text: str, python: str) -> list[str]:
-    """Return the command that runs a program with the interpreter at ``python``, without installed packages."""
+def _python_command(text: str, python: str) -> list[str]:
+    """The command that runs a program without installed packages."""
     return [python, "-I", "-S", "-B", "-c", text]
 
 
@@ -134,17 +153,8 @@ def interpreter() -> str:
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
-def sandboxed(text: str, packages: Sequence[Path], seccomp: int) -> list[str]:
-    """Return the command that runs a program in the sandbox.
-
-    Args:
-        text: the program.
-        packages: folders and files that it sees as ``/packages/NAME``.
-        seccomp: descriptor of the system-call filter.
-
-    Raises:
-        ConfigError: bubblewrap is not installed.
-    """
+def _sandboxed(text: str, seccomp: int) -> list[str]:
+    """The command that runs a program in the sandbox, with a descriptor of the system-call filter."""
     command = [_bubblewrap(), "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     command += ["--unshare-cgroup-try", "--die-with-parent", "--new-session", "--uid", str(NOBODY), "--gid", str(NOBODY)]
     command += ["--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv"]
@@ -153,10 +163,8 @@ def sandboxed(text: str, packages: Sequence[Path], seccomp: int) -> list[str]:
     for path in map(_inside, _installed()):
         command += ["--tmpfs", path, "--remount-ro", path]
     command += ["--setenv", "LD_LIBRARY_PATH", f"{_PREFIX}/lib"]
-    for package in packages:
-        command += ["--ro-bind", str(package), f"/packages/{package.name}"]
     command += ["--dev-bind", os.devnull, os.devnull, "--size", str(TMP_BYTES), "--tmpfs", "/tmp", "--remount-ro", "/"]
-    inner = python_command(text, _inside(interpreter()))
+    inner = _python_command(text, _inside(interpreter()))
     return [*command, "--chdir", "/tmp", "--seccomp", str(seccomp), "--", *inner]
 
 
@@ -203,22 +211,9 @@ def _listed(folder: str) -> list[str]:
         return []
 
 
-def pytest_packages() -> list[Path]:
-    """Return where pytest and what it needs are installed; ``ModuleNotFoundError`` without pytest."""
-    from importlib.metadata import distribution
-    from importlib.util import find_spec
-
-    import pytest  # noqa: F401 - fail here with a clear error, not in every child
-
-    found = [spec for spec in map(find_spec, _PACKAGES) if spec is not None and spec.origin is not None]
-    modules = [Path(str(spec.origin)).parent if spec.submodule_search_locations else Path(str(spec.origin)) for spec in found]
-    metadata = [file for name in ("pytest", "pluggy") for file in distribution(name).files or () if file.name == "METADATA"]
-    return modules + [Path(str(file.locate())).parent for file in metadata]  # it asks for its version
-
-
 @contextmanager
-def filter_descriptor() -> Iterator[int]:
-    """Yield a descriptor from which bubblewrap reads the system-call filter."""
+def _filter_descriptor() -> Iterator[int]:
+    """Lend a descriptor from which bubblewrap reads the system-call filter."""
     reading, writing = os.pipe()
     try:
         os.write(writing, system_calls.filter_program())
@@ -228,12 +223,12 @@ def filter_descriptor() -> Iterator[int]:
         os.close(reading)
 
 
-def as_nobody(packages: Sequence[Path] = ()) -> Mapping[str, Any]:
-    """Return the ``Popen`` arguments that drop root: user ``nobody``, if it can reach the interpreter and the packages.
+def _as_nobody() -> Mapping[str, Any]:
+    """The ``Popen`` arguments that drop root: user ``nobody``, if it can reach the interpreter.
 
     Root that nobody can stand in for is mapped to another user id inside the sandbox all the same, without a capability.
     """
-    if os.geteuid() != 0 or not all(map(_can_be_reached, (Path(interpreter()), *packages))):
+    if os.geteuid() != 0 or not _can_be_reached(Path(interpreter())):
         return {}
     return {"user": NOBODY, "group": NOBODY, "extra_groups": []}
 

@@ -1,91 +1,139 @@
 """The process that runs generated code: it calls its functions with the arguments that it is given, and answers with what they
 return. It never learns what was expected.
 
-Runs inside the sandbox with nothing but the standard library. Its standard input and output are the channel.
+Runs inside the sandbox, so it imports nothing but the standard library. Standard input is the channel, both ways: one JSON
+object a line. A value is rebuilt from its parts: whatever the code returns, what comes back is of a built-in type, whose
+``==`` and ``repr`` are Python's own.
 """
 
 from __future__ import annotations
 
 import builtins
+import json
 import os
 import sys
 import types
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
-from vinelm.workflows.examples.coding.limits import impose
-from vinelm.workflows.examples.coding.wire import NotPlainError, plain, receive, send, value_of
-
 NAME = "solution"
+MAX_LINE_BYTES = 1 << 20
+MAX_ITEMS = 10_000
+"""Items that are taken from an iterator which the code returns."""
 _MESSAGE_CHARS = 2000
+_DEPTH = 60
+_BUILD: dict[str, Callable[[Any], Any]] = {
+    "list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "iterator": iter, "dict": dict,
+    "bytes": bytes, "bytearray": bytearray, "complex": lambda parts: complex(*parts),
+}  # fmt: skip
+
+
+class NotPlainError(Exception):
+    """A value is not built of numbers, texts, bytes, lists, tuples, sets and dicts, or is malformed."""
 
 
 def main(limits: dict[str, int]) -> None:
-    """Serve calls until the other side hangs up."""
-    reading, writing = _private(0), _private(1)
-    impose(limits)
-    send(writing, {"ready": True})
-    frame = receive(reading)
-    if frame is None:
-        return
-    module = types.ModuleType(NAME)
-    sys.modules[NAME] = module
+    """Load the code of the first line, then serve calls until the other side hangs up."""
+    with os.fdopen(os.dup(0), "r+b", buffering=0) as channel:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1):  # what the code prints goes nowhere, and what it reads is empty
+            os.dup2(nothing, descriptor)
+        _impose(limits)
+        channel.write(_line({"ready": True}))
+        module = sys.modules[NAME] = types.ModuleType(NAME)
+        answer = _loaded(module, json.loads(channel.readline())["code"])
+        while True:
+            channel.write(_line(answer))
+            question = channel.readline()
+            if not question:
+                return
+            answer = _answer(module, json.loads(question))
+
+
+def _impose(limits: dict[str, int]) -> None:
+    """Limit this process for good, at most to what it may use now."""
+    import resource
+
+    for name, most in limits.items():
+        kind = getattr(resource, name)
+        _, hard = resource.getrlimit(kind)
+        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (limit, limit))
+
+
+def _line(frame: dict[str, Any]) -> bytes:
     try:
-        exec(compile(frame["code"], f"{NAME}.py", "exec"), module.__dict__)
-        answer: dict[str, Any] = {"loaded": True}
+        text = json.dumps(frame).encode() + b"\n"
+    except (ValueError, RecursionError) as error:  # an int of more than 4,300 digits
+        return _line(_described(NotPlainError(str(error))))
+    return text if len(text) <= MAX_LINE_BYTES else _line(_described(NotPlainError(f"more than {MAX_LINE_BYTES} bytes")))
+
+
+def _loaded(module: types.ModuleType, code: str) -> dict[str, Any]:
+    """What the module has: null for functions, or the value."""
+    try:
+        exec(compile(code, f"{NAME}.py", "exec"), module.__dict__)
     except BaseException as error:
-        answer = _described(error)
-    while True:
-        _say(writing, answer)
-        frame = receive(reading)
-        if frame is None:
-            return
-        answer = _answer(module, frame)
+        return _described(error)
+    names: dict[str, Any] = {}
+    for name, value in module.__dict__.items():
+        try:
+            names[str(name)] = None if callable(value) else {"value": plain(value)}
+        except BaseException:  # not a name that can be tested
+            continue
+    return {"names": names}
 
 
-def _private(descriptor: int) -> int:
-    """Move the channel to another descriptor, so that what the code prints goes nowhere and what it reads is empty."""
-    mine = os.dup(descriptor)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, descriptor)
-    os.close(nothing)
-    return mine
-
-
-def _answer(module: types.ModuleType, frame: dict[str, Any]) -> dict[str, Any]:
-    name = frame["name"]
-    if name not in module.__dict__:
-        return {"missing": True}
-    value = module.__dict__[name]
+def _answer(module: types.ModuleType, call: dict[str, Any]) -> dict[str, Any]:
     try:
-        if "args" not in frame:
-            return {"callable": True} if callable(value) else {"value": plain(value)}
-        args, kwargs = value_of(frame["args"]), value_of(frame["kwargs"])
-        result = plain(value(*args, **kwargs))
+        args, kwargs = value_of(call["args"]), value_of(call["kwargs"])
+        result = plain(module.__dict__[call["name"]](*args, **kwargs))
         return {"value": result, "args": plain(args)}
     except BaseException as error:
         return _described(error)
 
 
 def _described(error: BaseException) -> dict[str, Any]:
-    """Type and message of an exception; those of a syntax error with its place."""
+    """Type and message of an exception, and its built-in types, the closest first."""
     kinds = [kind.__name__ for kind in type(error).__mro__ if getattr(builtins, kind.__name__, None) is kind]
-    text = f"it returned {error}" if isinstance(error, NotPlainError) else _message(error)
-    described: dict[str, Any] = {"error": kinds[0] if kinds else "Exception", "name": type(error).__name__, "text": text}
-    if isinstance(error, SyntaxError):
-        line = str(error.text or "")[:_MESSAGE_CHARS]
-        described |= {"text": str(error.msg)[:_MESSAGE_CHARS], "place": [error.lineno, error.offset, line]}
-    return described
-
-
-def _message(error: BaseException) -> str:
+    if isinstance(error, NotPlainError):
+        return {"error": "ValueError", "kinds": ["ValueError"], "text": f"it returned {error}"}
     try:
-        return str(error)[:_MESSAGE_CHARS]
+        text = str(error)[:_MESSAGE_CHARS]
     except BaseException:  # its __str__ is code under test as well
-        return ""
+        text = ""
+    return {"error": type(error).__name__, "kinds": kinds, "text": text}
 
 
-def _say(writing: int, answer: dict[str, Any]) -> None:
+def plain(value: Any, depth: int = _DEPTH) -> Any:
+    """Return the value as JSON types. The exact types count: an object of a subclass is not plain."""
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str):
+        return value
+    if kind in (bytes, bytearray):
+        return [kind.__name__, list(value)]
+    if kind is complex:
+        return ["complex", [value.real, value.imag]]
+    if not depth:
+        raise NotPlainError("a value that is nested too deep")
+    if kind is dict:
+        return ["dict", [["tuple", [plain(key, depth - 1), plain(inner, depth - 1)]] for key, inner in value.items()]]
+    if kind in (list, tuple, set, frozenset):
+        return [kind.__name__, [plain(inner, depth - 1) for inner in value]]
+    if isinstance(value, Iterator):
+        return ["iterator", [plain(inner, depth - 1) for inner in islice(value, MAX_ITEMS)]]
+    raise NotPlainError(f"an object of type {kind.__name__}: only plain data can be tested")
+
+
+def value_of(packed: Any) -> Any:
+    """Return the value that :func:`plain` packed; :class:`NotPlainError` for anything else."""
+    if isinstance(packed, dict):
+        raise NotPlainError("a malformed value")
+    if not isinstance(packed, list):
+        return packed
     try:
-        send(writing, answer)
-    except NotPlainError as error:
-        send(writing, {"error": "ValueError", "name": "ValueError", "text": f"it returned {error}"})
+        kind, content = packed
+        return _BUILD[kind]([value_of(inner) for inner in content])
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+        raise NotPlainError(f"a malformed value: {type(error).__name__}") from None

@@ -1,0 +1,176 @@
+"""A chat model whose calls another one answers, chosen when the call begins, and perhaps a further one after a failure."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from itertools import count
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+
+from vinelm.adapters.calls.tool_binding import aimed, bind_lazily, structured_chain, whole_chunk
+
+
+class Attempt:
+    """One call of a chosen model, as a context manager for ``with`` and ``async with``.
+
+    Leaving the block suppresses an error after which the next attempt may succeed.
+
+    Attributes:
+        model: the chat model to call.
+        options: of the call, in that model's own form.
+        is_begun: the caller has seen a part of the answer.
+    """
+
+    __slots__ = ("is_begun", "model", "options")
+
+    def __init__(self, model: BaseChatModel, options: Mapping[str, Any]) -> None:
+        self.is_begun = False
+        self.model, self.options = aimed(model, options)
+
+    def saw(self, generation: ChatGeneration) -> None:
+        """Note an answer, or a chunk of it, before the caller gets it."""
+        self.is_begun = True
+
+    def __enter__(self) -> Attempt:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool | None:
+        return None
+
+    async def __aenter__(self) -> Attempt:
+        return self.__enter__()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool | None:
+        return self.__exit__(kind, error, trace)
+
+
+class DelegatingChatModel(BaseChatModel):
+    """Answers by the models of its attempts, one after the other. Tools and schemas are converted for the one that answers."""
+
+    @abstractmethod
+    def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
+        """Begin an attempt; the first is number 0."""
+
+    async def _aattempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
+        """As :meth:`_attempt`, without blocking the event loop."""
+        return self._attempt(number, messages, options)
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | dict[str, Any] | bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Return this model with tools; they are converted for the chosen model when it runs."""
+        return bind_lazily(self, tools, tool_choice, kwargs)
+
+    def with_structured_output(
+        self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, Any]:
+        """Return a runnable that gives instances of ``schema``.
+
+        The other arguments (``method``, ``strict``) go to the chosen model's own method; every form of answer is parsed.
+        """
+        return structured_chain(self, schema, include_raw=include_raw, options=kwargs)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        for number in count():
+            with self._attempt(number, messages, {**kwargs, "stop": stop}) as attempt:
+                if attempt.model.rate_limiter:
+                    attempt.model.rate_limiter.acquire(blocking=True)
+                result = attempt.model._generate(messages, run_manager=run_manager, **attempt.options)
+                attempt.saw(result.generations[0])
+                return result
+        raise AssertionError("unreachable")
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        for number in count():
+            async with await self._aattempt(number, messages, {**kwargs, "stop": stop}) as attempt:
+                if attempt.model.rate_limiter:
+                    await attempt.model.rate_limiter.aacquire(blocking=True)
+                result = await attempt.model._agenerate(messages, run_manager=run_manager, **attempt.options)
+                attempt.saw(result.generations[0])
+                return result
+        raise AssertionError("unreachable")
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        for number in count():
+            with (
+                self._attempt(number, messages, {**kwargs, "stop": stop}) as attempt,
+                closing(_chunks(attempt.model, messages, attempt.options)) as answer,
+            ):
+                for chunk in answer:
+                    attempt.saw(chunk)
+                    yield chunk
+                return
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for number in count():
+            async with await self._aattempt(number, messages, {**kwargs, "stop": stop}) as attempt:
+                async with aclosing(_achunks(attempt.model, messages, attempt.options)) as answer:
+                    async for chunk in answer:
+                        attempt.saw(chunk)
+                        yield chunk
+                return
+
+
+def _chunks(model: BaseChatModel, messages: list[BaseMessage], options: Mapping[str, Any]) -> Generator[ChatGenerationChunk]:
+    """Yield the answer of the model in chunks; one that does not stream gives it in one."""
+    if model.rate_limiter:
+        model.rate_limiter.acquire(blocking=True)
+    if _streams(model, options, asynchronously=False):
+        yield from model._stream(messages, **options)
+    else:
+        yield whole_chunk(model._generate(messages, **options))
+
+
+async def _achunks(
+    model: BaseChatModel, messages: list[BaseMessage], options: Mapping[str, Any]
+) -> AsyncGenerator[ChatGenerationChunk]:
+    """Like :func:`_chunks`, for a coroutine."""
+    if model.rate_limiter:
+        await model.rate_limiter.aacquire(blocking=True)
+    if _streams(model, options, asynchronously=True):
+        async for chunk in model._astream(messages, **options):
+            yield chunk
+    else:
+        yield whole_chunk(await model._agenerate(messages, **options))
+
+
+def _streams(model: BaseChatModel, options: Mapping[str, Any], *, asynchronously: bool) -> bool:
+    kind, off = type(model), model.disable_streaming
+    is_native = kind._stream is not BaseChatModel._stream or (asynchronously and kind._astream is not BaseChatModel._astream)
+    return is_native and off is not True and not (off == "tool_calling" and options.get("tools"))
