@@ -1,5 +1,5 @@
 from .cluster.ray_cluster import RayCluster as RayCluster
-from .coverage.of_rows import coverage_of as coverage_of
+from .coverage.coverage import coverage_of as coverage_of
 from .dry_run.forecast import Forecast as Forecast
 from .dry_run.forecast import forecast_profile as forecast_profile
 from .execution.ledger import ProfileLimits as ProfileLimits
