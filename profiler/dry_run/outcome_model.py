@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from vinelm.catalog import Catalog
 from vinelm.profiler.execution.ledger import FIRST_PROMPT_TOKENS, PriceBound
-from vinelm.profiler.scheduling.active_path import next_stage
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
@@ -137,7 +136,7 @@ class OutcomeModel:
         return self._shrunk(self._of_kind.get((depth, stage, model), []), of_stage, arms)
 
     def _shrunk(self, rows: Sequence[Observation], prior: Mapping[str, float], arms: Sequence[str]) -> Mapping[str, float]:
-        counts = Counter(_END if row.ended(self.template.stop) else next_stage(row, arms) for row in rows)
+        counts = Counter(_END if row.ended(self.template.stop) else row.next_stage(arms) for row in rows)
         return {name: (counts[name] + _PRIOR * share) / (len(rows) + _PRIOR) for name, share in prior.items()}
 
 

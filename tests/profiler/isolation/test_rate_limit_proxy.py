@@ -16,7 +16,7 @@ from wired_toy import wired
 from vinelm.backends.limits.rate_limits import WINDOW_S, EngineRateLimiter, RateLimits
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import WallClock
-from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.profiler.isolation.child_process import Child
 from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter, RateLimitProxy
@@ -78,7 +78,11 @@ def test_every_call_of_every_unit_goes_through_the_gate(tmp_path, isolation):
         place = {"source": WorkflowSource(function="wired_toy:wired", arguments=settings)} if isolation == "process" else {}
         execution = ExecutionConfig(isolation=isolation, workers=6, **place)
         result = profile(
-            loaded.workflow, loaded.catalog, loaded.backends, store, execution=execution, sampler="exhaustive", budget_usd=1.0
+            loaded.workflow,
+            loaded.catalog,
+            loaded.backends,
+            store,
+            ProfileSettings(execution=execution, sampler="exhaustive", budget_usd=1.0),
         )
         rows = store.observations()
     assert (result.stopped_by, len(rows)) == ("complete", 10)
