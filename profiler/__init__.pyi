@@ -1,9 +1,8 @@
-from .cluster.ray_cluster import RayCluster as RayCluster
-from .coverage.of_rows import coverage_of as coverage_of
+from .coverage.coverage import coverage_of as coverage_of
 from .dry_run.forecast import Forecast as Forecast
 from .dry_run.forecast import forecast_profile as forecast_profile
+from .execution.job import WorkflowSource as WorkflowSource
 from .execution.ledger import ProfileLimits as ProfileLimits
-from .isolation.workflow_source import WorkflowSource as WorkflowSource
 from .readiness import CheckReport as CheckReport
 from .readiness import check_workflow as check_workflow
 from .runner import profile as profile
@@ -12,7 +11,9 @@ from .sampling.samplers import SAMPLERS as SAMPLERS
 from .sampling.samplers import CascadeSampler as CascadeSampler
 from .sampling.samplers import ExhaustiveSampler as ExhaustiveSampler
 from .sampling.samplers import make_sampler as make_sampler
-from .scheduling.config import ExecutionConfig as ExecutionConfig
 from .scheduling.results import ProfileResult as ProfileResult
 from .scheduling.results import Progress as Progress
 from .scheduling.results import StoppedBy as StoppedBy
+from .scheduling.settings import ExecutionConfig as ExecutionConfig
+from .scheduling.settings import ProfileSettings as ProfileSettings
+from .scheduling.settings import RayCluster as RayCluster

@@ -1,23 +1,22 @@
-"""Makes the worker that an :class:`~vinelm.profiler.scheduling.config.ExecutionConfig` asks for."""
+"""Makes the worker that an :class:`~vinelm.profiler.scheduling.settings.ExecutionConfig` asks for."""
 
 from __future__ import annotations
 
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from vinelm.errors import ConfigError, StoreError
 from vinelm.extras import require_extra
 from vinelm.io.operating_system import can_fork
-from vinelm.profiler.cluster.ray_cluster import RayCluster
 from vinelm.profiler.execution.job import Job, UnitOutcome, Worker
 from vinelm.profiler.execution.replayed.runner import Units
 from vinelm.profiler.execution.unit import LocalWorker
 from vinelm.profiler.execution.unit_budget import TopUp
-from vinelm.profiler.scheduling.config import ExecutionConfig
+from vinelm.profiler.scheduling.settings import ExecutionConfig, ProfileSettings, RayCluster
 from vinelm.requests.protocols import RateLimiter
 from vinelm.traces import CheckpointPlace, ObservationStore
 from vinelm.version import __version__
@@ -34,27 +33,26 @@ NO_FORK = (
 
 
 def make_worker(
-    execution: ExecutionConfig,
+    settings: ProfileSettings,
     units: Units,
     fingerprint: Mapping[str, str],
-    on_note: Callable[[str], None] | None = None,
 ) -> Worker:
     """Return the worker that runs the units. With ``isolation="process"`` this starts a process, with ``cluster`` hosts on its
     nodes; :meth:`Worker.close` ends them.
 
     Args:
-        execution: where the units run.
+        settings: where the units run. Its ``on_note`` is called with :data:`NO_FORK` where processes are asked for and cannot
+            be forked (without it, that is a warning), and with one line when a node of the cluster is lost.
         units: the runner of this process.
         fingerprint: the workflow's parts; a fresh process that builds another workflow is refused.
-        on_note: called with :data:`NO_FORK` where processes are asked for and cannot be forked; without it, that is a warning.
-            Also with one line when a node of the cluster is lost.
     """
+    execution = settings.execution
     if execution.isolation != "process":
         return LocalWorker(units)
     if execution.cluster is not None:
-        return _cluster_worker(execution.cluster, execution, units, fingerprint, on_note)
+        return _cluster_worker(execution.cluster, settings, units, fingerprint)
     if not can_fork():
-        (on_note or _warn)(NO_FORK)
+        (settings.on_note or _warn)(NO_FORK)
         return LocalWorker(units)
     from vinelm.profiler.isolation.process_worker import ProcessWorker
 
@@ -65,13 +63,7 @@ def make_worker(
     )  # fmt: skip
 
 
-def _cluster_worker(
-    cluster: RayCluster,
-    execution: ExecutionConfig,
-    units: Units,
-    fingerprint: Mapping[str, str],
-    on_note: Callable[[str], None] | None,
-) -> Worker:
+def _cluster_worker(cluster: RayCluster, settings: ProfileSettings, units: Units, fingerprint: Mapping[str, str]) -> Worker:
     require_extra("ray", "a profile on a Ray cluster", "ray")
     if not can_fork():
         raise ConfigError(
@@ -81,6 +73,7 @@ def _cluster_worker(
     from vinelm.profiler.cluster.messages import HostSetup
     from vinelm.profiler.cluster.worker import ClusterWorker
 
+    execution = settings.execution
     assert execution.source is not None
     limiters = _rate_limiters(units)
     setup = HostSetup(
@@ -88,7 +81,7 @@ def _cluster_worker(
         is_virtual_time=units.is_virtual_time, limited=tuple(sorted(limiters)), folder=os.getcwd(),
         path=tuple(entry or os.getcwd() for entry in sys.path), **_limits(execution),
     )  # fmt: skip
-    return ClusterWorker(RayLink(cluster, setup), limiters, on_note)
+    return ClusterWorker(RayLink(cluster, setup), limiters, settings.on_note)
 
 
 def _limits(execution: ExecutionConfig) -> dict[str, Any]:

@@ -1,27 +1,32 @@
 """Bring a store up to date with a changed workflow, dataset or catalog before a run, and say what that means.
 
-See docs/profiling.md#growing-a-store.
+What rows showed (their signals, answers and classes) decides none of them: when ``signal``, ``answer`` or ``agree`` changes, it
+is made anew from the states that are kept, without a call. See docs/profiling.md#growing-a-store and #signals-and-answers.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from vinelm.judging import LLMJudge
-from vinelm.profiler.execution.fingerprint import SETTING
-from vinelm.profiler.execution.job import Job, Worker, run_job
-from vinelm.profiler.execution.replayed.runner import Units
-from vinelm.profiler.shown_rows import renew_shown
+from vinelm.profiler.execution.fingerprint import SETTING, code_digest
+from vinelm.profiler.execution.outcome import with_error
+from vinelm.profiler.scheduling.kept_rows import KeptRows
 from vinelm.requests.workflow import Request, Workflow
-from vinelm.rows.observation import Cell
+from vinelm.rows.observation import Cell, Observation
+from vinelm.signals import Signals
+from vinelm.signals.classes import answer_classes
+from vinelm.signals.declaration import Labels
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.growth.grow import Growth, grow
 from vinelm.traces.growth.plan import RequestDigest
 from vinelm.traces.growth.rescoring import RowsToScore, RowToScore
+from vinelm.traces.store.shown import Shown, ShownRows, SignalRecord
+
+Note = Callable[[str], None]
 
 
 def request_digests(workflow: Workflow, requests: Iterable[Request] = ()) -> dict[str, RequestDigest]:
@@ -61,138 +66,182 @@ def with_settings_of(identity: StoreIdentity, store: ObservationStore) -> StoreI
     return replace(identity, fingerprint={**settings, **identity.fingerprint})
 
 
-def grow_store(
-    store: ObservationStore,
-    identity: StoreIdentity,
-    wanted: dict[str, RequestDigest],
-    *,
-    requests: Sequence[Request],
-    worker: Worker,
-    workers: int,
-    is_judged: bool = False,
-) -> Growth | None:
-    """Give the store the identity of the run that begins; score rows again whose success another scorer or label decides.
+def bring_up_to_date(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDigest]) -> None:
+    """Give the store the identity of the run that begins, score rows again and make anew what they show where that is needed.
 
-    Writes to the store, and makes no call of a model.
+    Writes to the store, and makes no call of a model. Tells one line for each change that had an effect.
 
     Args:
-        store: held by the caller.
+        rows: of the store.
         identity: of the run.
         wanted: the digests of all requests.
-        requests: all requests.
-        worker: scores states.
-        workers: how many states are scored at a time.
-        is_judged: a judge scores the answers. None is asked here: the rows stay, and are judged when money may be spent.
-
-    Returns:
-        What happened; None if nothing has changed.
 
     Raises:
         StoreError: none of the store's rows would stay.
+        WorkflowError: ``signal`` has too many values, ``agree`` is not symmetric, or one of them raised.
     """
-    growth = grow(store, identity, wanted)
-    waiting = RowsToScore(store, wanted)
+    rows_before = len(rows.store)
+    growth = _grown(rows, identity, wanted)
+    if growth is not None and (growth.has_effect or growth.is_reshaped):
+        rows.settings.note(growth.describe())
+    is_restored = growth is not None and bool(growth.restored or growth.rescored)
+    _renew_shown(rows, has_restored=len(rows.store) > rows_before or is_restored)
+
+
+# -- scores ------------------------------------------------------------------------------------------------------------
+
+
+def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDigest]) -> Growth | None:
+    """The growth of the store, with rows scored again whose success another scorer or label decides; None without a change.
+
+    A judge is not asked here: the rows that it scores stay, and are judged when money may be spent.
+    """
+    growth = grow(rows.store, identity, wanted)
+    waiting = RowsToScore(rows.store, wanted)
     if not waiting.is_pending:
         return growth
-    lost = _score_again(store, waiting, {request.id: request for request in requests}, worker, workers, is_judged=is_judged)
+    with rows.pool() as pool:
+        while wave := waiting.wave():
+            stopped = rows.stopped() if any(row.is_continued for row in wave) else {}
+            scores = pool.map(lambda row: _score(rows, row, stopped), wave)  # noqa: B023 - used up in this turn
+            waiting.record([(row, *score) for row, score in zip(wave, scores, strict=True)])
+    lost = dict(waiting.finish())
     if growth is None or not growth.rescored:
         return growth
     failed = sum(lost.values()) - sum(growth.retired.values())
     return replace(growth, kept=growth.kept - failed, rescored=growth.rescored - failed, retired=lost)
 
 
-def _score_again(
-    store: ObservationStore,
-    waiting: RowsToScore,
-    requests: dict[str, Request],
-    worker: Worker,
-    workers: int,
-    *,
-    is_judged: bool,
-) -> dict[str, int]:
-    """Score wave after wave; returns reason to the number of rows that do not hold after all."""
-    with ThreadPoolExecutor(workers) as pool:
-        while wave := waiting.wave():
-            stopped = _stopped(store, wave)
-            jobs = [_job(row, requests[row.request_id], stopped) for row in wave]
-            scores = pool.map(lambda job: _score(job, worker, is_judged=is_judged), jobs)
-            waiting.record([(row, *score) for row, score in zip(wave, scores, strict=True)])
-    return dict(waiting.finish())
-
-
-def _stopped(store: ObservationStore, wave: Sequence[RowToScore]) -> Mapping[Cell, bool]:
-    """Whether the workflow's own check passed an answer, by cell; of no use where no row lies below one."""
-    if not any(row.is_continued for row in wave):
-        return {}
-    return {(row.request_id, row.prefix): row.stopped is True for row in store.observations()}
-
-
-def _job(row: RowToScore, request: Request, stopped: Mapping[Cell, bool]) -> Job:
-    before = (row.prefix[:length] for length in range(1, len(row.prefix)))
-    passed = tuple(stopped.get((row.request_id, prefix), False) for prefix in before) if row.is_continued else ()
-    return Job(request, row.prefix, row.state, 0.0, is_scoring=True, passed=passed)
-
-
-def _score(job: Job, worker: Worker, *, is_judged: bool) -> tuple[bool | float | None, str]:
+def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> tuple[bool | float | None, str]:
     """The success of a row, or why it cannot be decided. No call of a model is paid for."""
-    finished = run_job(worker, job, _allow_none)
-    if finished.problem is not None:
-        raise finished.problem
-    outcome = finished.outcome
-    if outcome is None or outcome.observation is None:
+    job = rows.job((row.request_id, row.prefix), row.state, stopped if row.is_continued else None)
+    found = rows.evaluated(job).observation
+    if found is None:
         return None, "scoring them again asks for calls after the loop"
-    if is_judged and outcome.observation.failure is None:
+    if rows.units.judging is not None and found.failure is None:
         return False, ""  # until it is judged; an estimate reads judgements only
-    if outcome.observation.success is None:
+    if found.success is None:
         return None, "scoring them again failed"
-    return outcome.observation.success, ""
+    return found.success, ""
 
 
-def _allow_none(_upper_usd: float) -> bool:
-    return False
+# -- what rows showed --------------------------------------------------------------------------------------------------
 
 
-def bring_up_to_date(
-    store: ObservationStore,
-    identity: StoreIdentity,
-    wanted: dict[str, RequestDigest],
-    units: Units,
-    *,
-    requests: Sequence[Request],
-    worker: Worker,
-    workers: int,
-    on_note: Callable[[str], None] | None,
-) -> None:
-    """Give the store the identity of the run that begins, score rows again and make anew what they show where that is needed.
+def record_for(signals: Signals) -> SignalRecord:
+    """Return what tells one declaration from another."""
+    signal = signals.signal if signals.signal is None or isinstance(signals.signal, str) else code_digest(signals.signal)
+    agree = None if signals.agree is None else code_digest(signals.agree)
+    return SignalRecord(signal=signal, edges=signals.edges, agree=agree, answer=signals.answer)
 
-    Writes to the store, and makes no call of a model.
 
-    Args:
-        store: held by the caller.
-        identity: of the run.
-        wanted: the digests of all requests.
-        units: of the workflow.
-        requests: all requests.
-        worker: evaluates states.
-        workers: how many states are evaluated at a time.
-        on_note: called with one line for each change that had an effect.
+def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
+    """Make signals, answers and classes of the rows anew as far as they are not what the workflow declares.
+
+    ``has_restored``: whether rows that did not hold before are used again.
+    """
+    store, signals, shown = rows.store, rows.units.signals, ShownRows(rows.store)
+    before = shown.record
+    if signals is None:
+        if before is not None:
+            shown.forget()
+        return
+    now, every = record_for(signals), store.observations()
+    if before is not None and before.shows_as(now) and not (has_restored and before.is_behind):
+        now = replace(before, agree=now.agree, rows=before.rows if before.agree == now.agree else -1)
+    elif every:
+        now = _Renewal(rows, signals, before, now).made_anew(every)
+    if now.rows != len(every) or now != before or has_restored:
+        _classify(store, signals, now, rows.settings.on_note)
+
+
+def _classify(store: ObservationStore, signals: Signals, record: SignalRecord, on_note: Note | None = None) -> None:
+    """Compute the answer classes of all rows and note what they were made with.
 
     Raises:
-        StoreError: none of the store's rows would stay.
-        WorkflowError: see :func:`~vinelm.profiler.shown_rows.renew_shown`.
+        WorkflowError: ``agree`` raised, or is not symmetric.
     """
-    rows_before = len(store)
-    growth = grow_store(
-        store, identity, wanted, requests=requests, worker=worker, workers=workers, is_judged=units.judging is not None
-    )
-    if growth is not None and (growth.has_effect or growth.is_reshaped) and on_note is not None:
-        on_note(growth.describe())
-    renew_shown(
-        store, units.signals, units.template, requests={request.id: request for request in requests}, worker=worker,
-        workers=workers, has_restored=len(store) > rows_before or _restores(growth), on_note=on_note,
-    )  # fmt: skip
+    rows = store.observations()
+    found = answer_classes(rows, signals)
+    record = replace(record, rows=len(rows), compared=found.compared, intransitive=found.intransitive, unknown=found.unknown)
+    ShownRows(store).set_classes(found.of, record)
+    if found.unknown and on_note is not None:
+        on_note(
+            f"the answer classes of {found.unknown:,} requests cannot be computed: of some of their answers the store keeps "
+            "only a digest"
+        )
 
 
-def _restores(growth: Growth | None) -> bool:
-    """Whether rows that did not hold, or waited to be scored again, are current."""
-    return growth is not None and bool(growth.restored or growth.rescored)
+def classify_new(store: ObservationStore, signals: Signals | None, on_note: Note | None = None) -> None:
+    """Compute the answer classes of a store to which a run has added rows.
+
+    Raises:
+        WorkflowError: ``agree`` raised, or is not symmetric.
+    """
+    if signals is not None:
+        _classify(store, signals, ShownRows(store).record or record_for(signals), on_note)
+
+
+class _Renewal:
+    """Makes anew what rows show.
+
+    Args:
+        rows: of the store.
+        signals: what the workflow declares.
+        before: what they were made with.
+        now: what they are to be made with.
+    """
+
+    def __init__(self, rows: KeptRows, signals: Signals, before: SignalRecord | None, now: SignalRecord) -> None:
+        self._rows, self._signals, self._before, self._now = rows, signals, before, now
+        self._shown = ShownRows(rows.store)
+        self._states, self._stopped = self._shown.states(), rows.stopped()
+        self._needs_state = bool(signals.answer) or callable(signals.signal)
+
+    def made_anew(self, every: Sequence[Observation]) -> SignalRecord:
+        """Write what the rows show, and return what it was made with."""
+        found: dict[Cell, Shown] = {}
+        labels, lost = Labels(), 0
+        for row, shown in self._evaluated(every):
+            lost += shown is None
+            one = found[row.request_id, row.prefix] = self._kept(row) if shown is None else shown
+            labels.add(one.signal, row.request_id)
+        record = replace(self._now, rows=-1, without_state=lost, is_behind=self._shown.has_retired())
+        self._shown.set_shown(found, record)
+        text = f"what {len(every) - lost:,} rows showed was made anew, as signal and answer are declared now, without a call"
+        self._rows.settings.note(text + (f"; {lost:,} rows keep less, since the state after them is not kept" if lost else ""))
+        return record
+
+    def _evaluated(self, every: Sequence[Observation]) -> Iterator[tuple[Observation, Shown | None]]:
+        with self._rows.pool() as pool:
+            yield from zip(every, pool.map(self._of, every), strict=True)
+
+    def _of(self, row: Observation) -> Shown | None:
+        """What the row shows; None if its state would tell and is not kept."""
+        cell = row.request_id, row.prefix
+        if row.failure is not None:
+            return Shown(with_error(replace(row, signal=None), self._signals).signal)
+        if not self._needs_state:
+            return Shown(self._verdict(row))
+        if row.request_id not in self._rows.requests or cell not in self._states:
+            return None
+        state = self._rows.store.checkpoint(*cell)
+        found = self._rows.evaluated(self._rows.job(cell, state, self._stopped if row.is_continued else None)).observation
+        if found is None:
+            return None  # a node after the loop asks for a call
+        label = found.signal if callable(self._signals.signal) else self._verdict(row)
+        return Shown(label, found.answer, found.answer_digest)
+
+    def _kept(self, row: Observation) -> Shown:
+        """What is left of a row whose state is not kept: what is declared as before."""
+        before, now = self._before, self._now
+        label, has_answer = None if callable(self._signals.signal) else self._verdict(row), True
+        if before is None or (before.signal, before.edges) == (now.signal, now.edges):
+            label = row.signal if label is None else label
+        if before is not None:
+            has_answer = before.answer == now.answer
+        return Shown(label, row.answer, row.answer_digest) if has_answer and now.answer else Shown(label)
+
+    def _verdict(self, row: Observation) -> str | None:
+        passed = row.stopped if self._rows.units.template.stage(row.stage).answerable else None
+        return self._signals.label({}, passed=passed)

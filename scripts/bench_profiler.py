@@ -32,7 +32,7 @@ from result_files import add_results_option, provenance, write_results
 from vinelm.backends import OfflineChatModel
 from vinelm.backends.offline.chat_model import request_of
 from vinelm.catalog import Catalog, Model, Price
-from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation, Usage
@@ -180,8 +180,8 @@ def run(arguments: dict[str, Any], execution: ExecutionConfig, **settings: Any) 
     with new_store(loaded) as store:
         at: list[float] = []
         result = profile(
-            loaded.workflow, loaded.catalog, loaded.backends, store, execution=execution,
-            on_progress=lambda _: at.append(time.perf_counter()), **settings,
+            loaded.workflow, loaded.catalog, loaded.backends, store, ProfileSettings(execution=execution,
+            on_progress=lambda _: at.append(time.perf_counter()), **settings),
         )  # fmt: skip
         return at, at[-1] - at[0], result, store.committed_usd()
 
@@ -226,8 +226,8 @@ def run_sdk(url: str, units: int, workers: int) -> list[float]:
     at: list[float] = []
     with new_store(loaded) as store:
         profile(
-            loaded.workflow, loaded.catalog, loaded.backends, store, execution=execution, budget_calls=units,
-            on_progress=lambda _: at.append(time.perf_counter()),
+            loaded.workflow, loaded.catalog, loaded.backends, store, ProfileSettings(execution=execution, budget_calls=units,
+            on_progress=lambda _: at.append(time.perf_counter())),
         )  # fmt: skip
         failed = [row.detail for row in store.observations() if row.failure is not None]
     if failed:

@@ -85,7 +85,7 @@ if how["moment"] == "start":
     scheduler.Scheduler._dispatch = dispatch_or_die
 print("ready", flush=True)
 profile(loaded.workflow, loaded.catalog, loaded.backends, store,
-        execution=execution_of(how["isolation"], how["workers"], arguments), **how["caps"])
+        ProfileSettings(execution=execution_of(how["isolation"], how["workers"], arguments), **how["caps"]))
 """
 
 

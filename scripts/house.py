@@ -320,18 +320,23 @@ def figures(house: House) -> dict[str, object]:
 # -- what a request passes ---------------------------------------------------------------------------------------------
 
 
-def passes(root: Path, python: str) -> dict[str, dict[str, int]]:
+def passes(root: Path, python: str) -> dict[str, dict[str, list[str]]]:
     """Files and functions that each scenario passes in that checkout (`house_passes.py`)."""
     with tempfile.TemporaryDirectory() as folder:
         command = [python, str(Path(__file__).with_name("house_passes.py")), str(root)]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
-    found: dict[str, dict[str, int]] = json.loads(done.stdout)
+    found: dict[str, dict[str, list[str]]] = json.loads(done.stdout)
     return found
 
 
-def limited(house: House, python: str, passed: dict[str, dict[str, int]]) -> dict[str, ratchets.Figure]:
+def counted(passed: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, int]]:
+    """How many files and functions each scenario passes."""
+    return {name: {what: len(one) for what, one in row.items()} for name, row in passed.items()}
+
+
+def limited(house: House, python: str, passed: dict[str, dict[str, list[str]]]) -> dict[str, ratchets.Figure]:
     """The figures that have a limit, with what makes them up."""
     return measured.of_source(house, ("vinelm", *PARTS)) | measured.of_commands(python) | measured.of_passes(passed)
 
@@ -406,7 +411,9 @@ def main() -> int:
         tighten(root / RATCHETS, own)
         return 0
     found = (
-        figures(house) | ({"passes": passed} if passed else {}) | {"limited": {name: one.value for name, one in own.items()}}
+        figures(house)
+        | ({"passes": counted(passed)} if passed else {})
+        | {"limited": {name: one.value for name, one in own.items()}}
     )
     print(json.dumps(found) if options.json else "\n".join(table(found)))
     return 0

@@ -52,9 +52,13 @@ class Recorder:
             sys.setprofile(None)
 
 
-def count(passed: Passed) -> dict[str, int]:
-    """How many files and functions."""
-    return {"files": len({file for file, _ in passed}), "functions": len(passed)}
+def listed(passed: Passed, root: Path) -> dict[str, list[str]]:
+    """The files and the functions, in order."""
+    names = [(str(Path(file).relative_to(root)), function) for file, function in passed]
+    return {
+        "files": sorted({file for file, _ in names}),
+        "functions": sorted(f"{file} {function}" for file, function in names),
+    }
 
 
 def command(*line: str) -> None:
@@ -131,10 +135,11 @@ def main() -> None:
         "--budget-usd",
         "1",
     )
-    found = {"profiled_unit": count(profiled_unit(recorder, *profile))}
+    found = {"profiled_unit": listed(profiled_unit(recorder, *profile), root)}
     estimate = ("estimate", "x.db", "-o", "x.vine", "--max-error", "1")
-    found["estimate"] = count(whole(recorder, *estimate))
-    found["plan"] = count(whole(recorder, "plan", "x.vine", "--maximize", "accuracy", "--max-cost-usd", "0.01"))
+    found["estimate"] = listed(whole(recorder, *estimate), root)
+    plan = ("plan", "x.vine", "--maximize", "accuracy", "--max-cost-usd", "0.01")
+    found["plan"] = listed(whole(recorder, *plan), root)
 
     from vinelm.backends import create_backends
 
@@ -151,7 +156,7 @@ def main() -> None:
     for request in my_app.workflow.requests:  # until one goes through solve, check and fix
         first, *later = served_stages(recorder, lambda request=request: prepare(request))
         if len(later) > 1:
-            found |= {"served_stage": count(first), "served_next_stage": count(later[1])}
+            found |= {"served_stage": listed(first, root), "served_next_stage": listed(later[1], root)}
             break
     print(json.dumps(found))
 

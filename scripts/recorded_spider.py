@@ -37,7 +37,7 @@ from vinelm.controller import Planner
 from vinelm.errors import DatasetError, InputError
 from vinelm.estimator import ESTIMATORS, make_estimator
 from vinelm.evaluation import follow
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.requests.dataset import split_requests
 from vinelm.requests.protocols import Backend, CallContext
@@ -130,7 +130,7 @@ class Study:
         with ObservationStore.create(path, store_identity(workflow, self.catalog, self.backends)) as store:
             result = profile(
                 workflow, self.catalog, self.backends, store,
-                requests=requests, sampler=self.sampler, coverage=coverage, seed=seed,
+                ProfileSettings(requests=requests, sampler=self.sampler, coverage=coverage, seed=seed),
             )  # fmt: skip
             rows = store.observations()
         return make_estimator(self.estimator).fit(rows, workflow.template, self.catalog).annotated_, result.spent_usd

@@ -12,7 +12,7 @@ from simulated_agent import CHECK_OF_RIGHT, CHECK_OF_WRONG, AgentTruth
 
 from vinelm.backends import OfflineChatModel
 from vinelm.backends.offline.chat_model import request_of
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation, Usage
@@ -95,5 +95,5 @@ def profiled_agent(
     )  # fmt: skip
     backends = {"simulated": AgentBackend(truth)}
     with ObservationStore.open_or_create(path, store_identity(workflow, truth.catalog, backends)) as store:
-        profile(workflow, truth.catalog, backends, store, budget_usd=budget_usd, seed=seed)
+        profile(workflow, truth.catalog, backends, store, ProfileSettings(budget_usd=budget_usd, seed=seed))
         return list(store.observations())

@@ -28,8 +28,8 @@ from .evaluation.verification import verify as verify
 from .evaluation.verification_result import Verification as Verification
 from .judging.judge import llm_judge as llm_judge
 from .objective import Objective as Objective
-from .profiler.scheduling.config import ExecutionConfig as ExecutionConfig
 from .profiler.scheduling.results import ProfileResult as ProfileResult
+from .profiler.scheduling.settings import ExecutionConfig as ExecutionConfig
 from .reports.store.page import report as report
 from .requests.dataset import read_jsonl as read_jsonl
 from .requests.workflow import Request as Request

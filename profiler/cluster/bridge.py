@@ -20,7 +20,7 @@ from typing import IO
 from vinelm.catalog.secrets import redacted
 from vinelm.errors import InputError
 from vinelm.profiler.cluster.messages import Disconnected, HostEvent, HostRefused, HostSetup, NodeProblem, ToHost
-from vinelm.profiler.cluster.ray_cluster import RayCluster
+from vinelm.profiler.scheduling.settings import RayCluster
 
 _CHARS = 300
 _PLACE = re.compile(r"^\[[^\]]*\]\s+\S+:\d+:\s+")

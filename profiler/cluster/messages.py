@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from vinelm.profiler.execution.job import Job, UnitOutcome
+from vinelm.profiler.execution.job import Job, UnitOutcome, WorkflowSource
 from vinelm.profiler.isolation.child_process import error_of
-from vinelm.profiler.isolation.workflow_source import WorkflowSource
 from vinelm.template import Template
 
 

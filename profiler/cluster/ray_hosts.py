@@ -32,7 +32,7 @@ from vinelm.profiler.cluster.messages import (
     NodeProblem,
     ToHost,
 )
-from vinelm.profiler.cluster.ray_cluster import LOCAL, RayCluster
+from vinelm.profiler.scheduling.settings import RayCluster
 
 _LOOK_S = 1.0
 _AGAIN_S = 5.0
@@ -214,7 +214,7 @@ def _no_cluster(cluster: RayCluster, error: Exception) -> ConfigError:
             "this machine belongs to no Ray cluster: start one (ray start --head), or give its address, or local",
             code="ray-address",
         )
-    what = "Ray does not start here" if cluster.address == LOCAL else f"{cluster.address}: no Ray cluster to join"
+    what = "Ray does not start here" if cluster.is_local else f"{cluster.address}: no Ray cluster to join"
     return ConfigError(f"{what}: {_line(error)}", code="ray-address")
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from vinelm.catalog import Catalog
-from vinelm.profiler.dry_run.branching_outcomes import BranchingOutcomeModel
 from vinelm.profiler.dry_run.outcome_model import OutcomeModel
 from vinelm.profiler.dry_run.simulated_run import Proposals, SimulatedRun
 from vinelm.profiler.dry_run.throughput import EngineRate
@@ -108,10 +107,9 @@ def forecast_profile(
     rows = sorted(known, key=lambda row: (place[row.request_id], len(row.prefix), row.prefix))
     runs: list[SimulatedRun] = []
     proposals = Proposals(sampler)
-    kind = OutcomeModel if template.is_linear else BranchingOutcomeModel
     done = 0
     while len(runs) < _FEWEST_RUNS or (len(runs) < _MOST_RUNS and done < _WORK):
-        model = kind(template, catalog, rows, random.Random(f"{seed}:{len(runs)}"))
+        model = OutcomeModel(template, catalog, rows, random.Random(f"{seed}:{len(runs)}"))
         run = SimulatedRun(model, rows, len(request_ids), limits, committed_usd, longest=_WORK // _FEWEST_RUNS)
         run.run(proposals)
         runs.append(run)

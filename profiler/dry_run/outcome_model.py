@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from vinelm.catalog import Catalog
@@ -12,14 +13,19 @@ from vinelm.profiler.execution.ledger import FIRST_PROMPT_TOKENS, PriceBound
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
-_PRIOR = 4.0
+_PRIOR = 4.0  # weight, in rows, of the stage's rates over all models, and of the overall rate
 _LOWEST_SHARE = 0.02  # without a pilot: a call costs between this share of its bound and all of it
 _TOKENS_PER_S = (20.0, 200.0)  # without a pilot: how fast a model may write
+_END = ""
+Place = tuple[int, str]
+"""(depth, stage)."""
+Kind = tuple[int, str, str]
+"""(depth, stage, model)."""
 
 
 class Unit(NamedTuple):
-    """One simulated unit. ``requests`` are its calls with repeated attempts, ``tokens`` are prompt and completion, ``arm``
-    is the stage that comes next on a template that branches.
+    """One simulated unit. ``requests`` are its calls with repeated attempts, ``tokens`` are prompt and completion, ``arm`` is
+    the stage that comes next; None where the request ends.
     """
 
     cost_usd: float
@@ -28,14 +34,14 @@ class Unit(NamedTuple):
     tokens: float
     call_s: float
     tool_s: float
-    goes_on: bool
-    arm: str | None = None
+    arm: str | None
 
 
 class OutcomeModel:
-    """Probability to continue, dollars, calls, tokens and seconds by (depth, model).
+    """Rates at which a request ends or goes on to each stage, dollars, calls, tokens and seconds by (depth, stage, model).
 
-    Requests of the rows are resampled whole, because the cells of one request are correlated.
+    Requests of the rows are resampled whole, because the cells of one request are correlated. Without rows a request goes on
+    with a rate that is drawn once, and to each stage that may come alike.
 
     Args:
         template: a bound template.
@@ -52,44 +58,49 @@ class OutcomeModel:
             if not row.is_continued:  # requests that the workflow itself would have ended are no sample of the others
                 by_request.setdefault(row.request_id, []).append(row)
         requests = list(by_request)
-        self._seen: dict[tuple[int, str], list[Observation]] = {}
+        drawn = [row for one in rng.choices(requests, k=len(requests)) for row in by_request[one]] if requests else []
+        self._of_kind: dict[Kind, list[Observation]] = {}
+        self._of_place: dict[Place, list[Observation]] = {}
         self._of_model: dict[str, list[Observation]] = {}
-        for request_id in rng.choices(requests, k=len(requests)) if requests else ():
-            for row in by_request[request_id]:
-                self._seen.setdefault((row.depth, row.model), []).append(row)
-                self._of_model.setdefault(row.model, []).append(row)
-        drawn = [row for found in self._of_model.values() for row in found]
-        self._overall = self._went_on(drawn, rng.random(), 2.0)
+        for row in drawn:
+            self._of_kind.setdefault((row.depth, row.stage, row.model), []).append(row)
+            self._of_place.setdefault((row.depth, row.stage), []).append(row)
+            self._of_model.setdefault(row.model, []).append(row)
+        went = sum(not row.ended(template.stop) for row in drawn)
+        self._overall = (went + 2.0 * rng.random()) / (len(drawn) + 2.0)
+        self._may_end = _may_end(template)
+        self._first = {row.request_id: row.stage for row in rows if row.depth == 1}
+        self._first_counts = Counter(self._first.values())
         self._bound = PriceBound(catalog)
         self._max_tokens = {name: catalog[name].max_tokens for name in template.models}
         self._guess_usd = {name: math.exp(rng.uniform(math.log(_LOWEST_SHARE), 0.0)) for name in template.models}
         self._guess_pace = {name: rng.uniform(*_TOKENS_PER_S) for name in template.models}
-        self._rates: dict[tuple[int, str], float] = {}
+        self._weights: dict[Kind, Mapping[str, float]] = {}
 
     def stage(self, cell: Cell, possible: Sequence[str]) -> str:
-        """Return the stage of a cell's last invocation, one of those that may be."""
-        return possible[0]
+        """Return the stage of a cell's last invocation, one of those that may be; that of a request's first is drawn once."""
+        if len(possible) == 1:
+            return possible[0]
+        request_id = cell[0]
+        if request_id not in self._first:
+            weights = [self._first_counts[name] + _PRIOR / len(possible) for name in possible]
+            self._first[request_id] = self._rng.choices(possible, weights)[0]
+        return self._first[request_id]
 
     def unit(self, cell: Cell, stage: str) -> Unit:
         """Draw the outcome of a cell."""
-        depth, model = len(cell[1]), cell[1][-1]
-        rate = self._rates.get((depth, model))
-        found = self._seen.get((depth, model), [])
-        if rate is None:
-            rate = self._rates[depth, model] = self._went_on(found, self._overall, _PRIOR)
-        goes_on = self._rng.random() < rate
-        like = found or self._of_model.get(model)
-        if like:
-            return unit_of(like[int(self._rng.random() * len(like))], goes_on=goes_on)
-        return self._guessed(stage, model, goes_on=goes_on)
-
-    def _guessed(self, stage: str, model: str, *, goes_on: bool, arm: str | None = None) -> Unit:
-        """A unit of a model that has no row yet."""
-        share = self._guess_usd[model]
-        tokens_out = share * self._max_tokens[model]
-        cost = self._bound.usd(stage, model) * share
-        call_s = tokens_out / self._guess_pace[model]
-        return Unit(cost, 1, 1, FIRST_PROMPT_TOKENS * share + tokens_out, call_s, 0.0, goes_on, arm)
+        kind = len(cell[1]), stage, cell[1][-1]
+        if kind not in self._weights:
+            self._weights[kind] = self._outcome_weights(*kind)
+        weights = self._weights[kind]
+        arm = self._rng.choices(list(weights), list(weights.values()))[0] if weights else _END
+        like = self._of_kind.get(kind) or self._of_model.get(kind[-1])
+        if not like:
+            return self._guessed(stage, kind[-1], arm or None)
+        row = like[int(self._rng.random() * len(like))]
+        tokens = (row.tokens_in or 0) + (row.tokens_out or 0)
+        cost = row.cost_usd + row.tool_cost_usd
+        return Unit(cost, row.calls, row.calls + row.retries, tokens, row.latency_s, row.tool_latency_s, arm or None)
 
     def row(self, cell: Cell, unit: Unit, stage: str) -> Observation:
         """Return the drawn outcome as the observation that a sampler is given."""
@@ -98,21 +109,43 @@ class OutcomeModel:
             request_id=request_id,
             prefix=prefix,
             stage=stage,
-            success=not unit.goes_on,
-            stopped=not unit.goes_on,
+            success=unit.arm is None,
+            stopped=unit.arm is None,
             cost_usd=unit.cost_usd,
             latency_s=unit.call_s,
             calls=unit.calls,
             arm=unit.arm,
         )
 
-    def _went_on(self, rows: Sequence[Observation], prior: float, weight: float) -> float:
-        went = sum(not row.ended(self.template.stop) for row in rows)
-        return (went + weight * prior) / (len(rows) + weight)
+    def _guessed(self, stage: str, model: str, arm: str | None) -> Unit:
+        """A unit of a model that has no row yet."""
+        share = self._guess_usd[model]
+        tokens_out = share * self._max_tokens[model]
+        cost = self._bound.usd(stage, model) * share
+        call_s = tokens_out / self._guess_pace[model]
+        return Unit(cost, 1, 1, FIRST_PROMPT_TOKENS * share + tokens_out, call_s, 0.0, arm)
+
+    def _outcome_weights(self, depth: int, stage: str, model: str) -> Mapping[str, float]:
+        """P(the request goes on to a stage), by its name, and P(it ends); the model's are shrunk to the stage's."""
+        arms = self.template.flow.stages_at[depth - 1][stage]
+        if not arms:
+            return {}
+        on = self._overall if (depth, stage) in self._may_end else 1.0
+        even = {**dict.fromkeys(arms, on / len(arms)), _END: 1.0 - on}
+        of_stage = self._shrunk(self._of_place.get((depth, stage), []), even, arms)
+        return self._shrunk(self._of_kind.get((depth, stage, model), []), of_stage, arms)
+
+    def _shrunk(self, rows: Sequence[Observation], prior: Mapping[str, float], arms: Sequence[str]) -> Mapping[str, float]:
+        counts = Counter(_END if row.ended(self.template.stop) else row.next_stage(arms) for row in rows)
+        return {name: (counts[name] + _PRIOR * share) / (len(rows) + _PRIOR) for name, share in prior.items()}
 
 
-def unit_of(row: Observation, *, goes_on: bool, arm: str | None = None) -> Unit:
-    """Return a real row as a simulated unit."""
-    tokens = (row.tokens_in or 0) + (row.tokens_out or 0)
-    cost = row.cost_usd + row.tool_cost_usd
-    return Unit(cost, row.calls, row.calls + row.retries, tokens, row.latency_s, row.tool_latency_s, goes_on, arm)
+def _may_end(template: Template) -> frozenset[Place]:
+    """Where the template, or the workflow's check of an answer, lets a request end."""
+    flow = template.flow
+    return frozenset(
+        (depth + 1, stage)
+        for position, depth in zip(flow.positions, flow.depths, strict=True)
+        for stage, after in position.arms.items()
+        if flow.positions[after].may_end or template.stage(stage).answerable
+    )

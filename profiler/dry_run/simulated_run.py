@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from vinelm.profiler.coverage.of_rows import coverage_of
+from vinelm.profiler.coverage.coverage import coverage_of
 from vinelm.profiler.dry_run.outcome_model import OutcomeModel, Unit
 from vinelm.profiler.dry_run.throughput import Workload
 from vinelm.profiler.execution.ledger import ProfileLimits
@@ -174,7 +174,7 @@ class SimulatedRun:
         """Estimate how many times as long as so far the whole run is."""
         limits, totals = self._limits, self._coverage.measure()
         spent = float(totals.paid.sum()) + self._coverage.continued
-        new = self.cost_usd if self._coverage.totals.paid.any() else float(self.new_cells)
+        new = float(self.new_cells) if self._coverage.is_free else self.cost_usd
         before = max(spent - new, 0.0)
         goal = (limits.coverage or 1.0) / max(fraction, 1e-9)
         factors = [(goal * spent - before) / (spent - before) if spent > before else goal]

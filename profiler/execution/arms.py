@@ -56,10 +56,7 @@ def first_boundaries(template: Template, opening: Collection[str], boundaries: S
         boundaries: the stages before which every other invocation pauses.
     """
     first, *others = (stage.name for stage in template.first_stages)
-    if template.is_linear:
-        is_again = first in (stage.name for stage in template.invocations[1:])
-    else:
-        is_again = any(first in level for level in template.flow.stages_at[1:])
+    is_again = any(first in level for level in template.flow.stages_at[1:])
     if others or first not in opening or is_again:
         return list(boundaries)
     return [name for name in boundaries if name != first]

@@ -99,7 +99,7 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
             parts[f"node {name}"] = code_digest(function)
         elif name not in recorder.stages and holds_stage(node.runnable):
             parts[f"node {name}"] = _digest(list(_chain(node.runnable, type(node.runnable).__module__, {})))
-    # What a judge is asked may change: its rows are judged again, and stay (profiler/scheduling/pending_rows.py).
+    # What a judge is asked may change: its rows are judged again, and stay (profiler/scheduling/kept_rows.py).
     parts["scorer"] = JUDGED if isinstance(workflow.score, LLMJudge) else code_digest(workflow.score)
     if workflow.inputs is not None:
         parts["inputs"] = code_digest(workflow.inputs)

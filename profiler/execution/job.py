@@ -1,13 +1,17 @@
-"""What a unit is given and what it leaves, wherever it runs."""
+"""What a unit is given and what it leaves, wherever it runs; and how another process builds its workflow again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Protocol
 
+from vinelm.catalog import Catalog
+from vinelm.errors import ConfigError
 from vinelm.judging import Judgement
-from vinelm.requests.workflow import Request
+from vinelm.requests.protocols import Backend
+from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
@@ -26,8 +30,8 @@ class Job:
         upper_usd: the dollars that are reserved for the unit.
         n_again: the number of invocations before this one whose state is not kept. They are executed again first, from
             ``parent``, which is the checkpoint before them.
-        stages: on a template that branches the stages of the invocations of ``prefix``, as far as they are known: the last one
-            may not be for the first invocation. Otherwise empty.
+        stages: the stages of the invocations of ``prefix``, as far as they are known: the last one may not be for the first
+            invocation. Empty where the state alone is needed.
         is_scoring: nothing is executed: ``parent`` is the state after ``prefix``, and is scored.
         passed: whether the workflow's own check had passed the answer of each invocation before this one, where it had of any
             and the request goes on all the same. Otherwise empty.
@@ -54,7 +58,7 @@ class Job:
 
     def stage(self, template: Template) -> str:
         """Return the stage of the unit's invocation. Where it is not known before it runs, the first of those that may be."""
-        return stage_of(template, len(self.prefix), self.stages)
+        return template.stages_at(len(self.prefix), self.stages)[0].name
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +95,6 @@ class UnitFinished:
     problem: BaseException | None = None
 
 
-def stage_of(template: Template, length: int, stages: Sequence[str]) -> str:
-    """Return the stage of the last of that many invocations; ``stages`` as in :class:`Job`."""
-    if template.is_linear:
-        return template.invocations[length - 1].name
-    return stages[length - 1] if len(stages) >= length else template.arms_after(stages)[0].name
-
-
 class Worker(Protocol):
     """Runs units; several at a time where it is called from several threads."""
 
@@ -124,3 +121,44 @@ def run_job(worker: Worker, job: Job, top_up: TopUp) -> UnitFinished:
         raise
     except BaseException as error:
         return UnitFinished(job, None, error)
+
+
+class LoadedWorkflow(Protocol):
+    """The return type of a source's function."""
+
+    @property
+    def workflow(self) -> Workflow:
+        """The workflow, with a bound template and all its requests."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The models."""
+
+    @property
+    def backends(self) -> Mapping[str, Backend]:
+        """One backend for each provider of the catalog."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkflowSource:
+    """A function that builds the workflow in any process: code, graphs and clients are never sent between processes.
+
+    Attributes:
+        function: ``module:name``.
+        arguments: its keyword arguments, plain JSON. The same arguments must give the same workflow everywhere.
+    """
+
+    function: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self) -> LoadedWorkflow:
+        """Call the function and return its result. Runs the workflow's own code.
+
+        Raises:
+            ConfigError: ``function`` is not ``module:name``.
+        """
+        module_name, _, name = self.function.partition(":")
+        if not name:
+            raise ConfigError(f"the source {self.function!r} does not name a function: write module:name")
+        loaded: LoadedWorkflow = getattr(import_module(module_name), name)(**self.arguments)
+        return loaded

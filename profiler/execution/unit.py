@@ -282,7 +282,7 @@ class UnitRunner:
         try:
             state_values = self.graph.get_state(_config(thread_id)).values
             row = policy.observation()
-            name = policy.stage if self.template.is_linear else (stages_in(state_values) or (policy.stage,))[-1]
+            name = (stages_in(state_values) or (policy.stage,))[-1]
             stage, ending = self.template.stage(name), self._endings[name]
             values, problem = _values(state_values), None
             if state[:1] in (_WAITS, _PASSED) and ending is not None and stage.answerable:

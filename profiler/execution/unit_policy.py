@@ -10,12 +10,11 @@ from langgraph.types import Command, Interrupt
 from vinelm.clock import Clock
 from vinelm.errors import FailureKind, VineLMError, WorkflowError
 from vinelm.policies import ForcedMode, ForcedPolicy
-from vinelm.profiler.execution.job import stage_of
 from vinelm.requests.observed_row import observed_row
 from vinelm.requests.protocols import Invocation
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation
-from vinelm.template import Stage, Template
+from vinelm.template import Template
 
 
 class UnitPolicy(ForcedPolicy):
@@ -29,8 +28,8 @@ class UnitPolicy(ForcedPolicy):
         self.prefix = prefix
         self.request_id = request.id
         self.stages = tuple(stages[: len(prefix) - 1])
-        self.stage = stage_of(template, len(prefix), stages)
-        self.possible = frozenset([self.stage] if template.is_linear or stages else map(_name, template.first_stages))
+        possible = [stage.name for stage in template.stages_at(len(prefix), stages)]
+        self.stage, self.possible = possible[0], frozenset(possible)
         """The stages of which the unit's invocation may be; where there are several, it is known once it begins."""
         self.before_ending: bytes | None = None
         """The state before the nodes that follow the loop, where the workflow's own check passed the answer."""
@@ -45,7 +44,7 @@ class UnitPolicy(ForcedPolicy):
         Raises:
             WorkflowError: the template does not allow the stage there.
         """
-        if len(prefix) == len(self.prefix) - 1 and not self.template.is_linear:
+        if len(prefix) == len(self.prefix) - 1:
             if stage not in self.possible:
                 wanted = " or ".join(map(repr, sorted(self.possible)))
                 raise WorkflowError(
@@ -87,10 +86,6 @@ class UnitPolicy(ForcedPolicy):
             detail=detail,
             arm=arm,
         )
-
-
-def _name(stage: Stage) -> str:
-    return stage.name
 
 
 MOST_ANSWERS = 100

@@ -15,15 +15,16 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from vinelm.errors import DatasetError, InputError
 from vinelm.io.operating_system import ENDING, die_with_parent, kill_group, limit_process, reaped
+from vinelm.profiler.execution.job import WorkflowSource
 from vinelm.profiler.execution.unit_budget import UnitBudget
 from vinelm.profiler.isolation.framing import plain_row, receive, send
 from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter
-from vinelm.profiler.isolation.workflow_source import WorkflowSource
+from vinelm.requests.protocols import Backend, Preloads
 from vinelm.requests.workflow import Request
 
 
@@ -49,12 +50,27 @@ def main(descriptor: int, limits: int) -> None:
         server.serve()
 
 
+def preload(backends: Iterable[Backend]) -> None:
+    """Run a trivial graph, and let each backend do the work of its first call, so that no unit repeats it. Calls no model.
+
+    Tracing is off meanwhile: a tracer would start threads, which do not survive a fork, and send what is no request.
+    """
+    from langsmith import tracing_context
+
+    from vinelm.profiler.execution.unit import warm_up
+
+    with tracing_context(enabled=False):
+        warm_up()
+        for backend in backends:
+            if isinstance(backend, Preloads):
+                backend.preload()
+
+
 class _ForkServer:
     def __init__(self, control: socket.socket, source: WorkflowSource, limits: socket.socket, limited: Sequence[str]) -> None:
         loaded = source.load()
         from vinelm.profiler.execution.fingerprint import fingerprint
         from vinelm.profiler.execution.replayed.runner import make_units
-        from vinelm.profiler.isolation.preload import preload
 
         self.fingerprint = fingerprint(loaded.workflow, loaded.catalog, loaded.backends)
         self.units = make_units(loaded.workflow, loaded.catalog, loaded.backends)

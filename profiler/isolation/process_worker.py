@@ -23,11 +23,10 @@ from typing import IO, Any
 
 from vinelm.errors import FailureKind, WorkerDied, WorkflowError
 from vinelm.io.operating_system import ENDING
-from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
+from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome, WorkflowSource
 from vinelm.profiler.isolation.child_process import Child, describe_exit, last_lines
 from vinelm.profiler.isolation.framing import receive, send
 from vinelm.profiler.isolation.rate_limit_proxy import AdmitsAttempts, RateLimitProxy
-from vinelm.profiler.isolation.workflow_source import WorkflowSource
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 

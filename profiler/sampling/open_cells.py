@@ -1,16 +1,37 @@
-"""The cells that may still be executed, as far as the rows of earlier rounds tell."""
+"""The cells that may still be executed, as far as the rows of earlier rounds tell, and the models of each invocation."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from vinelm.errors import TemplateError
-from vinelm.profiler.scheduling.active_path import next_stage
+from vinelm.errors import ConfigError, TemplateError
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
 Prefix = tuple[str, ...]
+Models = tuple[str, ...]
+
+
+def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
+    """Return the models that each invocation may run on; by stage where several stages with different models may come.
+
+    Raises:
+        ConfigError: several stages may come first, with different models: which one comes is only known once it runs.
+    """
+    first, *others = template.first_stages
+    for other in others:
+        if set(other.models or ()) != set(first.models or ()):
+            raise ConfigError(
+                f"the stages {first.name!r} and {other.name!r} may both come first and allow different models, but which one "
+                "comes is only known once it runs: allow the same models in both"
+            )
+    found: list[Models | Mapping[str, Models]] = []
+    for stages in template.flow.stages_at:
+        models = {name: template.stage(name).models or () for name in stages}
+        one = next(iter(models.values()))
+        found.append(one if all(set(other) == set(one) for other in models.values()) else models)
+    return found
 
 
 class OpenCells:
@@ -79,14 +100,11 @@ class OpenCells:
         row, template = self._rows[cell], self._template
         if row.ended(template.stop):
             return ()
-        if template.is_linear:
-            stage = template.stage_after(row.depth)
-        else:
-            request, prefix = cell
-            stages = [self._rows[request, prefix[:k]].stage for k in range(1, row.depth + 1)]
-            try:
-                name = next_stage(row, [arm.name for arm in template.arms_after(stages)])
-            except TemplateError:  # a row from before the template changed: its path leads nowhere now
-                name = None
-            stage = None if name is None else template.stage(name)
-        return () if stage is None else stage.models or ()
+        request, prefix = cell
+        before = (self._rows.get((request, prefix[:k])) for k in range(1, row.depth + 1))
+        try:
+            followers = template.stages_at(row.depth + 1, [one.stage for one in before if one is not None])
+        except TemplateError:  # a row from before the template changed: its path leads nowhere now
+            return ()
+        name = row.next_stage([stage.name for stage in followers])
+        return () if name is None else template.stage(name).models or ()

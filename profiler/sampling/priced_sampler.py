@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
-from vinelm.profiler.sampling.model_choices import Models, models_by_depth
-from vinelm.profiler.sampling.open_cells import OpenCells
+from vinelm.profiler.sampling.open_cells import Models, OpenCells, models_by_depth
 from vinelm.requests.protocols import Choice, RequestPath
 from vinelm.rows.observation import Observation
 from vinelm.template import Template

@@ -146,7 +146,7 @@ class ContingentPath(ActivePath):
         after = positions[self._position].arms.get(row.stage)
         if after is None:
             return False
-        coming = next_stage(row, tuple(positions[after].arms))
+        coming = row.next_stage(tuple(positions[after].arms))
         if coming is None:
             return False
         self._stages.append(row.stage)
@@ -177,10 +177,3 @@ class ContingentPath(ActivePath):
         choice = self._choices[k]
         model = choice if isinstance(choice, str) else choice.get(stage)
         return model if model in (self._template.stage(stage).models or ()) else None
-
-
-def next_stage(row: Observation, arms: Sequence[str]) -> str | None:
-    """Return the stage after a row that goes on; None if the row does not say which of the template's it is."""
-    if row.arm is None:
-        return arms[0] if len(arms) == 1 else None
-    return row.arm if row.arm in arms else None

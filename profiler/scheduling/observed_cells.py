@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from vinelm.catalog import Catalog
-from vinelm.profiler.coverage.of_rows import new_coverage
+from vinelm.profiler.coverage.coverage import Coverage
 from vinelm.profiler.execution.ledger import PriceBound
 from vinelm.profiler.scheduling.first_rows import FirstRows
 from vinelm.profiler.scheduling.request_paths import PriceBounds
@@ -49,7 +49,7 @@ class ObservedCells:
         self.rows: dict[Cell, Observation] = {}
         self.without_state: set[Cell] = {(row.request_id, row.prefix) for row in rows} - set(states)
         self.committed: set[Cell] = set()
-        self.coverage = new_coverage(template, len(request_ids))
+        self.coverage = Coverage(template, len(request_ids))
         self._interval: tuple[float, float] = (0.0, 1.0)
         self._interval_at = 0
         for row in rows:

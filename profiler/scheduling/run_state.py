@@ -7,22 +7,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError, WorkflowError
 from vinelm.judging import Judgement
 from vinelm.profiler.execution.job import Job, UnitFinished, UnitOutcome
 from vinelm.profiler.execution.ledger import Ledger, Reservation
 from vinelm.profiler.execution.outcome import with_error
+from vinelm.profiler.execution.replayed.runner import Units
 from vinelm.profiler.execution.unit import is_extendable
-from vinelm.profiler.scheduling.active_path import next_stage
+from vinelm.profiler.scheduling.first_rows import BROKEN_AFTER
+from vinelm.profiler.scheduling.kept_rows import verdicts_of
 from vinelm.profiler.scheduling.observed_cells import ObservedCells
-from vinelm.profiler.scheduling.pending_rows import verdicts_of
 from vinelm.profiler.scheduling.results import Progress, StoppedBy
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Cell, Observation
-from vinelm.signals import Signals
 from vinelm.signals.declaration import Labels
-from vinelm.template import Template
 from vinelm.traces import ObservationStore
 from vinelm.traces.store.judgements import Judgements
 from vinelm.traces.store.run_state import RunRecords
@@ -51,15 +49,11 @@ class RunState:
     Args:
         store: held exclusively by the caller.
         ledger: the store's; its limits are those of the run.
-        template: a bound template.
-        catalog: the models.
+        units: of the workflow.
         requests: the requests of the run.
         n_older: how many of the store's rows are older than the run.
-        is_virtual_time: latencies do not pass on the wall, so that units on one engine do not slow each other down.
-        broken_after: the run stops when this many first rows of a stage failed alike; None never stops it.
-        signals: what the workflow declares.
+        keep_going: go on even if all first rows of a stage fail alike.
         sampler: name of the run's sampler.
-        is_judged: a judge scores the answers.
         shared: the run, where others may work on the store.
 
     Attributes:
@@ -78,30 +72,26 @@ class RunState:
         self,
         store: ObservationStore,
         ledger: Ledger,
-        template: Template,
-        catalog: Catalog,
+        units: Units,
         requests: Iterable[Request],
         *,
         n_older: int,
-        is_virtual_time: bool,
-        broken_after: int | None = None,
-        signals: Signals | None = None,
+        keep_going: bool = False,
         sampler: str | None = None,
-        is_judged: bool = False,
         shared: SharedRun | None = None,
     ) -> None:
         self.shared, self.elsewhere = shared, set[Cell]()
         self._read_at = 0.0
-        self.signals, self._sampler = signals, sampler
-        self.store, self.ledger, self.template, self.catalog = store, ledger, template, catalog
+        self.signals, self._sampler = units.signals, sampler
+        self.store, self.ledger, self.template, self.catalog = store, ledger, units.template, units.catalog
         self.records = RunRecords(store)
         self.requests: Mapping[str, Request] = {request.id: request for request in requests}
         self._n_older = n_older
-        self._is_virtual_time = is_virtual_time
-        self._broken_after = broken_after
+        self._is_virtual_time = units.is_virtual_time
+        self._broken_after = None if keep_going else BROKEN_AFTER
         self.cells = self._read_cells()
         self._labels = Labels(row.signal for row in self.cells.rows.values() if row.signal is not None)
-        self._verdicts = verdicts_of(Judgements(store).latest()) if is_judged else None
+        self._verdicts = verdicts_of(Judgements(store).latest()) if units.judging is not None else None
         self.running: dict[Cell, Reservation] = {}
         self._purchases: dict[Cell, Purchase] = {}
         self._in_flight: dict[Cell, int] = {}  # other units on the same engine when the unit started, where time is real
@@ -190,14 +180,12 @@ class RunState:
         return None if self._verdicts is None else dict(self._verdicts.get(request_id, {}))
 
     def _stages(self, cell: Cell) -> tuple[str, ...]:
-        """The stages of the cell's invocations, as far as they are known; none on a linear template."""
-        if self.template.is_linear:
-            return ()
+        """The stages of the cell's invocations, as far as they are known."""
         request_id, prefix = cell
         rows = [self.cells.rows[request_id, prefix[:length]] for length in range(1, len(prefix))]
         stages = [row.stage for row in rows]
         arms = [stage.name for stage in self.template.arms_after(stages)]
-        coming = next_stage(rows[-1], arms) if rows else arms[0] if len(arms) == 1 else None
+        coming = rows[-1].next_stage(arms) if rows else arms[0] if len(arms) == 1 else None
         return tuple(stages) if coming is None else (*stages, coming)
 
     def top_up(self, reservation: Reservation, upper_usd: float) -> bool:

@@ -11,11 +11,11 @@ from functools import partial
 from vinelm.profiler.execution.job import Job, UnitFinished, Worker, run_job
 from vinelm.profiler.scheduling.admission import Admission
 from vinelm.profiler.scheduling.commit import CanonicalCommit
-from vinelm.profiler.scheduling.config import ExecutionConfig
 from vinelm.profiler.scheduling.interrupts import Interrupts
 from vinelm.profiler.scheduling.request_paths import ActivePaths
 from vinelm.profiler.scheduling.results import Progress
 from vinelm.profiler.scheduling.run_state import RunState
+from vinelm.profiler.scheduling.settings import ProfileSettings
 from vinelm.profiler.scheduling.threads import Threads, TopUpRequest
 from vinelm.requests.protocols import Sampler
 
@@ -29,8 +29,7 @@ class Scheduler:
         worker: runs the units.
         sampler: proposes the request paths.
         state: of the run.
-        execution: whether units run inline, and how many at a time.
-        on_progress: called on the calling thread after each row.
+        settings: how many units run at a time and where, and who is told of each row, on the calling thread.
         may_go_on: whether the workflow can go on below an answer that its own check passed.
     """
 
@@ -39,18 +38,17 @@ class Scheduler:
         worker: Worker,
         sampler: Sampler,
         state: RunState,
-        execution: ExecutionConfig,
-        on_progress: Callable[[Progress], None] | None,
+        settings: ProfileSettings,
         *,
         may_go_on: bool = True,
     ) -> None:
         paths = ActivePaths(sampler, state.template, may_go_on=may_go_on)
         self.state = state
         self._commit = CanonicalCommit(state, paths)
-        self._admission = Admission(state, paths, execution.workers)
-        self._reporter = ProgressReporter(state, on_progress)
+        self._admission = Admission(state, paths, settings.execution.workers)
+        self._reporter = ProgressReporter(state, settings.on_progress)
         self._worker = worker
-        self._threads = None if execution.isolation == "inline" else Threads(worker)
+        self._threads = None if settings.execution.isolation == "inline" else Threads(worker)
 
     def run(self) -> None:
         """Run until the state is stopped. Raises what a unit raised, after the units in flight are written."""

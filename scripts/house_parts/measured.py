@@ -74,9 +74,10 @@ def _surface(house: House) -> dict[str, Figure]:
     }
 
 
-def of_passes(passes: Mapping[str, Mapping[str, int]]) -> dict[str, Figure]:
+def of_passes(passes: Mapping[str, Mapping[str, list[str]]]) -> dict[str, Figure]:
     """Files and functions of each scenario."""
-    return {f"{name}_{what}": Figure(row[what]) for name, row in passes.items() for what in ("files", "functions")}
+    rows = ((name, what, row[what]) for name, row in passes.items() for what in ("files", "functions"))
+    return {f"{name}_{what}": Figure(len(passed), passed) for name, what, passed in rows}
 
 
 def of_commands(python: str) -> dict[str, Figure]:

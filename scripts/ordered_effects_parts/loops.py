@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vinelm.backends import create_backends, simulated_catalog
 from vinelm.errors import DatasetError
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.requests.workflow import Workflow
 from vinelm.rows.observation import Observation
@@ -103,5 +103,5 @@ def _bought(workflow: Workflow, preset: str, part: Sequence, store: Path, calls:
     catalog = simulated_catalog(preset)
     backends = create_backends(catalog, workflow=workflow, seed=0)
     with ObservationStore.create(store, store_identity(workflow, catalog, backends)) as opened:
-        profile(workflow, catalog, backends, opened, requests=part, budget_calls=calls)
+        profile(workflow, catalog, backends, opened, ProfileSettings(requests=part, budget_calls=calls))
         yield from opened.observations()

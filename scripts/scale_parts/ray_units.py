@@ -25,7 +25,7 @@ if __name__ == "__main__":
 from bench_profiler import load_sdk
 from local_openai import local_openai
 
-from vinelm.profiler import ExecutionConfig, ProfileResult, Progress, RayCluster, WorkflowSource, profile
+from vinelm.profiler import ExecutionConfig, ProfileResult, ProfileSettings, Progress, RayCluster, WorkflowSource, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.rows.observation import Observation
 from vinelm.traces import ObservationStore
@@ -64,8 +64,8 @@ def profiled(
     identity = store_identity(loaded.workflow, loaded.catalog, loaded.backends)
     with tempfile.TemporaryDirectory() as folder, ObservationStore.create(Path(folder) / "bench.db", identity) as store:
         result = profile(
-            loaded.workflow, loaded.catalog, loaded.backends, store, execution=execution, on_progress=on_row,
-            on_note=notes.append, **limits,
+            loaded.workflow, loaded.catalog, loaded.backends, store, ProfileSettings(execution=execution, on_progress=on_row,
+            on_note=notes.append, **limits),
         )  # fmt: skip
         rows = store.observations()
         failed = [row.detail for row in rows if row.failure is not None]

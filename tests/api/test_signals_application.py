@@ -12,7 +12,7 @@ from langgraph.graph import END, START, StateGraph
 import vinelm
 from vinelm import ExecutionConfig, Objective, ObservationStore, VineLM
 from vinelm.cli.inputs import load_inputs
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.requests.protocols import RequestPath
 from vinelm.signals import Outcome
@@ -60,7 +60,9 @@ def profiled(name, path, limit, template=None):
     workflow, catalog, backends = inputs.workflow, inputs.catalog, inputs.backends
     sampler = EveryPath([request.id for request in workflow.requests], tuple(catalog), workflow.template)
     with ObservationStore.create(path, store_identity(workflow, catalog, backends)) as store:
-        profile(workflow, catalog, backends, store, sampler=sampler, execution=ExecutionConfig(isolation="inline"))
+        profile(
+            workflow, catalog, backends, store, ProfileSettings(sampler=sampler, execution=ExecutionConfig(isolation="inline"))
+        )
         rows = {(row.request_id, row.prefix): row for row in store.observations()}
     return inputs, rows, vinelm.estimate(path, check=False)
 

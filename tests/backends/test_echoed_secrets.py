@@ -19,7 +19,7 @@ from vinelm import VineLM
 from vinelm.backends.remote.response import Delta, ResponseBuilder, ToolPiece
 from vinelm.catalog import Catalog
 from vinelm.cli.main import main
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation, Usage
@@ -146,7 +146,7 @@ def test_an_echoed_key_is_kept_nowhere(name, streams, transport, kept, credentia
     checkpoints: list[bytes] = []
     with KeepingStore.create("s.db", store_identity(made, catalog, backends)) as store:
         store.given = checkpoints
-        profile(made, catalog, backends, store, sampler="exhaustive")
+        profile(made, catalog, backends, store, ProfileSettings(sampler="exhaustive"))
         rows = store.observations()
     assert keys
     assert keys <= set(SECRETS)

@@ -10,7 +10,7 @@ from langgraph.graph import END, START, StateGraph
 
 from vinelm.catalog import Catalog
 from vinelm.cli.main import main
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Loop, Stage, Template
@@ -74,7 +74,7 @@ def test_no_secret_is_kept_anywhere(name, transport, kept, credentials, tmp_path
     catalog = Catalog([client.model], {client.model.provider: {**QUICK, **ONCE}})
     backends = {client.model.provider: client.backend}
     with ObservationStore.create("s.db", store_identity(made, catalog, backends)) as store:
-        result = profile(made, catalog, backends, store, sampler="exhaustive")
+        result = profile(made, catalog, backends, store, ProfileSettings(sampler="exhaustive"))
         rows = store.observations()
     kinds = {row.failure for row in rows}
     assert {"rate_limit", "server", None} <= kinds

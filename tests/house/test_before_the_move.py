@@ -14,7 +14,7 @@ import pytest
 from vinelm import Catalog, Objective, ObservationStore, load_trie
 from vinelm.backends import create_backends
 from vinelm.controller.planner import Planner
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.traces import check_store
 from vinelm.workflows import load_workflow
@@ -58,7 +58,7 @@ def test_an_old_run_goes_on_where_it_was(store, monkeypatch):
     workflow = workflow_called("my_app", monkeypatch)
     backends = create_backends(MODELS, workflow=workflow)
     with ObservationStore.open(store) as opened:
-        again = profile(workflow, MODELS, backends, opened, coverage=0.3)
+        again = profile(workflow, MODELS, backends, opened, ProfileSettings(coverage=0.3))
         assert (again.executed, again.stopped_by) == (0, "coverage")
         rest = profile(workflow, MODELS, backends, opened)
         assert (rest.executed, rest.stopped_by, len(opened)) == (196, "complete", 306)

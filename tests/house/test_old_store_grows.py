@@ -14,7 +14,7 @@ from vinelm import Catalog, ObservationStore, load_trie
 from vinelm.backends import create_backends
 from vinelm.cli.main import main
 from vinelm.errors import StoreError
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 from vinelm.requests.workflow import Request
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import check_store, contents_of
@@ -46,7 +46,7 @@ def run(path, workflow, models=MODELS, **settings):
     with ObservationStore.open(path) as opened:
         before = {(row.request_id, row.prefix): row for row in opened.observations()}
         backends = create_backends(models, workflow=workflow)
-        result = profile(workflow, models, backends, opened, on_note=notes.append, **settings)
+        result = profile(workflow, models, backends, opened, ProfileSettings(on_note=notes.append, **settings))
         after = {(row.request_id, row.prefix): row for row in opened.observations()}
     assert check_store(path).is_whole
     return before, after, [note for note in notes if "last run had other settings" not in note], result.executed

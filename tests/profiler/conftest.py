@@ -29,12 +29,12 @@ def one_zygote(kept_workers, monkeypatch):
 
     start = runner.make_worker
 
-    def make_worker(execution, units, fingerprint, *rest):
-        if execution.isolation != "process":
-            return start(execution, units, fingerprint, *rest)
-        key = repr(execution)
+    def make_worker(settings, units, fingerprint):
+        if settings.execution.isolation != "process":
+            return start(settings, units, fingerprint)
+        key = repr(settings.execution)
         if key not in kept_workers:
-            worker = start(execution, units, fingerprint, *rest)
+            worker = start(settings, units, fingerprint)
             kept_workers[key] = worker, worker.close
             worker.close = lambda: None
         return kept_workers[key][0]

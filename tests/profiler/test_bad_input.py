@@ -7,13 +7,13 @@ from kit.toys.profiling import State, ToyBackend, build, catalog_for, new_store,
 
 from vinelm.backends import OfflineChatModel
 from vinelm.errors import DatasetError, StoreError, WorkflowError
-from vinelm.profiler import ExecutionConfig, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, profile
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage
 
 
 def run(store, workflow, backend=None, **settings):
-    return profile(workflow, catalog_for(workflow), {"test": backend or ToyBackend()}, store, **settings)
+    return profile(workflow, catalog_for(workflow), {"test": backend or ToyBackend()}, store, ProfileSettings(**settings))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from kit.toys.profiling import ToyBackend, catalog_for, new_store, toy
 
 from vinelm.errors import StoreError
-from vinelm.profiler import ExecutionConfig, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, profile
 from vinelm.traces.databases.migrations import migrate
 from vinelm.traces.databases.schema import SCHEMA_VERSION
 
@@ -22,7 +22,13 @@ def set_version(path, version):
 def run(path, before=None, **settings):
     backend = ToyBackend(before)
     with new_store(path, WORKFLOW) as store:
-        profile(WORKFLOW, catalog_for(WORKFLOW), {"test": backend}, store, sampler="exhaustive", coverage=1.0, **settings)
+        profile(
+            WORKFLOW,
+            catalog_for(WORKFLOW),
+            {"test": backend},
+            store,
+            ProfileSettings(sampler="exhaustive", coverage=1.0, **settings),
+        )
         return {(row.request_id, row.prefix): row for row in store.observations()}
 
 

@@ -8,7 +8,7 @@ from kit.servers.postgres_server import postgres_server_url, postgres_url  # noq
 from kit.toys.profiling import ToyBackend, catalog_for, new_store, only_right, toy
 
 from vinelm.errors import StoreError
-from vinelm.profiler import ExecutionConfig, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, profile
 from vinelm.traces import CheckpointPlace, ObservationStore
 
 
@@ -19,7 +19,7 @@ def run(address, url, workflow=None, **settings):
         if url is not None:
             store.keep_checkpoints_under(CheckpointPlace(url))
         settings = {"coverage": 1.0, "execution": ExecutionConfig(isolation="thread", workers=3), **settings}
-        profile(workflow, catalog_for(workflow), {"test": backend}, store, sampler="exhaustive", **settings)
+        profile(workflow, catalog_for(workflow), {"test": backend}, store, ProfileSettings(sampler="exhaustive", **settings))
         rows = {(row.request_id, row.prefix): row for row in store.observations()}
         return len(backend.calls), rows, {cell: store.checkpoint(*cell) for cell in rows}
 
@@ -58,7 +58,7 @@ def test_a_place_that_is_lost_during_a_run_ends_it_in_one_line_and_the_next_run_
     with new_store(tmp_path / "s.db", workflow) as store:
         store.keep_checkpoints_under(CheckpointPlace(str(folder)))
         with pytest.raises(StoreError, match=r"checkpoints: .*: repair it and run the same line again") as caught:
-            profile(workflow, catalog_for(workflow), {"test": backend}, store, coverage=1.0)
+            profile(workflow, catalog_for(workflow), {"test": backend}, store, ProfileSettings(coverage=1.0))
     assert "\n" not in str(caught.value)
     folder.unlink()
     (tmp_path / "away").rename(folder)

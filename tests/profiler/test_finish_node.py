@@ -9,7 +9,7 @@ from kit.toys.profiling import build as plain_build
 from langgraph.graph import END, START, StateGraph
 
 from vinelm.adapters.langgraph.exits import resolved
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.requests.workflow import Workflow
@@ -31,7 +31,7 @@ def build(vine):
 
 def rows(path, workflow, **settings):
     with new_store(path, workflow) as store:
-        profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, **settings)
+        profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, ProfileSettings(**settings))
         of = attrgetter("prefix", "success", "stopped", "cost_usd", "latency_s")
         return {(row.request_id, *of(row)) for row in store.observations()}
 

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from vinelm.catalog import Catalog, Price
 from vinelm.errors import StoreError
-from vinelm.profiler import ExecutionConfig, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, profile
 from vinelm.requests.workflow import Request
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore, check_store, contents_of, export_store, import_export, merge_stores
@@ -30,7 +30,7 @@ def run(path, workflow, catalog=None, backend=None, **settings):
     backend, notes = backend or ToyBackend(), []
     catalog = catalog or catalog_for(workflow)
     with new_store(path, workflow) if not path.exists() else ObservationStore.open(path) as store:
-        profile(workflow, catalog, {"test": backend}, store, on_note=notes.append, **settings)
+        profile(workflow, catalog, {"test": backend}, store, ProfileSettings(on_note=notes.append, **settings))
         rows = store.observations()
     assert check_store(path).findings == ()
     return backend.calls, [note for note in notes if "last run had other settings" not in note], rows

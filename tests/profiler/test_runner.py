@@ -10,12 +10,12 @@ from kit.toys.profiling import ToyBackend, catalog_for, cost_of, expected, new_s
 from kit.toys.rounds import TwoRounds
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
-from vinelm.profiler import ProfileLimits, profile
+from vinelm.profiler import ProfileLimits, ProfileSettings, profile
 from vinelm.traces import ObservationStore
 
 
 def run(store, workflow, backend=None, **settings):
-    return profile(workflow, catalog_for(workflow), {"test": backend or ToyBackend()}, store, **settings)
+    return profile(workflow, catalog_for(workflow), {"test": backend or ToyBackend()}, store, ProfileSettings(**settings))
 
 
 def rows_of(tmp_path, workflow, name="store.db", **settings):
@@ -132,6 +132,7 @@ def test_ctrl_c_ends_in_good_order_and_resumes(tmp_path):
 CHILD = """
 import os, signal, sys
 from kit.toys.profiling import *
+from vinelm.profiler import ProfileSettings
 from vinelm.profiler.runner import profile
 path, where, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
 left = [n]
@@ -146,8 +147,8 @@ if where == "before the commit":
     from sqlalchemy import event
     seen = lambda conn, cursor, statement, *_: "INTO observations" in statement and die()
     event.listen(store._database._engine, "after_cursor_execute", seen)
-profile(workflow, catalog_for(workflow), {"test": backend}, store, coverage=0.6,
-        on_progress=die if where == "after the row" else None)
+profile(workflow, catalog_for(workflow), {"test": backend}, store,
+        ProfileSettings(coverage=0.6, on_progress=die if where == "after the row" else None))
 """
 
 

@@ -24,7 +24,7 @@ from kit.toys.profiling import build as plain_build
 from kit.toys.replayed import build_function
 
 from vinelm.errors import WorkflowError
-from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, profile
 from vinelm.requests.protocols import RequestPath
 from vinelm.signals import Signals
 from vinelm.signals.classes import answer_classes
@@ -70,7 +70,7 @@ def run(path, workflow, backend=None, **settings):
     """The calls, the notes and the rows by cell of one run."""
     backend, notes = backend or ToyBackend(), []
     with new_store(path, workflow) as store:
-        profile(workflow, catalog_for(workflow), {"test": backend}, store, on_note=notes.append, **settings)
+        profile(workflow, catalog_for(workflow), {"test": backend}, store, ProfileSettings(on_note=notes.append, **settings))
         rows = store.observations()
     assert check_store(path).findings == ()
     return backend.calls, [note for note in notes if "other settings" not in note], {(r.request_id, r.prefix): r for r in rows}
@@ -215,7 +215,9 @@ def test_what_continued_rows_cost_is_spent_and_is_no_part_of_the_whole(tmp_path)
     for name, samplers in {"with": (goes_on, "exhaustive"), "without": ("exhaustive",)}.items():
         with new_store(tmp_path / f"{name}.db", workflow) as store:
             for sampler in samplers:
-                found[name] = profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, sampler=sampler)
+                found[name] = profile(
+                    workflow, catalog_for(workflow), {"test": ToyBackend()}, store, ProfileSettings(sampler=sampler)
+                )
             continued = sum(row.cost_usd for row in store.observations() if row.is_continued)
             assert (continued > 0) == (name == "with")
             found[name, "continued"] = continued
@@ -397,7 +399,7 @@ def test_a_ninth_value_is_one_line_and_what_was_paid_is_kept(tmp_path):
         with pytest.raises(
             WorkflowError, match=r"^request 'q\d': signal\(state\) returned 'v8', value 9 of the signal"
         ) as caught:
-            profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, sampler="exhaustive")
+            profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, ProfileSettings(sampler="exhaustive"))
         assert "\n" not in str(caught.value)
         assert len(store) == 9
         assert contents_of(store).open_usd == 0
@@ -409,7 +411,7 @@ def test_an_agree_that_is_not_symmetric_names_the_two_rows_and_no_answer(tmp_pat
     workflow = toy(answer=("answer",), agree=length_at_least)
     with new_store(tmp_path / "s.db", workflow) as store:
         with pytest.raises(WorkflowError, match=r"agree is not symmetric: request 'q\d'.* m\d(/m\d)* and m\d(/m\d)*") as caught:
-            profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, sampler="exhaustive")
+            profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, ProfileSettings(sampler="exhaustive"))
         assert len(store) > 0
     assert not any(answer in str(caught.value) for answer in ("right", "plausible", "odd", "broken"))
 
@@ -432,7 +434,7 @@ def test_an_agree_that_is_not_transitive_is_counted(tmp_path):
 def test_a_wrong_declaration_is_one_line_that_names_the_request(tmp_path, changes, words):
     workflow = toy(**changes)
     with new_store(tmp_path / "s.db", workflow) as store, pytest.raises(WorkflowError, match=words) as caught:
-        profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, sampler="exhaustive")
+        profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, ProfileSettings(sampler="exhaustive"))
     assert "\n" not in str(caught.value)
 
 
@@ -477,6 +479,6 @@ def test_an_agree_that_fails_between_rounds_loses_no_row(tmp_path):
     workflow = toy(answer=("answer",), agree=never)
     with new_store(tmp_path / "s.db", workflow) as store:
         with pytest.raises(WorkflowError, match=r"agree\(a, b\) raised KeyError"):
-            profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, sampler=TwoRounds())
+            profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, ProfileSettings(sampler=TwoRounds()))
         assert len(store) == 3
         assert contents_of(store).open_usd == 0

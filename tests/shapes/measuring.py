@@ -19,7 +19,7 @@ from vinelm.adapters.langgraph import build_graph
 from vinelm.api.profiling import bind_workflow, identity_of
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.policies import Policy
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 
 MOST_RESUMES = 10
 
@@ -38,7 +38,7 @@ def profiled(
     workflow, models, backends = bound(shape, seed, names)
     identity = identity_of(workflow, models, backends, seed)
     with ObservationStore.open_or_create(path, identity) as store:
-        profile(workflow, models, backends, store, requests=requests, seed=seed, identity=identity, **limits)
+        profile(workflow, models, backends, store, ProfileSettings(requests=requests, seed=seed, identity=identity, **limits))
         return len(store.observations())
 
 

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from vinelm.backends import create_backends, simulated_catalog
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.traces import ObservationStore
 from vinelm.workflows import load_workflow
@@ -28,7 +28,7 @@ def test_rows_have_signals_and_classes(tmp_path, name):
     catalog = simulated_catalog()
     backends = create_backends(catalog, workflow=workflow, seed=0)
     with ObservationStore.create(tmp_path / "s.db", store_identity(workflow, catalog, backends)) as store:
-        profile(workflow, catalog, backends, store, requests=workflow.requests[:3], budget_calls=40)
+        profile(workflow, catalog, backends, store, ProfileSettings(requests=workflow.requests[:3], budget_calls=40))
         rows = store.observations()
     assert {row.signal for row in rows if row.failure is None and row.stage != "router"} <= SHOWN[name]
     assert len({row.signal for row in rows} - {None}) >= 2

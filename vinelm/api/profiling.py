@@ -18,7 +18,7 @@ from vinelm.requests.workflow import Request, Workflow
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from vinelm.profiler import ExecutionConfig, ProfileResult, Progress
+    from vinelm.profiler import ExecutionConfig, ProfileResult, ProfileSettings, Progress
     from vinelm.traces import CheckpointPlace, ObservationStore, StoreIdentity
 
 DEFAULT_COVERAGE = 0.02
@@ -92,8 +92,7 @@ def profile(
         166
     """
     from vinelm.backends import create_backends
-    from vinelm.profiler import ProfileLimits
-    from vinelm.profiler import profile as run_profile
+    from vinelm.profiler import ExecutionConfig, ProfileSettings
     from vinelm.profiler.execution.judging import judge_backends_of
     from vinelm.profiler.sampling.samplers import require_sampler
     from vinelm.traces import CheckpointPlace
@@ -112,24 +111,35 @@ def profile(
     if max_error is None and coverage is None and budget_usd is None and budget_calls is None:
         coverage = DEFAULT_COVERAGE
     require_sampler(sampler)
-    ProfileLimits(
-        coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls
-    )  # refuses nonsense before a store is made
+    settings = ProfileSettings(  # refuses nonsense before a store is made
+        requests=requests, sampler=sampler, coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls, seed=seed,
+        execution=execution or ExecutionConfig(), keep_going=keep_going, on_progress=on_progress, on_note=on_note,
+    )  # fmt: skip
     place = None if checkpoints is None else CheckpointPlace(checkpoints)
     identity = identity_of(workflow, catalog, backends, seed)
     with _opened(store, identity, place) as opened:
+        settings = replace(settings, identity=identity)
+        return run_profile(workflow, catalog, backends, opened, settings, max_error=max_error)
 
-        def run(coverage: float | None) -> ProfileResult:
-            return run_profile(
-                workflow, catalog, backends, opened,
-                requests=requests, sampler=sampler, coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls,
-                seed=seed, execution=execution, keep_going=keep_going, on_progress=on_progress,
-                on_note=on_note, identity=identity,
-            )  # fmt: skip
 
-        if max_error is None:
-            return run(coverage)
-        return profile_until_certain(run, opened.path, max_error=max_error, at_most=coverage or 1.0, on_note=on_note)
+def run_profile(
+    workflow: Workflow,
+    catalog: Catalog,
+    backends: Mapping[str, Backend],
+    store: ObservationStore,
+    settings: ProfileSettings,
+    *,
+    max_error: float | None = None,
+) -> ProfileResult:
+    """Profile into an open store: once, or in steps until an estimate from it has at most ``max_error``."""
+    from vinelm.profiler import profile
+
+    if max_error is None:
+        return profile(workflow, catalog, backends, store, settings)
+    return profile_until_certain(
+        lambda coverage: profile(workflow, catalog, backends, store, replace(settings, coverage=coverage)),
+        store.path, max_error=max_error, at_most=settings.coverage or 1.0, on_note=settings.on_note,
+    )  # fmt: skip
 
 
 def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vinelm.catalog.secrets import redacted
@@ -165,6 +166,12 @@ class Observation:
     def ended(self, rule: StopRule) -> bool:
         """Return whether the request ends here under that stop rule. A failed invocation always ends it."""
         return self.failure is not None or bool(self.success if rule == "oracle" else self.stopped)
+
+    def next_stage(self, followers: Sequence[str]) -> str | None:
+        """Return the stage after a row that goes on; None if the row does not say which of those that may follow it is."""
+        if self.arm is None:
+            return followers[0] if len(followers) == 1 else None
+        return self.arm if self.arm in followers else None
 
 
 def _check_amount(name: str, value: float, request_id: str | None = None) -> None:

@@ -201,6 +201,21 @@ class Template:
                 pass
         raise TemplateError(f"the template does not allow the stages {', '.join(stages)} in this order")
 
+    def stages_at(self, length: int, stages: Sequence[str] = ()) -> tuple[Stage, ...]:
+        """Return the stages that invocation ``length``, counted from 1, may be of; none behind the last invocation.
+
+        Args:
+            length: the number of the invocation.
+            stages: those of the invocations so far, its own included where it is known. Not needed where one stage follows each
+                prefix.
+
+        Raises:
+            TemplateError: the template does not allow these stages in this order.
+        """
+        if self.is_linear:
+            return self.invocations[length - 1 : length]
+        return (self.stage(stages[length - 1]),) if len(stages) >= length else self.arms_after(stages)
+
     @property
     def first_stages(self) -> tuple[Stage, ...]:
         """The stages that may come first."""

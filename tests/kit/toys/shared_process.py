@@ -11,7 +11,7 @@ import time
 
 from kit.toys.profiling import ToyBackend, catalog_for, new_store, toy
 from vinelm.errors import VineLMError
-from vinelm.profiler import ExecutionConfig, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, profile
 from vinelm.traces.store import shared_run
 
 
@@ -40,7 +40,7 @@ def main(address, seed, coverage, sleep_s, lease_s, skew_s="0"):
         with new_store(address, workflow, backend) as store:
             result = profile(
                 workflow, catalog_for(workflow), {"test": backend}, store,
-                coverage=float(coverage), seed=int(seed), execution=execution,
+                ProfileSettings(coverage=float(coverage), seed=int(seed), execution=execution),
             )  # fmt: skip
     except VineLMError as error:
         print(json.dumps({"error": str(error)}), flush=True)

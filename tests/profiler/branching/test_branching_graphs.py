@@ -8,7 +8,7 @@ from kit.toys.branching import BranchingBackend, branching, cost_of, stage_after
 from kit.toys.profiling import catalog_for, toy
 
 from vinelm.errors import ConfigError, WorkflowError
-from vinelm.profiler import CascadeSampler, ExhaustiveSampler, check_workflow, profile
+from vinelm.profiler import CascadeSampler, ExhaustiveSampler, ProfileSettings, check_workflow, profile
 from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import END, Branch, Loop, Stage, Template
@@ -66,7 +66,7 @@ def bought(tmp_path, workflow, backend, **settings):
     catalog, backends = catalog_for(workflow), {"test": backend}
     path = tmp_path / "s.db"
     with ObservationStore.open_or_create(path, store_identity(workflow, catalog, backends)) as store:
-        result = profile(workflow, catalog, backends, store, **({"sampler": "exhaustive"} | settings))
+        result = profile(workflow, catalog, backends, store, ProfileSettings(**({"sampler": "exhaustive"} | settings)))
         return result, store.observations()
 
 

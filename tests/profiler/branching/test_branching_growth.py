@@ -4,7 +4,7 @@ import pytest
 from kit.toys.branching import BranchingBackend, branching, reachable
 from kit.toys.profiling import catalog_for
 
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.template import END, Branch, Loop, Stage, Template
 from vinelm.traces import ObservationStore
@@ -20,8 +20,12 @@ def run(path, workflow, backend=None, **settings):
     identity = store_identity(workflow, catalog_for(workflow), {"test": backend})
     with ObservationStore.open_or_create(path, identity) as store:
         profile(
-            workflow, catalog_for(workflow), {"test": backend}, store, sampler="exhaustive", on_note=notes.append, **settings
-        )  # fmt: skip
+            workflow,
+            catalog_for(workflow),
+            {"test": backend},
+            store,
+            ProfileSettings(sampler="exhaustive", on_note=notes.append, **settings),
+        )
         return backend.calls, " ".join(notes), store.observations()
 
 

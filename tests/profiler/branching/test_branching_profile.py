@@ -6,12 +6,12 @@ import pytest
 from kit.toys.branching import BranchingBackend, branching, cost_of, new_store, reachable
 from kit.toys.profiling import catalog_for
 
-from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, profile
 from vinelm.traces import ObservationStore
 
 
 def run(store, workflow, backend=None, **settings):
-    return profile(workflow, catalog_for(workflow), {"test": backend or BranchingBackend()}, store, **settings)
+    return profile(workflow, catalog_for(workflow), {"test": backend or BranchingBackend()}, store, ProfileSettings(**settings))
 
 
 def rows_of(tmp_path, workflow, name="store.db", **settings):
@@ -79,6 +79,7 @@ CHILD = """
 import os, signal, sys
 from kit.toys.branching import *
 from vinelm.profiler import ExecutionConfig
+from vinelm.profiler import ProfileSettings
 from vinelm.profiler.runner import profile
 path, n, workers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 workflow = branching(n_requests=8)
@@ -91,7 +92,7 @@ def die(*_):
 from sqlalchemy import event
 event.listen(store.database._engine, "commit", die)
 place = ExecutionConfig(isolation="thread" if workers > 1 else "inline", workers=workers)
-profile(workflow, catalog_for(workflow), {"test": BranchingBackend()}, store, coverage=0.6, execution=place)
+profile(workflow, catalog_for(workflow), {"test": BranchingBackend()}, store, ProfileSettings(coverage=0.6, execution=place))
 """
 
 

@@ -8,7 +8,7 @@ from kit.toys.profiling import catalog_for
 
 from vinelm import VineLM
 from vinelm.adapters.langgraph.exits import resolved
-from vinelm.profiler import check_workflow, profile
+from vinelm.profiler import ProfileSettings, check_workflow, profile
 from vinelm.template import Branch, Loop, Stage, Template
 
 GIVEN = branching()
@@ -30,7 +30,7 @@ def left_out(**changes):
 def rows_of(path, workflow):
     whole = resolved(workflow, VineLM(CATALOG, {"test": BranchingBackend()}))
     with new_store(path, replace(whole, template=whole.template.bind(tuple(CATALOG)))) as store:
-        profile(workflow, CATALOG, {"test": BranchingBackend()}, store, sampler="exhaustive")
+        profile(workflow, CATALOG, {"test": BranchingBackend()}, store, ProfileSettings(sampler="exhaustive"))
         return store.observations()
 
 

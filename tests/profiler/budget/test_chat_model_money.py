@@ -12,7 +12,7 @@ from kit.toys.profiling import State, catalog_for, cost_of, generate, new_store,
 
 from vinelm.adapters.langchain import VineChatModel
 from vinelm.errors import WorkflowError
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 from vinelm.template import Stage, Template
 
 LIMITS = [{}, {"max_tokens": 7}, {"timeout": 5.0}]
@@ -50,7 +50,7 @@ def helper_first(workflow):
 
 def run(store, workflow, backend, **settings):
     settings = {"sampler": "exhaustive"} | settings
-    return profile(workflow, catalog_for(workflow), {"test": backend}, store, **settings)
+    return profile(workflow, catalog_for(workflow), {"test": backend}, store, ProfileSettings(**settings))
 
 
 @pytest.mark.parametrize("fields", LIMITS, ids=str)

@@ -7,7 +7,7 @@ from kit.toys.priced import PricedBackend
 from kit.toys.profiling import catalog_for, cost_of, new_store, toy
 
 from vinelm.errors import CallRefused
-from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, profile
 from vinelm.profiler.execution.unit_budget import UnitBudget
 from vinelm.rows.observation import Usage
 
@@ -101,7 +101,9 @@ def test_reservations_are_raised_to_the_real_bound_and_a_cap_holds(tmp_path, pla
     workflow, backend = toy(n_requests=6), PricedBackend()
     catalog = catalog_for(workflow)
     with new_store(tmp_path / "s.db", workflow) as store:
-        result = profile(workflow, catalog, {"test": backend}, store, budget_usd=cap, sampler="exhaustive", execution=place)
+        result = profile(
+            workflow, catalog, {"test": backend}, store, ProfileSettings(budget_usd=cap, sampler="exhaustive", execution=place)
+        )
         rows = store.observations()
         assert result.stopped_by == "budget"
         assert store.committed_usd() <= cap
@@ -110,7 +112,7 @@ def test_reservations_are_raised_to_the_real_bound_and_a_cap_holds(tmp_path, pla
     alone = []
     spent = 0.0
     with new_store(tmp_path / "whole.db", workflow) as store:
-        profile(workflow, catalog, {"test": backend}, store, sampler="exhaustive")
+        profile(workflow, catalog, {"test": backend}, store, ProfileSettings(sampler="exhaustive"))
         for row in store.observations():
             if spent + PricedBackend.upper > cap:
                 break
@@ -140,5 +142,5 @@ def test_an_application_that_catches_everything_cannot_hide_a_refusal(tmp_path):
     workflow = toy(build=build)
     with new_store(tmp_path / "s.db", workflow) as store:
         backends = {"test": PricedBackend()}
-        result = profile(workflow, catalog_for(workflow), backends, store, budget_usd=0.005)
+        result = profile(workflow, catalog_for(workflow), backends, store, ProfileSettings(budget_usd=0.005))
         assert (result.stopped_by, len(store), result.committed_usd) == ("budget", 0, 0.0)

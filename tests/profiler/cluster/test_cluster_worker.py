@@ -12,7 +12,7 @@ from kit.toys.profiling import ToyBackend, catalog_for, new_store, toy
 from vinelm import extras
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.errors import ConfigError, MissingExtra, WorkerDied, WorkflowError
-from vinelm.profiler import ExecutionConfig, RayCluster, WorkflowSource, profile, runner
+from vinelm.profiler import ExecutionConfig, ProfileSettings, RayCluster, WorkflowSource, profile, runner
 from vinelm.profiler.cluster import worker as worker_module
 from vinelm.profiler.cluster.bridge import said_by
 from vinelm.profiler.cluster.messages import Connected, HostSetup
@@ -53,7 +53,7 @@ def profiled(path, monkeypatch=None, cluster=None, notes=None, **limits):
     with new_store(path, WORKFLOW) as store:
         result = profile(
             WORKFLOW, catalog_for(WORKFLOW), {"test": ToyBackend()}, store,
-            execution=ExecutionConfig(isolation="thread", workers=4), **limits,
+            ProfileSettings(execution=ExecutionConfig(isolation="thread", workers=4), **limits),
         )  # fmt: skip
         return {(row.request_id, row.prefix): row for row in store.observations()}, store.committed_usd(), result
 
@@ -456,7 +456,7 @@ def test_without_ray_a_line_names_the_extra(monkeypatch):
     execution = ExecutionConfig(isolation="process", source=WorkflowSource(function="none:none"), cluster=RayCluster())
     units = make_units(WORKFLOW, catalog_for(WORKFLOW), {"test": ToyBackend()})
     with pytest.raises(MissingExtra, match=r"^a profile on a Ray cluster needs ray: pip install 'vinelm\[ray\]'$"):
-        runner.make_worker(execution, units, {})
+        runner.make_worker(ProfileSettings(execution=execution), units, {})
 
 
 def test_a_cluster_that_does_not_answer_is_a_line(monkeypatch):

@@ -18,7 +18,7 @@ from kit.toys.wired import CALLS, TOKENS, wired
 
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.errors import ConfigError, DatasetError, WorkflowError
-from vinelm.profiler import ExecutionConfig, RayCluster, WorkflowSource, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, RayCluster, WorkflowSource, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.traces import ObservationStore
 from vinelm.version import __version__
@@ -94,9 +94,18 @@ def run(path, address=None, *, on_row=None, limiter=None, notes=None, function="
     )  # fmt: skip
     with ObservationStore.open_or_create(path, identity) as store:
         result = profile(
-            loaded.workflow, loaded.catalog, loaded.backends, store, execution=execution, sampler="exhaustive", budget_usd=1.0,
-            on_progress=on_row, on_note=(notes if notes is not None else []).append,
-        )  # fmt: skip
+            loaded.workflow,
+            loaded.catalog,
+            loaded.backends,
+            store,
+            ProfileSettings(
+                execution=execution,
+                sampler="exhaustive",
+                budget_usd=1.0,
+                on_progress=on_row,
+                on_note=(notes if notes is not None else []).append,
+            ),
+        )
         return by_cell(store), store.committed_usd(), result
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kit.toys.branching import branching, cost_of, reachable
 
 from vinelm.profiler import CascadeSampler, ProfileLimits, coverage_of, forecast_profile
-from vinelm.profiler.coverage.of_rows import new_coverage
+from vinelm.profiler.coverage.coverage import Coverage
 from vinelm.profiler.scheduling.active_path import activate
 from vinelm.requests.protocols import RequestPath
 from vinelm.rows.observation import Observation
@@ -71,7 +71,7 @@ def test_no_outcome_and_no_subset_goes_beyond_the_bound(seed, is_routed, share, 
     rng, template = random.Random(seed), ROUTED if is_routed else OPEN
     every = list(random_rows(template, rng, 6, is_free=is_free, skew=skew))
     cells = {(row.request_id, row.prefix): row for row in every}
-    account, done = new_coverage(template, 6), set()
+    account, done = Coverage(template, 6), set()
     for row in every[: int(share * len(every))]:
         account.add(row)
         done.add((row.request_id, row.prefix))
@@ -106,7 +106,7 @@ def test_the_estimate_of_the_whole_is_fair():
         rng = random.Random(seed)
         rows = list(random_rows(ROUTED, rng, 150))
         cells, whole = {(row.request_id, row.prefix): row for row in rows}, sum(row.cost_usd for row in rows)
-        account, done = new_coverage(ROUTED, 150), set()
+        account, done = Coverage(ROUTED, 150), set()
         for number, path in enumerate(CascadeSampler(ROUTED, [f"q{i}" for i in range(150)], seed).propose(0, ())):
             active = activate(path, number, ROUTED)
             k = 0

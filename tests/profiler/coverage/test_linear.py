@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kit.tables import random_table
 
 from vinelm.profiler import CascadeSampler, coverage_of
-from vinelm.profiler.coverage.linear import LinearCoverage
+from vinelm.profiler.coverage.coverage import Coverage
 
 
 def rows_reached(table):
@@ -28,7 +28,7 @@ def rows_reached(table):
 )
 def test_it_is_exact_once_everything_is_run(seed, n_requests, n_models, depth, stop):
     table = random_table(seed, n_requests=n_requests, n_models=n_models, depth=depth, stop=stop)
-    account = LinearCoverage(table.template, n_requests)
+    account = Coverage(table.template, n_requests)
     assert account.fraction == 0.0
     for row in rows_reached(table):
         assert not account.is_complete
@@ -73,7 +73,7 @@ def test_the_estimated_denominator_is_close_at_a_few_percent(stop):
 
 def test_dear_models_never_run_do_not_make_it_infinite_or_zero():
     table = random_table(1, n_requests=50, n_models=3, depth=2)
-    account = LinearCoverage(table.template, 50)
+    account = Coverage(table.template, 50)
     account.add(table.observation(0, table.trie.node(("m0",))))
     assert 0.0 < account.fraction < 0.05
     assert np.isfinite(account.naive_usd())
@@ -84,7 +84,7 @@ def test_models_that_a_stage_does_not_allow_count_for_nothing():
     from vinelm.template import Stage, Template
 
     template = Template((Stage("plan", ("a",)), Stage("solve", ("b", "c"))), "workflow")
-    account = LinearCoverage(template, 1)
+    account = Coverage(template, 1)
     row = {"request_id": "q", "success": False, "stopped": False, "latency_s": 0.0}
     account.add(Observation(prefix=("a",), stage="plan", cost_usd=1.0, **row))
     assert not account.is_complete
@@ -98,7 +98,7 @@ def test_models_that_a_stage_does_not_allow_count_for_nothing():
 def test_free_models_are_covered_by_the_cell():
     table = random_table(2, n_requests=40, n_models=2, depth=2)
     table.cost_usd[:] = 0.0
-    account = LinearCoverage(table.template, 40)
+    account = Coverage(table.template, 40)
     rows = rows_reached(table)
     fractions = []
     for row in rows:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit.tables import random_table
 
-from vinelm.profiler.coverage.linear import LinearCoverage, LinearUpperBound
+from vinelm.profiler.coverage.coverage import Coverage, CoverageUpperBound
 from vinelm.profiler.scheduling.request_paths import LARGEST_BLOCK, block_end, block_of
 
 
@@ -20,17 +20,23 @@ def test_no_outcome_and_no_subset_goes_beyond_it(seed, n_models, share, is_free)
     if is_free:
         table.cost_usd[:] = 0.0
     reached = [(r, n) for r in range(6) for n in range(1, len(table.trie)) if table.reached[r, n]]
-    account = LinearCoverage(table.template, 6)
+    account = Coverage(table.template, 6)
     done = set(reached[: int(share * len(reached))])
     for r, n in reached[: len(done)]:
         account.add(table.observation(r, n))
     ahead = [cell for cell in reached if cell not in done and rng.random() < 0.5]
     ahead = [(r, n) for r, n in ahead if parent(table, n) == 0 or (r, parent(table, n)) in done | set(ahead)]
-    bound = LinearUpperBound(account)
+    bound = CoverageUpperBound(account)
     for r, n in ahead:
         is_open = parent(table, n) == 0 or (r, parent(table, n)) in done
         prefix = table.trie.prefix(n)
-        bound.add(f"{r}", len(prefix), (("", prefix[-1]),), table.cost_usd[r, n] * rng.uniform(1, 3), is_open=is_open)
+        bound.add(
+            f"{r}",
+            len(prefix),
+            ((table.template.invocations[len(prefix) - 1].name, prefix[-1]),),
+            table.cost_usd[r, n] * rng.uniform(1, 3),
+            is_open=is_open,
+        )
     most = bound.most
     left = len(reached) - len(done)
     for r, n in ahead:
@@ -50,7 +56,7 @@ def test_nor_where_paths_go_on_below_a_passed_check(seed, share, is_free):
     if is_free:
         table.cost_usd[:] = 0.0
     cells = [(r, n) for r in range(6) for n in range(1, len(table.trie))]
-    account = LinearCoverage(table.template, 6)
+    account = Coverage(table.template, 6)
     done = set()
 
     def execute(r, n):
@@ -64,7 +70,7 @@ def test_nor_where_paths_go_on_below_a_passed_check(seed, share, is_free):
     for r, n in cells:
         if can_run(r, n) and (table.reached[r, n] or rng.random() < 0.3) and rng.random() < share:
             execute(r, n)
-    bound, ahead = LinearUpperBound(account), []
+    bound, ahead = CoverageUpperBound(account), []
     bound.may_go_on = True
     for r, n in cells:
         above = parent(table, n)
@@ -73,7 +79,7 @@ def test_nor_where_paths_go_on_below_a_passed_check(seed, share, is_free):
             is_known = above == 0 or (r, above) in done  # whether its request reaches it
             prefix, upper_usd = table.trie.prefix(n), table.cost_usd[r, n] * rng.uniform(1, 3)
             bound.add(
-                f"{r}", len(prefix), (("", prefix[-1]),), upper_usd,
+                f"{r}", len(prefix), ((table.template.invocations[len(prefix) - 1].name, prefix[-1]),), upper_usd,
                 is_open=is_known and bool(table.reached[r, n]), is_continued=is_known and not table.reached[r, n],
             )  # fmt: skip
     most = bound.most
@@ -89,17 +95,17 @@ def parent(table, node):
 
 def test_with_nothing_ahead_it_is_the_coverage():
     table = random_table(3, n_requests=4, n_models=2, depth=2)
-    account = LinearCoverage(table.template, 4)
+    account = Coverage(table.template, 4)
     for node in (1, table.trie.node(("m1",))):
         account.add(table.observation(0, node))
-    assert LinearUpperBound(account).most == pytest.approx(account.fraction)
+    assert CoverageUpperBound(account).most == pytest.approx(account.fraction)
 
 
 def test_before_the_first_dollar_nothing_is_certain():
     table = random_table(3, n_requests=4, n_models=2, depth=2)
-    bound = LinearUpperBound(LinearCoverage(table.template, 4))
+    bound = CoverageUpperBound(Coverage(table.template, 4))
     assert bound.most == 0.0
-    bound.add("q0", 1, (("", "m0"),), 0.5, is_open=True)
+    bound.add("q0", 1, ((table.template.invocations[0].name, "m0"),), 0.5, is_open=True)
     assert bound.most == 1.0
 
 
@@ -115,7 +121,7 @@ def test_the_interval_holds_the_coverage_nine_times_in_ten_or_nearly():
         rng = np.random.default_rng(seed)
         hard = rng.normal(0, 1.5, (100, 1))
         table.stopped[:, 1:] = rng.random(table.stopped[:, 1:].shape) < 1 / (1 + np.exp(hard))
-        account, done, spent = LinearCoverage(table.template, 100), set(), 0.0
+        account, done, spent = Coverage(table.template, 100), set(), 0.0
         for request_id, path, *_ in CascadeSampler(table.template, table.request_ids, seed).propose(0, ()):
             r = table.request_ids.index(request_id)
             for k in range(1, 4):

@@ -4,7 +4,7 @@ import pytest
 from kit.toys.profiling import ToyBackend, catalog_for, cost_of, new_store, reachable, toy
 from kit.toys.rounds import DoublingRounds
 
-from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler, profile
+from vinelm.profiler import ProfileLimits, ProfileSettings, forecast_profile, make_sampler, profile
 from vinelm.profiler.dry_run.needs import needs_of
 from vinelm.requests.protocols import RequestPath
 from vinelm.trie import Trie
@@ -36,11 +36,11 @@ def test_with_a_pilot_the_interval_holds_what_comes(tmp_path):
     with new_store(tmp_path / "s.db", workflow) as store:
         backends = {"test": ToyBackend()}
         run = {"workflow": workflow, "catalog": catalog_for(workflow), "backends": backends, "store": store}
-        spent = profile(**run, coverage=0.05).spent_usd
+        spent = profile(**run, settings=ProfileSettings(coverage=0.05)).spent_usd
         for target in (0.2, 0.5, 1.0):
             before = len(store)
             forecast = forecast_of(workflow, store.observations(), coverage=target)
-            result = profile(**run, coverage=target)
+            result = profile(**run, settings=ProfileSettings(coverage=target))
             cost, spent = result.spent_usd - spent, result.spent_usd
             held += [
                 forecast.cost_usd.low <= cost <= forecast.cost_usd.high,
@@ -92,11 +92,11 @@ def test_an_adaptive_sampler_is_priced_over_all_its_rounds(tmp_path):
     workflow = toy(n_requests=20, n_models=3)
     with new_store(tmp_path / "s.db", workflow) as store:
         run = {"workflow": workflow, "catalog": catalog_for(workflow), "backends": {"test": ToyBackend()}, "store": store}
-        pilot = profile(**run, coverage=0.1)
+        pilot = profile(**run, settings=ProfileSettings(coverage=0.1))
         sampler = DoublingRounds(workflow)
         forecast = forecast_of(workflow, store.observations(), sampler, coverage=0.6)
         before = len(store)
-        result = profile(**run, sampler=DoublingRounds(workflow), coverage=0.6)
+        result = profile(**run, settings=ProfileSettings(sampler=DoublingRounds(workflow), coverage=0.6))
     assert [round_ for round_, _ in sampler.asked] == list(range(len(sampler.asked)))  # each once
     assert forecast.rounds >= 5
     assert forecast.stopped_by == "coverage"
@@ -126,7 +126,7 @@ def test_paths_that_go_on_are_priced_to_their_ends(tmp_path):
     assert forecast.cells.low == forecast.cells.high == 50
     assert forecast_of(workflow, sampler=GoingOn(False)).cells.middle < 50
     with new_store(tmp_path / "s.db", workflow) as store:
-        result = profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, sampler=GoingOn(True))
+        result = profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, ProfileSettings(sampler=GoingOn(True)))
         assert result.executed == 50
         assert forecast_of(workflow, store.observations(), sampler=GoingOn(True)).cells.high == 0
 
@@ -157,7 +157,7 @@ def test_without_a_budget_nothing_is_short():
 def test_the_order_in_which_units_ended_changes_nothing(tmp_path):
     workflow = toy(n_requests=20, n_models=3)
     with new_store(tmp_path / "s.db", workflow) as store:
-        profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, coverage=0.2)
+        profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, ProfileSettings(coverage=0.2))
         rows = store.observations()
     assert len({row.request_id for row in rows}) > 5
     assert forecast_of(workflow, rows, coverage=0.5) == forecast_of(workflow, rows[::-1], coverage=0.5)

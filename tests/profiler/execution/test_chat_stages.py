@@ -17,7 +17,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
 from vinelm.errors import WorkflowError
-from vinelm.profiler import ExecutionConfig, check_workflow, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, check_workflow, profile
 from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.template import Stage, Template
@@ -53,7 +53,13 @@ def test_a_profile_of_module_level_models(tmp_path, isolation):
     workflow = toy(build=partial(build_with_route, form="functions"), n_requests=2)
     with new_store(tmp_path / "s.db", workflow) as store:
         config = ExecutionConfig(isolation=isolation, workers=1)
-        profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, sampler="exhaustive", execution=config)
+        profile(
+            workflow,
+            catalog_for(workflow),
+            {"test": ToyBackend()},
+            store,
+            ProfileSettings(sampler="exhaustive", execution=config),
+        )
         rows = store.observations()
     assert rows
     for row in rows:

@@ -7,7 +7,7 @@ from typing import Annotated, TypedDict
 import pytest
 from kit.toys.profiling import ToyBackend, catalog_for, new_store, toy
 
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage
@@ -87,7 +87,7 @@ def test_an_agent_inside_a_node_answers_in_every_unit(tmp_path, is_async):
     backend = Scripted()
     workflow = workflow_of(agent_nodes(backend)[is_async])
     with new_store(tmp_path / "s.db", workflow, backend) as store:
-        result = profile(workflow, catalog_for(workflow), {"test": backend}, store, sampler="exhaustive")
+        result = profile(workflow, catalog_for(workflow), {"test": backend}, store, ProfileSettings(sampler="exhaustive"))
         rows = store.observations()
     assert (result.executed, result.failures) == (2 * DEPTH, {})
     assert {(row.success, row.calls, row.cost_usd) for row in rows} == {(True, 2, 0.002)}

@@ -5,7 +5,7 @@ from kit.toys.profiling import PROMPT, ToyBackend, catalog_for, new_store, toy
 from kit.toys.profiling import State as ToyState
 
 from vinelm.errors import WorkflowError
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.unit import UnitRunner
 
 
@@ -109,7 +109,7 @@ def test_a_stage_that_asks_pays_for_the_call_before_the_interrupt_too(tmp_path):
     workflow = workflow_of(build_with(ask_twice, generate=asks), n_requests=1)
     backend = ToyBackend()
     with new_store(tmp_path / "s.db", workflow, backend) as store:
-        profile(workflow, catalog_for(workflow), {"test": backend}, store, sampler="exhaustive")
+        profile(workflow, catalog_for(workflow), {"test": backend}, store, ProfileSettings(sampler="exhaustive"))
         rows = store.observations()
         first = [row for row in rows if row.depth == 1]
         assert backend.calls.count((workflow.requests[0].id, ("m0",))) == 2

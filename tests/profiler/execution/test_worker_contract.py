@@ -3,7 +3,7 @@
 import pytest
 from kit.toys.priced import load_priced
 
-from vinelm.profiler import ExecutionConfig, WorkflowSource
+from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource
 from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.profiler.executor import make_worker
@@ -13,7 +13,7 @@ from vinelm.profiler.testing import WorkerContract
 def worker_of(execution):
     loaded = load_priced(n_requests=2)
     given = (loaded.workflow, loaded.catalog, loaded.backends)
-    return make_worker(execution, UnitRunner(*given), fingerprint(*given)), loaded.workflow
+    return make_worker(ProfileSettings(execution=execution), UnitRunner(*given), fingerprint(*given)), loaded.workflow
 
 
 class TestLocalWorker(WorkerContract):

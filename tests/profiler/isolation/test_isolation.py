@@ -9,7 +9,7 @@ import pytest
 from kit.toys.profiling import ToyBackend, catalog_for, expected, load, new_store, toy
 
 from vinelm.errors import ConfigError, WorkflowError
-from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, profile
 from vinelm.traces.store.run_state import RunRecords
 
 
@@ -21,7 +21,7 @@ def processes(workers=2, *, mischief=None, settings=None, **more):
 def run(path, workflow, execution=None, backend=None, **settings):
     with new_store(path, workflow) as store:
         backends = {"test": backend or ToyBackend()}
-        result = profile(workflow, catalog_for(workflow), backends, store, execution=execution, **settings)
+        result = profile(workflow, catalog_for(workflow), backends, store, ProfileSettings(execution=execution, **settings))
         return result, store.observations(), store.committed_usd()
 
 
@@ -117,6 +117,7 @@ def test_children_end_with_the_run_that_started_them(tmp_path, python):
     code = """
 import sys
 from kit.toys.profiling import *
+from vinelm.profiler import ProfileSettings
 from vinelm.profiler.runner import profile
 from vinelm.profiler import WorkflowSource
 from vinelm.profiler import ExecutionConfig
@@ -125,7 +126,7 @@ source = WorkflowSource(function="kit.toys.profiling:load", arguments={"mischief
 store = new_store(sys.argv[1], workflow)
 print("ready", flush=True)
 execution = ExecutionConfig(isolation="process", source=source)
-profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, execution=execution)
+profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, ProfileSettings(execution=execution))
 """
     with python.start(code, str(tmp_path / "s.db")) as child:
         assert child.stdout.readline() == "ready\n"
@@ -190,7 +191,7 @@ def test_execution_configs_that_make_no_sense(settings, words):
 def test_every_state_is_kept(tmp_path):
     workflow = toy(n_requests=5, stop="oracle")
     with new_store(tmp_path / "s.db", workflow) as store:
-        profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, sampler="exhaustive")
+        profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, ProfileSettings(sampler="exhaustive"))
         cells = {(row.request_id, row.prefix) for row in store.observations()}
         assert set(RunRecords(store).checkpoint_cells()) == cells
 

@@ -7,7 +7,7 @@ import pytest
 from kit.toys.profiling import LoadedWorkflow, ToyBackend, catalog_for, cost_of, expected, new_store, toy
 
 from vinelm.errors import InputError, WorkerDied
-from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, profile
 
 
 def run(path, arguments, function="test_killed_units:load", **settings):
@@ -16,7 +16,11 @@ def run(path, arguments, function="test_killed_units:load", **settings):
     execution = ExecutionConfig(isolation="process", workers=2, source=source)
     with new_store(path, loaded.workflow) as store:
         result = profile(
-            loaded.workflow, loaded.catalog, loaded.backends, store, execution=execution, sampler="exhaustive", **settings
+            loaded.workflow,
+            loaded.catalog,
+            loaded.backends,
+            store,
+            ProfileSettings(execution=execution, sampler="exhaustive", **settings),
         )
         return result, store.observations(), store.committed_usd()
 

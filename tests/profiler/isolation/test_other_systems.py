@@ -35,14 +35,14 @@ del os.waitid
 PROFILE = """
 import sys
 from kit.toys.profiling import *
-from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, profile
 from vinelm.traces import ObservationStore
 source = WorkflowSource(function="kit.toys.profiling:load", arguments={"n_requests": 4, "mischief": MISCHIEF})
 loaded = source.load()
 notes = []
 with new_store(sys.argv[1], loaded.workflow) as store:
-    result = profile(loaded.workflow, loaded.catalog, loaded.backends, store, sampler="exhaustive",
-                     execution=ExecutionConfig(isolation="process", workers=3, source=source), on_note=notes.append)
+    result = profile(loaded.workflow, loaded.catalog, loaded.backends, store, ProfileSettings(
+        sampler="exhaustive", execution=ExecutionConfig(isolation="process", workers=3, source=source), on_note=notes.append))
     for row in store.observations():
         wanted = expected(row.request_id, row.prefix)
         if row.failure is None:

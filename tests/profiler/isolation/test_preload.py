@@ -11,7 +11,7 @@ from kit.toys.sdk import load
 from kit.wire import openai_format
 from kit.wire.server import WireServer
 
-from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.traces import ObservationStore
 
@@ -32,7 +32,7 @@ def test_a_forked_unit_imports_nothing_and_reads_no_certificates(tmp_path, serve
     loaded = load(**arguments)
     execution = ExecutionConfig(isolation="process", source=WorkflowSource(function="kit.toys.sdk:load", arguments=arguments))
     with ObservationStore.create(tmp_path / "s.db", store_identity(loaded.workflow, loaded.catalog, loaded.backends)) as store:
-        profile(loaded.workflow, loaded.catalog, loaded.backends, store, execution=execution)
+        profile(loaded.workflow, loaded.catalog, loaded.backends, store, ProfileSettings(execution=execution))
         (row,) = store.observations()
     assert (row.failure, row.success) == (None, True)
     (note,) = tmp_path.glob("*.json")
@@ -47,7 +47,7 @@ def test_nothing_is_traced_or_started_ahead_of_the_fork(server, tmp_path):
 import sys, threading
 sys.path[:0] = [{str(TESTS)!r}]
 from kit.toys.sdk import load
-from vinelm.profiler.isolation.preload import preload
+from vinelm.profiler.isolation.fork_server import preload
 loaded = load({server.url!r}, {str(tmp_path)!r})
 preload(loaded.backends.values())
 print(threading.active_count())

@@ -15,7 +15,7 @@ from langchain_core.language_models import FakeListChatModel
 from vinelm.backends.limits.rate_limits import WINDOW_S, EngineRateLimiter, RateLimits
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import WallClock
-from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.profiler.isolation.child_process import Child
 from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter, RateLimitProxy
@@ -77,7 +77,11 @@ def test_every_call_of_every_unit_goes_through_the_gate(tmp_path, isolation):
         source = WorkflowSource(function="kit.toys.wired:wired", arguments=settings) if isolation == "process" else None
         execution = ExecutionConfig(isolation=isolation, workers=6, source=source)
         result = profile(
-            loaded.workflow, loaded.catalog, loaded.backends, store, execution=execution, sampler="exhaustive", budget_usd=1.0
+            loaded.workflow,
+            loaded.catalog,
+            loaded.backends,
+            store,
+            ProfileSettings(execution=execution, sampler="exhaustive", budget_usd=1.0),
         )
         rows = store.observations()
     assert (result.stopped_by, len(rows)) == ("complete", 10)

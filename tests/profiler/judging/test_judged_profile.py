@@ -23,14 +23,14 @@ from kit.toys.profiling import catalog_for, cost_of, expected, reachable, toy
 from vinelm.catalog import Catalog
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.judging import llm_judge
-from vinelm.profiler import ExecutionConfig, WorkflowSource, check_workflow, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, check_workflow, profile
 from vinelm.requests.workflow import Request
 from vinelm.traces import ObservationStore, merge_stores
 from vinelm.traces.store.judgements import Judgements
 
 
 def run(workflow, store, found, **settings):
-    return profile(workflow, catalog_for(workflow), found, store, sampler="exhaustive", **settings)
+    return profile(workflow, catalog_for(workflow), found, store, ProfileSettings(sampler="exhaustive", **settings))
 
 
 def successes(store):
@@ -107,10 +107,10 @@ KILLED = """
 import sys
 from kit.toys.judged import backends, dies_over, judged_store, judged_toy
 from kit.toys.profiling import catalog_for
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 workflow = judged_toy()
 with judged_store(sys.argv[1], workflow) as store:
-    profile(workflow, catalog_for(workflow), backends(dies_over("number 1")), store, sampler="exhaustive")
+    profile(workflow, catalog_for(workflow), backends(dies_over("number 1")), store, ProfileSettings(sampler="exhaustive"))
 """
 
 
@@ -332,7 +332,7 @@ def test_an_entry_of_the_catalog_may_judge(tmp_path):
 
     found = backends()
     with ObservationStore.open_or_create(tmp_path / "s.db", store_identity(workflow, catalog, found)) as store:
-        profile(workflow, catalog, found, store, sampler="exhaustive")
+        profile(workflow, catalog, found, store, ProfileSettings(sampler="exhaustive"))
         assert successes(store) == {cell: expected(*cell)["success"] for cell in reachable(workflow)}
     assert found["judge"].asked
 

@@ -9,14 +9,14 @@ from kit.toys.replayed import TOYS
 
 from vinelm import Objective, VineLM
 from vinelm.adapters.langgraph import build_graph
-from vinelm.profiler import ExecutionConfig, WorkflowSource, check_workflow, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, check_workflow, profile
 from vinelm.traces import ObservationStore
 
 
 def run(path, workflow, execution=None, backend=None, **settings):
     with new_store(path, workflow) as store:
         backends = {"test": backend or ToyBackend()}
-        result = profile(workflow, catalog_for(workflow), backends, store, execution=execution, **settings)
+        result = profile(workflow, catalog_for(workflow), backends, store, ProfileSettings(execution=execution, **settings))
         return result, store.observations(), store.committed_usd()
 
 
@@ -63,6 +63,7 @@ CHILD = """
 import os, signal, sys
 from kit.toys.profiling import *
 from kit.toys.replayed import TOYS
+from vinelm.profiler import ProfileSettings
 from vinelm.profiler.runner import profile
 path, n = sys.argv[1], int(sys.argv[2])
 left = [n]
@@ -72,7 +73,7 @@ def die(*_):
         os.kill(os.getpid(), signal.SIGKILL)
 workflow = TOYS["supervisor"](n_requests=2)
 store = new_store(path, workflow)
-profile(workflow, catalog_for(workflow), {"test": ToyBackend(before=die)}, store, sampler="exhaustive")
+profile(workflow, catalog_for(workflow), {"test": ToyBackend(before=die)}, store, ProfileSettings(sampler="exhaustive"))
 """
 
 

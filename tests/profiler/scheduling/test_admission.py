@@ -8,7 +8,7 @@ import pytest
 from kit.toys.priced import PricedBackend
 from kit.toys.profiling import catalog_for, new_store, toy
 
-from vinelm.profiler import ExecutionConfig, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, profile
 from vinelm.traces.store.rows import encode_prefix
 
 
@@ -43,9 +43,17 @@ def test_a_unit_that_waits_for_money_keeps_its_place(tmp_path, workers, cap):
         backend.before = lambda *_: open_units.append(len(open_entries(store)))
         place = ExecutionConfig(isolation="thread", workers=workers)
         profile(
-            workflow, catalog_for(workflow), {"test": backend}, store, sampler="exhaustive", budget_usd=cap, execution=place,
-            on_progress=lambda progress: open_units.append(progress.in_flight),
-        )  # fmt: skip
+            workflow,
+            catalog_for(workflow),
+            {"test": backend},
+            store,
+            ProfileSettings(
+                sampler="exhaustive",
+                budget_usd=cap,
+                execution=place,
+                on_progress=lambda progress: open_units.append(progress.in_flight),
+            ),
+        )
     assert max(open_units) == workers
     assert backend.most <= workers
 
@@ -64,8 +72,8 @@ def test_a_call_is_made_only_when_its_raised_reservation_is_durable(tmp_path, ca
     backend.before = read
     with new_store(tmp_path / "s.db", workflow) as store:
         profile(
-            workflow, catalog_for(workflow), {"test": backend}, store, sampler="exhaustive", budget_usd=cap,
-            execution=ExecutionConfig(isolation="thread", workers=3),
+            workflow, catalog_for(workflow), {"test": backend}, store, ProfileSettings(sampler="exhaustive", budget_usd=cap,
+            execution=ExecutionConfig(isolation="thread", workers=3)),
         )  # fmt: skip
     assert len(reserved) > 3
     assert min(reserved) >= backend.upper

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from kit.toys.profiling import State, ToyBackend, catalog_for, cost_of, generate, new_store, repair, toy
 
-from vinelm.profiler import ExecutionConfig, profile
+from vinelm.profiler import ExecutionConfig, ProfileSettings, profile
 from vinelm.profiler.scheduling.first_rows import BROKEN_AFTER, FirstRows
 from vinelm.rows.observation import Observation
 
@@ -44,8 +44,8 @@ def run(path, workflow, backend=None, **settings):
     notes = []
     with new_store(path, workflow) as store:
         result = profile(
-            workflow, catalog_for(workflow), {"test": backend or ToyBackend()}, store, on_note=notes.append,
-            sampler=settings.pop("sampler", "exhaustive"), **settings,
+            workflow, catalog_for(workflow), {"test": backend or ToyBackend()}, store, ProfileSettings(on_note=notes.append,
+            sampler=settings.pop("sampler", "exhaustive"), **settings),
         )  # fmt: skip
         return result, store.observations(), store.committed_usd(), notes
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from kit.toys.profiling import ToyBackend, catalog_for, new_store, toy
 
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 
 CODE = """
 import sys, time
 from kit.toys.profiling import *
+from vinelm.profiler import ProfileSettings
 from vinelm.profiler.runner import profile
 from vinelm.profiler import WorkflowSource
 from vinelm.profiler import ExecutionConfig
@@ -24,7 +25,7 @@ def tell(progress):
     print("draining" if progress.is_draining else "row", flush=True)
 with new_store(path, loaded.workflow, loaded.backends["test"]) as store:
     given = (loaded.workflow, loaded.catalog, loaded.backends, store)
-    result = profile(*given, execution=place, sampler="exhaustive", on_progress=tell)
+    result = profile(*given, ProfileSettings(execution=place, sampler="exhaustive", on_progress=tell))
     print(result.stopped_by, result.is_resumable, store.abandon_open(), flush=True)
 """
 
@@ -55,7 +56,7 @@ def test_a_signal_ends_the_run_in_good_order(tmp_path, isolation, times, number,
     for path in (whole, tmp_path / "s.db"):
         with new_store(path, workflow) as store:
             before = store.observations()
-            profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, sampler="exhaustive")
+            profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, ProfileSettings(sampler="exhaustive"))
             rows[path] = sorted(store.observations(), key=lambda row: (row.request_id, row.prefix))
     assert rows[whole] == rows[tmp_path / "s.db"]
     assert 14 <= len(before) < len(rows[whole])

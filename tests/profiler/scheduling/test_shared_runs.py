@@ -14,7 +14,7 @@ from kit.toys.profiling import ToyBackend, catalog_for, new_store, only_right, t
 
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, StoreError
-from vinelm.profiler import ExecutionConfig, ProfileLimits, profile
+from vinelm.profiler import ExecutionConfig, ProfileLimits, ProfileSettings, profile
 from vinelm.profiler.execution.ledger import Ledger
 from vinelm.traces import ObservationStore
 from vinelm.traces.store.shared_run import UnitTaken, shared_run
@@ -46,7 +46,7 @@ class Run:
 def undisturbed(folder, coverage):
     workflow, backend = toy(n_requests=12, n_models=3), ToyBackend()
     with new_store(folder / "one.db", workflow, backend) as store:
-        profile(workflow, catalog_for(workflow), {"test": backend}, store, coverage=coverage)
+        profile(workflow, catalog_for(workflow), {"test": backend}, store, ProfileSettings(coverage=coverage))
         return by_cell(store)
 
 
@@ -117,7 +117,7 @@ def test_another_workflow_and_other_settings_are_one_line(postgres_url):
         new_store(postgres_url, toy(n_requests=12, n_models=3, name="elsewhere"))
     workflow, backend = toy(n_requests=13, n_models=3), ToyBackend()
     with new_store(postgres_url, workflow, backend) as store, pytest.raises(StoreError, match="at work on it, and differs"):
-        profile(workflow, catalog_for(workflow), {"test": backend}, store, coverage=1.0)
+        profile(workflow, catalog_for(workflow), {"test": backend}, store, ProfileSettings(coverage=1.0))
     assert backend.calls == []
     first.process.kill()
     first.process.communicate()
@@ -138,7 +138,7 @@ def test_catalogs_that_differ_are_one_line_that_names_what(postgres_url):
     }
     for words, other in cases.items():
         with ObservationStore.open(postgres_url) as store, pytest.raises(StoreError) as caught:
-            profile(workflow, other, {"test": backend}, store, coverage=1.0)
+            profile(workflow, other, {"test": backend}, store, ProfileSettings(coverage=1.0))
         assert f"another run is at work on it, and differs: {words}: run the same line as it, or wait" in str(caught.value)
         assert "\n" not in str(caught.value)
     assert backend.calls == []
@@ -242,8 +242,8 @@ def test_one_run_in_processes_on_postgres_is_as_one_on_a_file(postgres_url, tmp_
     workflow, backend = toy(n_requests=12, n_models=3), ToyBackend()
     with new_store(postgres_url, workflow, backend) as store:
         result = profile(
-            workflow, catalog_for(workflow), {"test": backend}, store, coverage=0.5,
-            execution=ExecutionConfig(isolation="inline"),
+            workflow, catalog_for(workflow), {"test": backend}, store, ProfileSettings(coverage=0.5,
+            execution=ExecutionConfig(isolation="inline")),
         )  # fmt: skip
         assert result.stopped_by == "coverage"
         assert by_cell(store) == undisturbed(tmp_path, 0.5)
@@ -259,9 +259,12 @@ def test_a_store_grows_as_one_in_a_file_does(postgres_url, tmp_path):
             backend = ToyBackend()
             with new_store(address, workflow) if not calls else ObservationStore.open(address) as store:
                 profile(
-                    workflow, catalog_for(workflow), {"test": backend}, store, sampler="exhaustive", coverage=1.0,
-                    on_note=notes.append,
-                )  # fmt: skip
+                    workflow,
+                    catalog_for(workflow),
+                    {"test": backend},
+                    store,
+                    ProfileSettings(sampler="exhaustive", coverage=1.0, on_note=notes.append),
+                )
                 calls.append(sorted(backend.calls))
                 states = {cell: store.checkpoint(*cell) for cell in by_cell(store)}
                 found_last = by_cell(store), states, store.retired_calls(), round(store.committed_usd(), 9)

@@ -1,7 +1,7 @@
 import pytest
 
 from vinelm.backends import create_backends, simulated_catalog
-from vinelm.profiler import profile
+from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.traces import ObservationStore
 from vinelm.trie import Trie
@@ -28,7 +28,7 @@ def test_it_is_profiled_with_signals_and_classes(workflow, tmp_path):
     catalog = simulated_catalog("paper-math")
     backends = create_backends(catalog, workflow=workflow, seed=0)
     with ObservationStore.create(tmp_path / "s.db", store_identity(workflow, catalog, backends)) as store:
-        profile(workflow, catalog, backends, store, requests=workflow.requests[:4], budget_calls=40)
+        profile(workflow, catalog, backends, store, ProfileSettings(requests=workflow.requests[:4], budget_calls=40))
         rows = store.observations()
     assert {row.stage for row in rows} == {"solve"}
     assert {row.signal for row in rows} <= {"holds", "differs", "no answer"}

@@ -289,23 +289,13 @@ def _forecast(
 def _run(
     inputs: Inputs, store: ObservationStore, settings: dict[str, Any], execution: ExecutionConfig, kind: Any
 ) -> ProfileResult:
-    from vinelm.api.certainty import profile_until_certain
+    from vinelm.api.profiling import run_profile
     from vinelm.cli.progress import live, noted
-    from vinelm.profiler import profile
+    from vinelm.profiler import ProfileSettings
 
     with live(kind) as on_progress:
-
-        def run(coverage: float | None) -> ProfileResult:
-            return profile(
-                inputs.workflow, inputs.catalog, inputs.backends, store,
-                execution=execution, keep_going=settings["keep_going"],
-                on_progress=on_progress, on_note=noted(kind), coverage=coverage,
-                **{name: settings[name] for name in ("budget_usd", "budget_calls", "sampler", "seed", "identity")},
-            )  # fmt: skip
-
-        if settings["max_error"] is None:
-            return run(settings["coverage"])
-        return profile_until_certain(
-            run, store.path, max_error=settings["max_error"], at_most=settings["coverage"] or 1.0,
-            on_note=noted(kind),
+        asked = ProfileSettings(
+            execution=execution, on_progress=on_progress, on_note=noted(kind),
+            **{name: settings[name] for name in (*LIMITS, "sampler", "seed", "identity", "keep_going")},
         )  # fmt: skip
+        return run_profile(inputs.workflow, inputs.catalog, inputs.backends, store, asked, max_error=settings["max_error"])

@@ -1,4 +1,4 @@
-"""The kinds of cells of a template that branches, and counts of executed cells by kind.
+"""The kinds of cells of a template, and counts of executed cells by kind.
 
 The expected price of an open cell's subtree is made of mean costs per (depth, stage, model) and of the rates at which a request
 goes on from there to each stage.
@@ -12,11 +12,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie.arrays import FloatArray
 
 _COST_PRIOR = 4.0  # weight, in observations, of the mean over all depths
 _RATE_PRIOR = 4.0  # weight, in observations, of the stage's rates over all models, and of the overall rate
+_ENDED, _UNKNOWN, _WENT_ON = 0, 1, 2
 Ints = npt.NDArray[np.int64]
 
 
@@ -30,6 +32,7 @@ class CellKinds:
         stages: number of each stage.
         allowed: whether the stage of the last axis may follow the stage at that depth; (depth, stages, stages).
         first: numbers of the stages that may come first.
+        template: whose cells they are.
     """
 
     slots: dict[tuple[str, str], int]
@@ -38,6 +41,7 @@ class CellKinds:
     stages: dict[str, int]
     allowed: FloatArray
     first: tuple[int, ...]
+    template: Template
 
     @classmethod
     def of(cls, template: Template) -> CellKinds:
@@ -57,6 +61,7 @@ class CellKinds:
             stages,
             allowed,
             tuple(stages[stage.name] for stage in template.first_stages),
+            template,
         )
 
     @property
@@ -74,14 +79,36 @@ class CellKinds:
         """1 where a slot is of a model; (slots, models)."""
         return np.asarray(np.eye(int(self.model.max()) + 1)[self.model])
 
+    @cached_property
+    def even(self) -> FloatArray:
+        """The stages that may follow, each alike; (depth, stages, stages)."""
+        return np.asarray(self.allowed / np.maximum(self.allowed.sum(axis=-1, keepdims=True), 1.0))
+
+    def place(self, row: Observation) -> tuple[int, int, int]:
+        """Return depth (from 0), slot and outcome of a row."""
+        return row.depth - 1, self.slots[row.stage, row.model], self._outcome(row)
+
+    def stage_of(self, outcome: int) -> int | None:
+        """Return the number of the stage to which a request went on; None if it did not, or none is known."""
+        return outcome - _WENT_ON if outcome >= _WENT_ON else None
+
+    def _outcome(self, row: Observation) -> int:
+        if row.ended(self.template.stop):
+            return _ENDED
+        followers = self.template.flow.stages_at[row.depth - 1][row.stage]
+        if not followers or (row.arm is None and len(followers) > 1):
+            return _UNKNOWN
+        return _WENT_ON + self.stages[followers[0] if row.arm is None else row.arm]
+
 
 @dataclass(slots=True)
-class OutcomeCounts:
+class CellCounts:
     """Executed cells by kind. Arrays may have further axes in front.
 
     Attributes:
         kinds: of the cells.
-        outcomes: how many ended, and how many went on to each stage; (depth, slots, 1 + stages).
+        outcomes: how many ended by the stop rule, how many did not and have no known stage after them, and how many went on to
+            each stage; (depth, slots, 2 + stages).
         paid: their total dollars; (depth, slots).
     """
 
@@ -90,9 +117,9 @@ class OutcomeCounts:
     paid: FloatArray
 
     @classmethod
-    def none(cls, kinds: CellKinds) -> OutcomeCounts:
+    def none(cls, kinds: CellKinds) -> CellCounts:
         """Return the counts of no cells."""
-        return cls(kinds, np.zeros((*kinds.shape, 1 + len(kinds.stages))), np.zeros(kinds.shape))
+        return cls(kinds, np.zeros((*kinds.shape, _WENT_ON + len(kinds.stages))), np.zeros(kinds.shape))
 
     @property
     def counts(self) -> FloatArray:
@@ -104,21 +131,21 @@ class OutcomeCounts:
         self.outcomes[depth, slot, outcome] += 1
         self.paid[depth, slot] += usd
 
-    def copy(self) -> OutcomeCounts:
+    def copy(self) -> CellCounts:
         """Return a copy with its own arrays."""
-        return OutcomeCounts(self.kinds, self.outcomes.copy(), self.paid.copy())
+        return CellCounts(self.kinds, self.outcomes.copy(), self.paid.copy())
 
-    def free(self) -> OutcomeCounts:
-        """Return the same cells at a price of one each."""
-        return replace(self, paid=self.counts)
+    def priced(self, *, is_free: bool) -> CellCounts:
+        """Return these counts, or where every cell was free the same cells at a price of one each."""
+        return replace(self, paid=self.counts) if is_free else self
 
     def means(self) -> FloatArray:
         """Return the mean cost of a cell, shrunk towards the slot's mean over depths, that towards its model's, or the overall
         mean for a new model.
         """
         counts, of_model = self.counts, self.kinds.of_model
-        overall = _total(self.paid)[..., 0] / np.maximum(_total(counts)[..., 0], 1.0)
         ran, paid = counts.sum(axis=-2), self.paid.sum(axis=-2)
+        overall = paid.sum(axis=-1, keepdims=True) / np.maximum(ran.sum(axis=-1, keepdims=True), 1.0)
         ran_model, paid_model = ran @ of_model, paid @ of_model
         mean_model = np.where(ran_model > 0, paid_model / np.maximum(ran_model, 1.0), overall) @ of_model.T
         mean_slot = (paid + _COST_PRIOR * mean_model) / (ran + _COST_PRIOR)
@@ -129,12 +156,12 @@ class OutcomeCounts:
         the overall rate, spread evenly over the stages that may come; (depth, slots, stages).
         """
         kinds, counts = self.kinds, self.counts
-        went_on = self.outcomes[..., 1:]
-        overall = (went_on.sum(axis=(-3, -2, -1)) + 1.0) / (counts.sum(axis=(-2, -1)) + 2.0)
-        even = kinds.allowed / np.maximum(kinds.allowed.sum(axis=-1, keepdims=True), 1.0)
-        of_stage = np.einsum("...dsg,sh->...dhg", went_on, kinds.of_stage)
+        went_on = self.outcomes[..., _WENT_ON:]
+        total = counts.sum(axis=(-2, -1))
+        overall = (total - self.outcomes[..., _ENDED].sum(axis=(-2, -1)) + 1.0) / (total + 2.0)
+        of_stage = np.swapaxes(np.swapaxes(went_on, -1, -2) @ kinds.of_stage, -1, -2)
         ran = counts @ kinds.of_stage
-        stage = (of_stage + _RATE_PRIOR * overall[..., None, None, None] * even) / (ran[..., None] + _RATE_PRIOR)
+        stage = (of_stage + _RATE_PRIOR * overall[..., None, None, None] * kinds.even) / (ran[..., None] + _RATE_PRIOR)
         return np.asarray((went_on + _RATE_PRIOR * stage[..., kinds.stage, :]) / (counts[..., None] + _RATE_PRIOR))
 
     def rest(
@@ -150,12 +177,14 @@ class OutcomeCounts:
         """
         kinds, rates = self.kinds, self.rates()
         cost = self.means() if weight is None else self.means() * weight
-        lead = cost.shape[:-2]
-        total, below = np.zeros(lead), np.zeros((*lead, len(kinds.stages)))
+        total = np.zeros(cost.shape[:-2])
+        below = np.zeros((*cost.shape[:-2], len(kinds.stages)))
         for depth in range(cost.shape[-2] - 1, -1, -1):
-            subtree = cost[..., depth, :] + np.einsum("...sg,...g->...s", rates[..., depth, :, :], below)
+            subtree = cost[..., depth, :] + (rates[..., depth, :, :] @ below[..., None])[..., 0]
             total = total + subtree @ unopened[depth]
             below = subtree @ kinds.of_stage
+        if not unknown:
+            return np.asarray(total)
         first = list(kinds.first)
         if is_least:
             return np.asarray(total + unknown * below[..., first].min(axis=-1))
@@ -164,14 +193,16 @@ class OutcomeCounts:
         return np.asarray(total + unknown * (shares * below[..., first]).sum(axis=-1))
 
     def leaves(self) -> FloatArray:
-        """Return the expected number of ends below a cell of each kind; (depth, slots)."""
+        """Return the expected number of paths of the template below a cell of each kind; (depth, slots).
+
+        A request that ends where one stage alone could have followed ends on each of the paths below. Where several could have,
+        nobody knows which it would have taken: it counts once.
+        """
         kinds, rates = self.kinds, self.rates()
         found, below = np.zeros(kinds.shape), np.zeros(len(kinds.stages))
         for depth in range(len(found) - 1, -1, -1):
-            found[depth] = 1.0 - rates[depth].sum(axis=-1) + rates[depth] @ below
+            allowed = kinds.allowed[depth]
+            of_ended = np.where(allowed.sum(axis=-1) == 1, allowed @ below, 1.0)[kinds.stage]
+            found[depth] = (1.0 - rates[depth].sum(axis=-1)) * of_ended + rates[depth] @ below
             below = found[depth] @ kinds.of_stage
         return found
-
-
-def _total(values: FloatArray) -> FloatArray:
-    return np.asarray(values.sum(axis=(-2, -1), keepdims=True))

@@ -1,0 +1,180 @@
+"""What is decided anew about the rows of a store before a run: from the states after them, without running a stage again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from vinelm.errors import BudgetExhausted
+from vinelm.judging import Judgement
+from vinelm.profiler.execution.job import Job, UnitOutcome, Worker, run_job
+from vinelm.profiler.execution.judging import Judging
+from vinelm.profiler.execution.ledger import Ledger, Reservation
+from vinelm.profiler.execution.replayed.runner import Units
+from vinelm.profiler.scheduling.settings import ProfileSettings
+from vinelm.requests.workflow import Request
+from vinelm.rows.observation import Cell, Observation
+from vinelm.traces import ObservationStore
+from vinelm.traces.store.judgements import Judgements
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """The rows of a store that a run begins with, and what evaluates the states after them.
+
+    Attributes:
+        store: held by the caller.
+        units: of the workflow.
+        worker: evaluates states, as many at a time as the settings say.
+        settings: of the run.
+        every: all requests.
+    """
+
+    store: ObservationStore
+    units: Units
+    worker: Worker
+    settings: ProfileSettings
+    every: Sequence[Request]
+
+    @cached_property
+    def requests(self) -> Mapping[str, Request]:
+        """All requests, by id."""
+        return {request.id: request for request in self.every}
+
+    def job(
+        self,
+        cell: Cell,
+        state: bytes | None,
+        stopped: Mapping[Cell, bool] | None,
+        judged: Mapping[str, bool] | None = None,
+    ) -> Job:
+        """Return the unit that evaluates a state.
+
+        Args:
+            cell: whose state it is.
+            state: the state after it.
+            stopped: whether the workflow's own check passed an answer, by cell, where the row lies below one; else None.
+            judged: see :class:`~vinelm.profiler.execution.job.Job`.
+        """
+        request_id, prefix = cell
+        before = () if stopped is None else tuple((request_id, prefix[:length]) for length in range(1, len(prefix)))
+        passed = tuple(stopped.get(one, False) for one in before) if stopped is not None else ()
+        return Job(self.requests[request_id], prefix, state, 0.0, is_scoring=True, passed=passed, judged=judged)
+
+    def evaluated(self, job: Job, top_up: Callable[[float], bool] = lambda _upper_usd: False) -> UnitOutcome:
+        """Return what evaluating a state gives. By default no call of a model is allowed: it has no row then."""
+        finished = run_job(self.worker, job, top_up)
+        if finished.problem is not None:
+            raise finished.problem
+        assert finished.outcome is not None
+        return finished.outcome
+
+    def stopped(self) -> dict[Cell, bool]:
+        """Whether the workflow's own check passed the answer, by cell."""
+        return {(row.request_id, row.prefix): row.stopped is True for row in self.store.observations()}
+
+    def pool(self) -> ThreadPoolExecutor:
+        """Return the threads that evaluate states."""
+        return ThreadPoolExecutor(self.settings.execution.workers)
+
+
+def verdicts_of(found: Mapping[Cell, Judgement]) -> dict[str, dict[str, bool]]:
+    """Return the verdicts of judgements by request, and by what the judge was asked."""
+    known: dict[str, dict[str, bool]] = {}
+    for (request_id, _), judgement in found.items():
+        if judgement.correct is not None:
+            known.setdefault(request_id, {})[judgement.asked] = judgement.correct
+    return known
+
+
+class PendingRows:
+    """Judges the rows of a store that the judge, as it is declared now, has not judged.
+
+    Args:
+        rows: of the store.
+        ledger: reserves and settles what the judge costs.
+        judging: the judge.
+    """
+
+    def __init__(self, rows: KeptRows, ledger: Ledger, judging: Judging) -> None:
+        self._rows, self._ledger, self._judging = rows, ledger, judging
+        self._records = Judgements(rows.store)
+        self._found = self._records.latest()
+        self._known = verdicts_of(self._found)
+
+    def judge(self) -> str | None:
+        """Judge them, some at a time, until all are or the budget is reached. Spends money, and writes to the store.
+
+        Returns:
+            One line if there were any.
+        """
+        waiting, is_over, workers = list(self._waiting()), False, self._rows.settings.execution.workers
+        n_asked = n_judged = 0
+        with self._rows.pool() as pool:
+            for start in range(0, len(waiting), workers):
+                jobs = [reserved for job in waiting[start : start + workers] if (reserved := self._reserved(job)) is not None]
+                is_over = len(jobs) < len(waiting[start : start + workers])
+                for done in pool.map(self._run, jobs):
+                    judgement = self._settle(*done)
+                    n_asked += judgement is not None
+                    n_judged += judgement is not None and judgement.correct is not None
+                    is_over |= judgement is not None and judgement.is_refused
+                if is_over:
+                    break
+        if not (n_asked or is_over):
+            return None
+        end = ", until the budget was reached" if is_over else ""
+        every = len(waiting) if is_over else n_asked
+        return f"the judge {self._judging.entry.name} judged {n_judged} of {every} earlier rows{end}"
+
+    def _waiting(self) -> Iterator[Job]:
+        store, template, requests = self._rows.store, self._rows.units.template, self._rows.requests
+        stopped = self._rows.stopped()
+        for row in store.observations():
+            cell, request = (row.request_id, row.prefix), requests.get(row.request_id)
+            if request is None or row.failure is not None or not template.stage(row.stage).answerable:
+                continue
+            found = self._found.get(cell)
+            if found is not None and self._holds(found, row, request):
+                continue
+            state = store.checkpoint(*cell)
+            if state is not None:
+                yield self._rows.job(cell, state, stopped if row.is_continued else None, judged={})
+
+    def _holds(self, found: Judgement, row: Observation, request: Request) -> bool:
+        """Whether it is a verdict of the judge as it is declared now, and the row has it."""
+        is_verdict = found.correct is not None and found.correct is row.success and found.judge == self._judging.digest
+        return is_verdict and found.label == self._judging.label_digest(request)
+
+    def _reserved(self, job: Job) -> tuple[Job, Reservation] | None:
+        """The job with its reservation, of nothing at first; None if the budget allows none."""
+        try:
+            reservation = self._ledger.reserve(*job.cell, 0.0, 0, is_new=False)
+        except BudgetExhausted:
+            return None
+        return replace(job, judged=self._known.get(job.request.id, {})), reservation
+
+    def _run(self, item: tuple[Job, Reservation]) -> tuple[Job, Reservation, UnitOutcome]:
+        job, reservation = item
+
+        def top_up(upper_usd: float) -> bool:
+            try:
+                self._ledger.top_up(reservation, upper_usd)
+            except BudgetExhausted:
+                return False
+            return True
+
+        return job, reservation, self._rows.evaluated(job, top_up)
+
+    def _settle(self, job: Job, reservation: Reservation, outcome: UnitOutcome) -> Judgement | None:
+        """Settle what it cost and write the judgement; None if no answer can be seen yet."""
+        judgement = outcome.judgement
+        with self._rows.store.database.transaction():
+            if judgement is not None:
+                self._records.add(*job.cell, judgement)
+            self._ledger.settle_without_row(reservation, outcome.paid_usd or 0.0)
+        if judgement is not None and judgement.correct is not None:
+            self._known.setdefault(job.request.id, {})[judgement.asked] = judgement.correct
+        return judgement

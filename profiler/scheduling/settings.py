@@ -1,0 +1,158 @@
+"""What a profile is told: what it samples, where it stops, where its units run, and whom it tells."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from vinelm.errors import ConfigError
+from vinelm.profiler.execution.job import WorkflowSource
+from vinelm.profiler.execution.ledger import ProfileLimits
+from vinelm.profiler.scheduling.results import Progress
+from vinelm.requests.protocols import Sampler
+from vinelm.requests.workflow import Request
+from vinelm.traces import StoreIdentity
+
+Isolation = Literal["process", "thread", "inline"]
+"""Where units run: in a fresh process each, on threads of this process, or on the calling thread."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayCluster:
+    """A Ray cluster that executes the units of a profile.
+
+    Attributes:
+        address: ``HOST:PORT`` of the head node; ``"auto"`` for the one that this machine belongs to, or that ``RAY_ADDRESS``
+            names; ``"local"`` to start one on this machine for the run.
+        ships_folder: copy the working directory to the nodes, without ``.env``, version control and environments. Otherwise
+            they need it at the same path.
+
+    Raises:
+        ConfigError: the address is one of Ray Client, which cannot be used (``ray-client``).
+    """
+
+    address: str = "auto"
+    ships_folder: bool = False
+
+    def __post_init__(self) -> None:
+        if "://" in self.address:
+            raise ConfigError(
+                f"{self.address}: run the profile on a machine of the cluster, and give HOST:PORT or auto", code="ray-client"
+            )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether a cluster is started for the run."""
+        return self.address == "local"
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the process that speaks to Ray. A cluster that it starts reports no usage statistics."""
+        return {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"} if self.is_local else dict(os.environ)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionConfig:
+    """Where the units of a profile run, how many at a time, and what each may use.
+
+    Attributes:
+        isolation: ``"process"`` runs each unit in a fresh process, forked from one that has loaded everything; whatever the
+            workflow's code does there, crashes included, becomes a row. ``"thread"`` and ``"inline"`` (the calling thread)
+            are for trusted code.
+        workers: the number of units that run at a time; inline only 1.
+        source: how a fresh process builds the workflow again; needed for ``"process"``.
+        timeout_s: the seconds after which a unit is ended; processes only, default 600.
+        memory_mb: the MiB that a unit may use beyond its imports; processes only, default 2048, 0 for no limit.
+        cluster: the Ray cluster whose nodes execute the units, in fresh processes there; None for this machine. ``workers`` is
+            then the number of units at a time on all nodes together.
+
+    Raises:
+        ConfigError: a setting is out of range or has no effect.
+    """
+
+    isolation: Isolation = "inline"
+    workers: int = 1
+    source: WorkflowSource | None = None
+    timeout_s: float | None = None
+    memory_mb: int | None = None
+    cluster: RayCluster | None = None
+
+    def __post_init__(self) -> None:
+        if self.isolation not in get_args(Isolation):
+            raise ConfigError(f"unknown isolation {self.isolation!r}: use {', '.join(get_args(Isolation))}")
+        if self.workers < 1:
+            raise ConfigError(f"workers is {self.workers}: it must be at least 1")
+        if self.isolation == "inline" and self.workers > 1:
+            raise ConfigError('inline runs one unit at a time: use isolation="thread", or workers=1', code="inline-one-worker")
+        if self.isolation == "process" and self.source is None:
+            raise ConfigError(
+                "a workflow built in code cannot run in fresh processes: give a source that builds it by name, or use "
+                'isolation="thread"',
+                code="process-needs-source",
+            )
+        if self.cluster is not None and self.isolation != "process":
+            raise ConfigError(
+                f'units on a cluster run in fresh processes: use isolation="process" instead of {self.isolation!r}',
+                code="cluster-needs-process",
+            )
+        for name, value in (("timeout_s", self.timeout_s), ("memory_mb", self.memory_mb)):
+            if value is not None and self.isolation != "process":
+                raise ConfigError(
+                    f'{name} has no effect with isolation="{self.isolation}": use isolation="process", or leave it out',
+                    code="limit-needs-process",
+                )
+        if self.timeout_s is not None and not self.timeout_s > 0:
+            raise ConfigError(f"timeout_s is {self.timeout_s}: it must be > 0", code="unit-timeout-range")
+        if self.memory_mb is not None and self.memory_mb < 0:
+            raise ConfigError(f"memory_mb is {self.memory_mb}: it must be >= 0", code="unit-memory-range")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileSettings:
+    """What one profile samples, where it stops, where its units run, and whom it tells.
+
+    Attributes:
+        requests: those to sample from; None: all of the workflow's.
+        sampler: ``"priced"``, ``"cascade"``, ``"exhaustive"``, or any :class:`~vinelm.requests.protocols.Sampler`.
+        coverage: stop at this fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
+        budget_usd: dollars that the store as a whole may cost, earlier runs included.
+        budget_calls: model calls that the store as a whole may hold.
+        seed: of a sampler that is given by name.
+        execution: where units run and how many at a time; default: one at a time on the calling thread.
+        keep_going: go on even if all first rows of a stage fail alike, whatever the model. By default such a run stops
+            (``"broken"``), and the next one executes these rows again.
+        on_progress: called after each row.
+        on_note: called with one line if the store's last run had other settings: its rows count, and the sampler starts again.
+            Also called with one line if the workflow, the dataset or the catalog changed: which rows stay, and which do not.
+        identity: what the rows are executed with (:func:`~vinelm.profiler.store_identity`); None makes it, with the settings
+            that the store was made with.
+
+    Raises:
+        ConfigError: a limit is out of range.
+    """
+
+    requests: Sequence[Request] | None = None
+    sampler: str | Sampler = "priced"
+    coverage: float | None = None
+    budget_usd: float | None = None
+    budget_calls: int | None = None
+    seed: int = 0
+    execution: ExecutionConfig = ExecutionConfig()
+    keep_going: bool = False
+    on_progress: Callable[[Progress], None] | None = None
+    on_note: Callable[[str], None] | None = None
+    identity: StoreIdentity | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.limits  # refuses nonsense before a store is made
+
+    @property
+    def limits(self) -> ProfileLimits:
+        """Where the run stops."""
+        return ProfileLimits(coverage=self.coverage, budget_usd=self.budget_usd, budget_calls=self.budget_calls)
+
+    def note(self, line: str | None) -> None:
+        """Tell one line, if there is something to tell and somebody to be told."""
+        if line is not None and self.on_note is not None:
+            self.on_note(line)
