@@ -38,7 +38,7 @@ class FallbackModel(DelegatingChatModel):
     """
 
     binding: Any = Field(default=None, exclude=True, repr=False)
-    """The :class:`Attempts`, set in a copy of :data:`PROTOTYPE`."""
+    """The :class:`Attempts`."""
 
     @property
     def _llm_type(self) -> str:
@@ -89,8 +89,3 @@ class _Attempt(Attempt):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         return isinstance(error, CallError) and not self.is_begun and self._attempts.fall_back(self._chosen, error)
-
-
-PROTOTYPE = FallbackModel.model_construct(binding=None)
-"""To be copied, which takes some 2 µs: validation and LangChain's serialization would be repeated for every invocation."""
-PROTOTYPE._serialized  # noqa: B018 - LangChain computes it on first use and stores it with the fields
