@@ -56,11 +56,6 @@ def test_the_commands_read_what_it_wrote(demo, tmp_path, capsys, monkeypatch):
     assert main(["verify", store, trie, *options]) in (0, 1, 2)
 
 
-def test_it_takes_no_dataset(tmp_path, capsys):
-    assert main(["demo", "support", "--dataset", "x", "--output-dir", str(tmp_path)]) == 2
-    assert "support takes no dataset" in capsys.readouterr().err
-
-
 def test_text_to_sql_fits_a_screen(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
