@@ -8,7 +8,7 @@ import pytest
 
 import vinelm
 from vinelm.cli.main import main
-from vinelm.reports import evaluation_sentence
+from vinelm.reports.evaluation_text import evaluation_sentence
 
 SMALL = ("--preset", "paper-2", "--limit", "40", "--coverage", "0.3")
 

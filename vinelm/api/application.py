@@ -16,9 +16,12 @@ from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.catalog.model import entries_of
 from vinelm.clock import Clock
-from vinelm.controller import FleetConfig, LoadSource, Mode, Planner, Session, SpendControl
+from vinelm.controller import FleetConfig, Planner, Session
 from vinelm.controller.fleet.joined.fleet import Fleet
+from vinelm.controller.load.load_view import LoadSource
 from vinelm.controller.load.source import load_source, never_blocks, without_blocking
+from vinelm.controller.session.session import Mode
+from vinelm.controller.session.spend_control import SpendControl
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.policies import Judge, OnError

@@ -22,7 +22,8 @@ GROUPS = ("model", "depth", "stage")
 def show(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_error: float | None) -> None:
     """Print the cost by model, depth and stage, the coverage, what was saved, and the next command."""
     from vinelm.cli.console import say
-    from vinelm.reports import percent, shown_lines, usd
+    from vinelm.reports import percent, usd
+    from vinelm.reports.shown_lines import shown_lines
     from vinelm.traces.store.shown import ShownRows
 
     for by in GROUPS:

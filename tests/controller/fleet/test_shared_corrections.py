@@ -2,10 +2,9 @@
 
 import pytest
 
-from vinelm.controller import SpendControl
 from vinelm.controller.fleet.joined.shared_corrections import SharedCorrections
 from vinelm.controller.fleet.redis_link import RedisLink
-from vinelm.controller.session.spend_control import EVERY, MEMORY, MOST
+from vinelm.controller.session.spend_control import EVERY, MEMORY, MOST, SpendControl
 from vinelm.objective import Objective
 
 OBJECTIVE = Objective(maximize="accuracy", max_cost_usd=1.0)

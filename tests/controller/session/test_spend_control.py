@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.controller import SpendControl
-from vinelm.controller.session.spend_control import EVERY, MOST
+from vinelm.controller.session.spend_control import EVERY, MOST, SpendControl
 from vinelm.objective import Objective
 
 BOUND = Objective(maximize="accuracy", max_cost_usd=0.01)

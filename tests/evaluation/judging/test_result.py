@@ -6,7 +6,7 @@ import pytest
 
 from vinelm.evaluation import Evaluation, JudgedPolicy, OffPolicyEstimate
 from vinelm.objective import Objective
-from vinelm.reports import budget_rows, budget_title, evaluation_lines, evaluation_sentence
+from vinelm.reports.evaluation_text import budget_rows, budget_title, evaluation_lines, evaluation_sentence
 
 
 def estimate(value, half=0.0, **fields):

@@ -14,7 +14,7 @@ import vinelm
 from vinelm.errors import ConfigError
 from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.judging.planning_half import in_first_half
-from vinelm.reports import budget_rows, evaluation_lines, evaluation_rows, evaluation_sentence, gain_rows
+from vinelm.reports.evaluation_text import budget_rows, evaluation_lines, evaluation_rows, evaluation_sentence, gain_rows
 from vinelm.requests.protocols import RequestPath
 from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template

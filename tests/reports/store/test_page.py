@@ -5,7 +5,9 @@ from made_store import made_store
 
 import vinelm
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.reports import budget_rows, evaluation_lines, evaluation_rows, evaluation_sentence, render, store_page
+from vinelm.reports import render
+from vinelm.reports.evaluation_text import budget_rows, evaluation_lines, evaluation_rows, evaluation_sentence
+from vinelm.reports.store.page import store_page
 from vinelm.traces import ObservationStore
 
 PRICES = {"small": 0.001, "large": 0.01}

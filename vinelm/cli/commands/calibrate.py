@@ -12,8 +12,8 @@ from vinelm.cli.options import flag, option, output_options
 from vinelm.io.reading import read_text
 
 if TYPE_CHECKING:
-    from vinelm.controller import Calibration, Endpoint
-    from vinelm.controller.load.calibration import Experiment
+    from vinelm.controller import Endpoint
+    from vinelm.controller.load.calibration import Calibration, Experiment
 
 
 @click.command("calibrate", short_help="Measure how an engine slows down under load.")

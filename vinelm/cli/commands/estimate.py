@@ -118,7 +118,8 @@ def _show_update(annotated: AnnotatedTrie, target: Path, *, as_json: bool) -> No
 def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> None:
     from vinelm.cli.commands.trie import show_depths, signals_words
     from vinelm.cli.console import say
-    from vinelm.reports import judge_words, percent
+    from vinelm.reports import percent
+    from vinelm.reports.judge_text import judge_words
 
     meta = annotated.meta
     show_depths(annotated, f"{meta['workflow']}: {annotated.trie.n_nodes:,} paths from {meta['observations']:,} observations")

@@ -107,23 +107,27 @@ def _is_unset(settings: dict[str, Any]) -> bool:
 
 def evaluation_facts(found: Evaluation) -> dict[str, Any]:
     """Return an evaluation as plain JSON types, the verdict in words first."""
-    from vinelm import reports
+    from vinelm.reports import evaluation_text as text
 
-    return {"sentence": reports.evaluation_sentence(found), **found.to_dict()}
+    return {"sentence": text.evaluation_sentence(found), **found.to_dict()}
 
 
 def show_evaluation(found: Evaluation, *, is_short: bool = False) -> None:
     """Print the verdict, the policies, each budget alone and what the figures rest on; if ``is_short``, one screen of it."""
-    from vinelm import reports
     from vinelm.cli.console import say, show_table
+    from vinelm.reports import evaluation_text as text
 
-    say(reports.evaluation_sentence(found), bold=True)
+    say(text.evaluation_sentence(found), bold=True)
     if not (is_short and found.by_budget):
-        show_table(reports.evaluation_title(found), reports.evaluation_columns(found), reports.evaluation_rows(found))
-        show_table(reports.gain_title(found), reports.gain_columns(found), reports.gain_rows(found))
+        show_table(
+            text.evaluation_title(found),
+            text.evaluation_columns(found),
+            text.evaluation_rows(found),
+        )
+        show_table(text.gain_title(found), text.gain_columns(found), text.gain_rows(found))
     if found.by_budget:
-        show_table(reports.budget_title(found), reports.BUDGET_COLUMNS, reports.budget_rows(found))
-    for line in () if is_short else reports.evaluation_lines(found):
+        show_table(text.budget_title(found), text.BUDGET_COLUMNS, text.budget_rows(found))
+    for line in () if is_short else text.evaluation_lines(found):
         say(line)
 
 

@@ -204,7 +204,8 @@ def _show_contingent(objective: Objective, annotated: AnnotatedTrie, decision: D
 def _show_candidates(objective: Objective, decision: Decision) -> None:
     from vinelm.cli.console import show_table, stdout
     from vinelm.controller.explanation import alternatives
-    from vinelm.reports import objective_words, percent, seconds, usd
+    from vinelm.reports import percent, seconds, usd
+    from vinelm.reports.formatting import objective_words
 
     is_wide = stdout().width >= _WIDE
     ran = decision.metrics.trie.depth[decision.node]

@@ -73,7 +73,8 @@ def _over_signals(objective: Objective, annotated: AnnotatedTrie) -> PlannedPoli
 def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[Any]) -> None:
     """Print the plan, the static plan and the single model as a table, and the plan's intervals and slack."""
     from vinelm.cli.console import say, show_table
-    from vinelm.reports import objective_words, percent, seconds, usd
+    from vinelm.reports import percent, seconds, usd
+    from vinelm.reports.formatting import objective_words
 
     knows_latency = plans.annotated.knows_latency
     rows = []

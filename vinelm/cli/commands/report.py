@@ -28,7 +28,8 @@ def command(*, store: Path, trie: Path, output_dir: Path, in_use: str | None, as
     Example: vinelm report runs/nl2sql.db nl2sql.vine -o report/
     """
     from vinelm.cli.console import print_json, progress
-    from vinelm.reports import store_page, write_page
+    from vinelm.reports import write_page
+    from vinelm.reports.store.page import store_page
 
     with progress(quiet=quiet) as start:
         bars: dict[str, Any] = {}

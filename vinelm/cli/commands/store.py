@@ -123,7 +123,7 @@ def _show_info(facts: dict[str, Any]) -> None:
 
 
 def _shape_words(facts: dict[str, Any]) -> str:
-    from vinelm.reports import template_words
+    from vinelm.reports.formatting import template_words
     from vinelm.template import Template
 
     if "invocations" in facts:
@@ -153,7 +153,7 @@ def _show_growth(facts: dict[str, Any]) -> None:
 def _show_signals(facts: dict[str, Any]) -> None:
     """The rows' signals, where the workflow declares them."""
     from vinelm.cli.console import say
-    from vinelm.reports import shown_lines
+    from vinelm.reports.shown_lines import shown_lines
     from vinelm.traces.store.shown import SignalRecord
 
     if facts["continued"]:

@@ -136,7 +136,8 @@ def _print(objective: Objective, found: Verification, *, as_json: bool, dry_run:
 
 def _show_price(objective: Objective, found: Verification) -> None:
     from vinelm.cli.console import say
-    from vinelm.reports import objective_words, usd
+    from vinelm.reports import usd
+    from vinelm.reports.formatting import objective_words
 
     promised = found.promised_interval
     interval = "" if promised is None else f" (90 % of such runs: {_percents(promised)})"
@@ -150,7 +151,8 @@ def _show_price(objective: Objective, found: Verification) -> None:
 
 def _show(objective: Objective, found: Verification) -> None:
     from vinelm.cli.console import say, show_table
-    from vinelm.reports import objective_words, percent, usd
+    from vinelm.reports import percent, usd
+    from vinelm.reports.formatting import objective_words
 
     promise, cost = found.decision.promise, found.promised_cost_interval
     rows = [

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vinelm.evaluation import JudgedStore
 from vinelm.evaluation.store_sweeps.check_quality import check_quality, share_interval
+from vinelm.evaluation.store_sweeps.judged_store import JudgedStore
 from vinelm.reports.formatting import percent
 from vinelm.reports.page.document import Row, Section, Table
 from vinelm.rows.observation import Observation
