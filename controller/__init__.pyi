@@ -1,18 +1,14 @@
 from .explanation import explain as explain
 from .fleet.config import FleetConfig as FleetConfig
 from .fleet.fleet_reader import FleetReader as FleetReader
-from .fleet.live_invocations import LiveInvocations as LiveInvocations
 from .fleet.loop.global_loop import GlobalLoop as GlobalLoop
 from .fleet.policies.built_in import FLEET_POLICIES as FLEET_POLICIES
 from .fleet.policies.orders import FleetPolicy as FleetPolicy
 from .fleet.policies.orders import Orders as Orders
 from .fleet.redis_link import RedisLink as RedisLink
 from .fleet.view import FleetView as FleetView
-from .load.background import BackgroundLoadMonitor as BackgroundLoadMonitor
-from .load.calibration import Calibration as Calibration
 from .load.calibration import calibrate_endpoint as calibrate_endpoint
 from .load.calibration_client import Endpoint as Endpoint
-from .load.load_view import LoadSource as LoadSource
 from .load.monitors import EnginePoller as EnginePoller
 from .load.monitors import InFlightLoadMonitor as InFlightLoadMonitor
 from .load.monitors import ReportedLoadMonitor as ReportedLoadMonitor
@@ -20,6 +16,4 @@ from .load.slowdown import SlowdownCurve as SlowdownCurve
 from .load.slowdown import load_curves as load_curves
 from .planner import Planner as Planner
 from .planning.decision import Decision as Decision
-from .planning.plan_request import PlanRequest as PlanRequest
-from .session.session import Mode as Mode
 from .session.session import Session as Session

@@ -4,11 +4,8 @@ from .drift.monitor import DriftConfig as DriftConfig
 from .drift.monitor import DriftMonitor as DriftMonitor
 from .drift.report import DriftReport as DriftReport
 from .drift.report import Moved as Moved
-from .drift.update import updated_trie as updated_trie
 from .observation_table import ObservationTable as ObservationTable
 from .registry import ESTIMATORS as ESTIMATORS
 from .registry import make_estimator as make_estimator
 from .signals.build import estimate_signals as estimate_signals
 from .signals.first_answers import FirstAnswers as FirstAnswers
-from .validation.checks import ValidationReport as ValidationReport
-from .validation.checks import validate_estimate as validate_estimate

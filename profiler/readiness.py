@@ -28,7 +28,8 @@ from vinelm.requests.protocols import CallContext
 from vinelm.requests.workflow import Request, StagedWriter, Workflow
 from vinelm.rows.observation import Observation, Usage
 from vinelm.signals import Signals
-from vinelm.template import Branch, Loop, Parallel, Stage, Step, Template
+from vinelm.template import Branch, Loop, Parallel, Stage, Template
+from vinelm.template.steps import Step
 
 
 @dataclass(frozen=True, slots=True)

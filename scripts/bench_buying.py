@@ -29,7 +29,8 @@ from science.restricted_plans import best_workflow_level
 from vinelm import AnnotatedTrie, Objective
 from vinelm.controller import Planner
 from vinelm.errors import InputError
-from vinelm.estimator import make_estimator, validate_estimate
+from vinelm.estimator import make_estimator
+from vinelm.estimator.validation.checks import validate_estimate
 from vinelm.evaluation import follow
 from vinelm.plans.promise import Promise
 from vinelm.profiler import CascadeSampler, PricedSampler

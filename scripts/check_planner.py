@@ -18,10 +18,10 @@ from science.brute_force import brute_force
 from science.contingent_checks import check_averages, check_prices, check_request_bounds, small_branching
 from science.random_cases import grid_annotated, random_annotated, random_question
 
-from vinelm.controller import Planner, PlanRequest
+from vinelm.controller import Planner
 from vinelm.controller.planning import frontier
 from vinelm.controller.planning.metric import Metric
-from vinelm.controller.planning.plan_request import load_array
+from vinelm.controller.planning.plan_request import PlanRequest, load_array
 from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.errors import InfeasibleError
 

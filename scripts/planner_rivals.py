@@ -8,8 +8,8 @@ from __future__ import annotations
 import statistics
 import time
 
-from vinelm.controller import Planner, PlanRequest
-from vinelm.controller.planning.plan_request import load_array
+from vinelm.controller import Planner
+from vinelm.controller.planning.plan_request import PlanRequest, load_array
 from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.objective import Objective
 from vinelm.trie.annotated_trie import AnnotatedTrie

@@ -30,7 +30,8 @@ from simulated_truths import make_truth
 
 from vinelm.controller import Planner
 from vinelm.errors import EvidenceError
-from vinelm.estimator import make_estimator, validate_estimate
+from vinelm.estimator import make_estimator
+from vinelm.estimator.validation.checks import validate_estimate
 from vinelm.evaluation import replay
 from vinelm.objective import Objective
 from vinelm.plans.promise import Z90, single_model_paths

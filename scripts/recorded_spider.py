@@ -46,8 +46,8 @@ from vinelm.rows.observation import Usage
 from vinelm.template import StopRule
 from vinelm.traces import ObservationStore
 from vinelm.trie.recorded_table import RecordedTable
-from vinelm.workflows.nl2sql import finished, nl2sql
-from vinelm.workflows.nl2sql.graph import shown
+from vinelm.workflows.nl2sql import nl2sql
+from vinelm.workflows.nl2sql.graph import finished, shown
 from vinelm.workflows.nl2sql.prompts import extract_sql
 
 HEAD = (

@@ -19,7 +19,6 @@ from .errors import EvidenceError as EvidenceError
 from .errors import InfeasibleError as InfeasibleError
 from .errors import StoreError as StoreError
 from .errors import TemplateError as TemplateError
-from .errors import TrieFileError as TrieFileError
 from .errors import VineLMError as VineLMError
 from .errors import WorkflowError as WorkflowError
 from .evaluation.judging.result import Evaluation as Evaluation
@@ -31,7 +30,6 @@ from .objective import Objective as Objective
 from .profiler.scheduling.results import ProfileResult as ProfileResult
 from .profiler.scheduling.settings import ExecutionConfig as ExecutionConfig
 from .reports.store.page import report as report
-from .requests.dataset import read_jsonl as read_jsonl
 from .requests.workflow import Request as Request
 from .requests.workflow import Workflow as Workflow
 from .signals.declaration import Signals as Signals

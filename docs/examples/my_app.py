@@ -5,7 +5,7 @@ from typing import TypedDict
 
 from langgraph.graph import END, START, StateGraph
 
-from vinelm import Loop, Stage, Template, TextWriter, Workflow, read_jsonl
+from vinelm import Loop, Stage, Template, TextWriter, Workflow, read_dataset
 
 FIXES = 2  # the most times that an answer is fixed
 
@@ -55,7 +55,7 @@ workflow = Workflow(
     name="my-app",
     template=Template((Stage("solve"), Loop((Stage("fix"),), times=FIXES))),
     build=build,
-    requests=read_jsonl(Path(__file__).with_name("questions.jsonl"), required=("question", "answer")),
+    requests=read_dataset(Path(__file__).with_name("questions.jsonl")).requests,
     labels=("answer",),  # never shown to the graph
     score=lambda request, state: state.get("answer") == request.data["answer"],
     signal="status",  # what is seen of an answer without labels: the verdict of `finished`

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from science.complete_tables import for_systems
 
-from vinelm.evaluation import NO_ANSWER, NO_SIGNAL, OutcomeTable
+from vinelm.evaluation import OutcomeTable
+from vinelm.evaluation.outcome_table import NO_ANSWER, NO_SIGNAL
 
 LABELS = ("sure", "unsure")
 """What the signal of a simulated world says."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.controller import LiveInvocations, RedisLink
-from vinelm.controller.fleet.live_invocations import InvocationStart
+from vinelm.controller import RedisLink
+from vinelm.controller.fleet.live_invocations import InvocationStart, LiveInvocations
 from vinelm.controller.fleet.loop.standing_orders import StandingOrders
 from vinelm.controller.fleet.member import FleetMember
 

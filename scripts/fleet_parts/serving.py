@@ -14,8 +14,9 @@ from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.limits.rate_share import turn_key
 from vinelm.backends.limits.replica_gate import ReplicaGate
 from vinelm.clock import Clock
-from vinelm.controller import FleetReader, InFlightLoadMonitor, LiveInvocations, RedisLink, Session
+from vinelm.controller import FleetReader, InFlightLoadMonitor, RedisLink, Session
 from vinelm.controller.fleet.joined.session_rows import SessionRows
+from vinelm.controller.fleet.live_invocations import LiveInvocations
 from vinelm.controller.fleet.loop.order_bytes import order_fields
 from vinelm.controller.fleet.loop.standing_orders import StandingOrders
 from vinelm.controller.fleet.member import FleetMember

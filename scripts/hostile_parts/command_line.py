@@ -67,7 +67,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "check": ("--models", "--dataset", "--column"),
     "reprice": ("--models", "--store", "--output"),
     "export": ("--output",),
-    "report": ("--output-dir", "--seed"),
+    "report": ("--output-dir",),
     "store": (),
     "trie": (),
     "calibrate": ("--models", "--model", "--prompts", "--levels", "--repeats", "--delay-s", "--output"),

@@ -10,7 +10,8 @@ from science.random_cases import _model
 
 from vinelm.catalog import Catalog
 from vinelm.errors import TemplateError
-from vinelm.template import END, Branch, Loop, Stage, Step, Template
+from vinelm.template import END, Branch, Loop, Stage, Template
+from vinelm.template.steps import Step
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray

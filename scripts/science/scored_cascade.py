@@ -13,7 +13,8 @@ from itertools import permutations, product
 
 import numpy as np
 
-from vinelm.evaluation import NO_ANSWER, OutcomeTable
+from vinelm.evaluation import OutcomeTable
+from vinelm.evaluation.outcome_table import NO_ANSWER
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.rows.observation import Observation
 from vinelm.trie.arrays import BoolArray, FloatArray

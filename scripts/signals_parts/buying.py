@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import date
 
 from vinelm.catalog import Catalog, Model, Price
-from vinelm.evaluation import OutcomeCell, OutcomeTable
+from vinelm.evaluation import OutcomeTable
+from vinelm.evaluation.outcome_table import OutcomeCell
 from vinelm.profiler import SAMPLERS, make_sampler
 from vinelm.requests.protocols import Sampler
 from vinelm.rows.observation import Observation

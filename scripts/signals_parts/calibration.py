@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from signals_parts.vinelm_signals import SignalPolicy, said_right
 
-from vinelm.evaluation import NO_ANSWER, NO_SIGNAL, OutcomeTable
+from vinelm.evaluation import OutcomeTable
+from vinelm.evaluation.outcome_table import NO_ANSWER, NO_SIGNAL
 from vinelm.signals import Outcome
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray

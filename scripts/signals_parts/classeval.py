@@ -9,7 +9,8 @@ import numpy as np
 from signals_parts.record import Record, UsdPer1000, number, read_rows, some_systems
 
 from vinelm.errors import DatasetError
-from vinelm.evaluation import NO_ANSWER, OutcomeTable
+from vinelm.evaluation import OutcomeTable
+from vinelm.evaluation.outcome_table import NO_ANSWER
 from vinelm.trie.arrays import FloatArray
 
 FILE = Path("outcomes") / "classeval.csv.gz"

@@ -15,7 +15,8 @@ from signals_parts.calibration import Calibration
 from signals_parts.methods import ORACLE, Oracle, methods
 
 from vinelm.catalog import Catalog
-from vinelm.estimator import ObservationTable, make_estimator, validate_estimate
+from vinelm.estimator import ObservationTable, make_estimator
+from vinelm.estimator.validation.checks import validate_estimate
 from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.rows.observation import Observation

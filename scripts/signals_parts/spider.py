@@ -12,14 +12,16 @@ from recorded_spider import COST_SEED, COST_SIGMA, USD_PER_1000_CALLS
 from signals_parts.record import Record, UsdPer1000, read_rows, some_systems
 
 from vinelm.errors import DatasetError
-from vinelm.evaluation import NO_ANSWER, OutcomeTable
+from vinelm.evaluation import OutcomeTable
+from vinelm.evaluation.outcome_table import NO_ANSWER
 from vinelm.requests.workflow import Request
 from vinelm.trie.arrays import FloatArray
-from vinelm.workflows.nl2sql import Scorer, finished, nl2sql
-from vinelm.workflows.nl2sql.graph import shown
+from vinelm.workflows.nl2sql import nl2sql
+from vinelm.workflows.nl2sql.graph import finished, shown
 from vinelm.workflows.nl2sql.prompts import extract_sql
 from vinelm.workflows.nl2sql.result_comparison import orders_rows, same_result
 from vinelm.workflows.nl2sql.sql import SqlResult
+from vinelm.workflows.nl2sql.workflow import Scorer
 
 FILE = Path("outcomes") / "spider_sql.csv.gz"
 LABELS = ("error", "empty", "rows")

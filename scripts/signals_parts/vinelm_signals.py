@@ -10,7 +10,8 @@ import numpy as np
 
 from vinelm.controller import Planner
 from vinelm.estimator import estimate_signals
-from vinelm.evaluation import NO_ANSWER, NO_SIGNAL, OutcomeTable
+from vinelm.evaluation import OutcomeTable
+from vinelm.evaluation.outcome_table import NO_ANSWER, NO_SIGNAL
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.objective import Objective
 from vinelm.signals import Outcome

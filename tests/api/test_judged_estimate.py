@@ -12,7 +12,8 @@ from vinelm.cli.main import main
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.judging import Judgement
 from vinelm.judging.judgement import JUDGED
-from vinelm.reports import judge_words, store_page
+from vinelm.reports.judge_text import judge_words
+from vinelm.reports.store.page import store_page
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Observation
 from vinelm.template import Stage, Template

@@ -223,8 +223,7 @@ def test_files_that_are_not_there_or_not_theirs(folder, capsys, args, words):
 def test_a_demo_that_has_no_folder_to_write_to(folder, capsys, monkeypatch):
     """Refused at once: nothing is profiled."""
     monkeypatch.setattr("vinelm.api.profile", None)
-    write_questions(folder, *(question(number) for number in range(8)))
-    args = ["demo", "--dataset", "data", "--quiet", "--output-dir", "models.toml"]
+    args = ["demo", "--quiet", "--output-dir", "models.toml"]
     refused(folder, capsys, args, "models.toml", "cannot write to this folder", "choose another folder (with --output-dir)")
 
 

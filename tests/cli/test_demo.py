@@ -8,7 +8,7 @@ import pytest
 
 import vinelm
 from vinelm.cli.main import main
-from vinelm.reports import evaluation_sentence
+from vinelm.reports.evaluation_text import evaluation_sentence
 
 SMALL = ("--preset", "paper-2", "--limit", "40", "--coverage", "0.3")
 
@@ -54,11 +54,6 @@ def test_the_commands_read_what_it_wrote(demo, tmp_path, capsys, monkeypatch):
     log = str(tmp_path / "log.jsonl")
     options = ["--maximize", "accuracy", "--requests", "2", "--log", log, "--json", "--quiet"]
     assert main(["verify", store, trie, *options]) in (0, 1, 2)
-
-
-def test_it_takes_no_dataset(tmp_path, capsys):
-    assert main(["demo", "support", "--dataset", "x", "--output-dir", str(tmp_path)]) == 2
-    assert "support takes no dataset" in capsys.readouterr().err
 
 
 def test_text_to_sql_fits_a_screen(tmp_path, capsys, monkeypatch):

@@ -104,7 +104,7 @@ def test_check_passes_a_sound_workflow(shop, capsys):
     assert {"template", "graph", "dry run", "checkpoint"} <= {item["name"] for item in found["items"]}
 
 
-DEMO = ["demo", "--dataset", "data", "--preset", "paper-2", "--output-dir", "out", "--coverage", "0.3", "--quiet"]
+DEMO = ["demo", "--limit", "40", "--preset", "paper-2", "--output-dir", "out", "--quiet"]
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ def test_ctrl_c_while_it_profiles_ends_the_demo(shop, capsys, monkeypatch):
         return whole(*args, on_progress=lambda now: signal.raise_signal(signal.SIGINT), **options)
 
     monkeypatch.setattr(profiler, "profile", interrupted)
-    assert main(["demo", "--dataset", "data", "--preset", "paper-2", "--coverage", "0.9", "--quiet"]) == 130
+    assert main(["demo", "--limit", "40", "--preset", "paper-2", "--quiet"]) == 130
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines()[-1] == "interrupted"

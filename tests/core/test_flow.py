@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from vinelm import Branch, Loop, Parallel, Stage, Template, TemplateError
-from vinelm.template import END, Position
+from vinelm.template import END
+from vinelm.template.flow import Position
 from vinelm.trie.trie import Trie
 
 M = ("a", "b")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from vinelm.errors import EvidenceError, InputError, VineLMError
-from vinelm.estimator import ESTIMATORS, ObservationTable, make_estimator, validate_estimate
+from vinelm.estimator import ESTIMATORS, ObservationTable, make_estimator
+from vinelm.estimator.validation.checks import validate_estimate
 from vinelm.rows.observation import Observation
 
 HAS_XGBOOST = importlib.util.find_spec("xgboost") is not None

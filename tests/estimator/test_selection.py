@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from vinelm.errors import EvidenceError
-from vinelm.estimator import ObservationTable, ValidationReport, make_estimator, validate_estimate
+from vinelm.estimator import ObservationTable, make_estimator
+from vinelm.estimator.validation.checks import ValidationReport, validate_estimate
 from vinelm.estimator.validation.selection import selection_optimism
 from vinelm.plans.promise import Promise, SelectionOptimism
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from vinelm.errors import EvidenceError
-from vinelm.estimator import ObservationTable, ValidationReport, make_estimator, validate_estimate
-from vinelm.estimator.validation.checks import _held_out_error, shape_warnings
+from vinelm.estimator import ObservationTable, make_estimator
+from vinelm.estimator.validation.checks import ValidationReport, _held_out_error, shape_warnings, validate_estimate
 from vinelm.template import Loop, Stage, Template
 
 

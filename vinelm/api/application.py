@@ -17,9 +17,11 @@ from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.catalog.model import entries_of
 from vinelm.clock import Clock
-from vinelm.controller import FleetConfig, LoadSource, Mode, Planner, Session
+from vinelm.controller import FleetConfig, Planner, Session
 from vinelm.controller.fleet.joined.fleet import Fleet
+from vinelm.controller.load.load_view import LoadSource
 from vinelm.controller.load.source import load_source, never_blocks, without_blocking
+from vinelm.controller.session.session import Mode
 from vinelm.errors import ConfigError
 from vinelm.money.spend_control import SpendControl
 from vinelm.objective import Objective

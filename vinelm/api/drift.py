@@ -12,7 +12,8 @@ import numpy as np
 
 from vinelm.api.estimation import require_same_workflow
 from vinelm.errors import ConfigError
-from vinelm.estimator import DriftConfig, DriftMonitor, DriftReport, Moved, updated_trie
+from vinelm.estimator import DriftConfig, DriftMonitor, DriftReport, Moved
+from vinelm.estimator.drift.update import updated_trie
 from vinelm.rows.observation import Observation
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie

@@ -16,8 +16,9 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.version import __version__
 
 if TYPE_CHECKING:
-    from vinelm.estimator import ObservationTable, ValidationReport
+    from vinelm.estimator import ObservationTable
     from vinelm.estimator.judged.agreement import JudgeAgreement
+    from vinelm.estimator.validation.checks import ValidationReport
     from vinelm.traces import ObservationStore, PostgresUrl
 
 MAX_ERROR = 0.15
@@ -190,8 +191,8 @@ def _evidence(
     annotated: AnnotatedTrie, cells: ObservationTable, agreement: JudgeAgreement | None
 ) -> tuple[ValidationReport, float, float]:
     """The report, the dollars of the rows, and those of everything, as :func:`evidence_of` returns them."""
-    from vinelm.estimator import validate_estimate
     from vinelm.estimator.judged.correction import corrected_report
+    from vinelm.estimator.validation.checks import validate_estimate
 
     evidence = validate_estimate(cells, annotated.template, annotated.catalog, annotated)
     if agreement is not None:

@@ -30,7 +30,8 @@ def show_tree(decision: ContingentDecision, title: str = "The plan") -> None:
 def show_alternatives(objective: Objective, decision: ContingentDecision) -> None:
     """Print every possible next step by stage: the best plan that begins with it, and why it was not chosen."""
     from vinelm.cli.console import show_table
-    from vinelm.reports import objective_words, percent, usd
+    from vinelm.reports import percent, usd
+    from vinelm.reports.formatting import objective_words
 
     rows: list[tuple[str, ...]] = []
     named: str | None = None  # names with outcomes are long: once for each arm

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Declarations of options: short ones for all commands, and those that several commands share."""
 
 from __future__ import annotations
 
@@ -10,42 +10,36 @@ import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-models_option = click.option(
-    "--models",
-    type=click.Path(path_type=Path),
-    metavar="TOML",
-    help="Catalog of models with prices. Default for a bundled workflow: simulated models, marked as such in the output.",
-)
-preset_option = click.option(
-    "--preset", metavar="NAME", help="Simulated catalog to use without --models: paper (8 models), paper-2, paper-4, one-wins."
-)
-dataset_option = click.option(
-    "--dataset", metavar="PATH", help="Requests: CSV, JSON lines, Parquet, a Hugging Face folder, or an export of LangSmith or "
-    "Langfuse; a bundled workflow reads its own format [default: the workflow's].",
-)  # fmt: skip
-column_option = click.option(
-    "--column", "columns", multiple=True, metavar="FIELD=COLUMN",
-    help="Column of the dataset to use: input.KEY=COLUMN, label.KEY=COLUMN (the graph never sees labels) or id=COLUMN. A path "
-    "such as outputs.answer leads into a column. Repeatable [default: the format decides].",
-)  # fmt: skip
-seed_option = click.option(
-    "--seed", type=int, default=0, show_default=True, help="Seed of samples, splits and simulated answers."
-)
-limit_option = click.option("--limit", type=click.IntRange(min=1), help="Use only the first N requests of the dataset.")
-stop_option = click.option(
-    "--stop",
-    type=click.Choice(["workflow", "oracle"]),
-    help="When a request leaves the loop: when the workflow's own check passes, or when its answer is right (needs labels, so "
-    "for offline replay only) [default: as the workflow declares].",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress bars.")
-signals_option = click.option(
-    "--signals", is_flag=True, help="Plan over what requests show (the check's verdict, signals, whether answers agree)."
-)
-estimator_option = click.option(
-    "--estimator", default="latent", show_default=True, metavar="NAME", help="Estimator that fits the trie to the observations."
-)
+
+def option(usage: str, help: str, kind: Any = str, *, into: str | None = None, **more: Any) -> Callable[[Command], Command]:
+    """Return the decorator of an option that takes a value.
+
+    Args:
+        usage: Its names and its value, as the help shows them: ``"-o --output DB"``.
+        help: What it does.
+        kind: The value's type: ``Path``, a tuple of the values to choose from, or what click takes.
+        into: The parameter of the command; None for the option's own name.
+        **more: As :func:`click.option` takes it. A default is shown.
+    """
+    words = usage.split()
+    names = [word for word in words if word.startswith("-")]
+    metavar = " ".join(word for word in words if not word.startswith("-")) or None
+    if kind is Path:
+        kind = click.Path(path_type=Path)
+    elif isinstance(kind, tuple):
+        kind = click.Choice(kind)
+    shown = {"show_default": True} if more.get("default") else {}
+    return click.option(*names, *([into] if into else []), type=kind, metavar=metavar, help=help, **{**shown, **more})
+
+
+def flag(usage: str, help: str, *, into: str | None = None) -> Callable[[Command], Command]:
+    """Return the decorator of an option without a value, such as ``"-q --quiet"``."""
+    return click.option(*usage.split(), *([into] if into else []), is_flag=True, help=help)
+
+
+def path_argument(name: str, **more: Any) -> Callable[[Command], Command]:
+    """Return the decorator of an argument that is a file."""
+    return click.argument(name, type=click.Path(path_type=Path), **more)
 
 
 def stacked(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -59,38 +53,68 @@ def stacked(*decorators: Callable[[Command], Command]) -> Callable[[Command], Co
     return apply
 
 
+store_argument = path_argument("store")
+trie_argument = path_argument("trie")
+
+models_option = option(
+    "--models TOML",
+    "Catalog of models with prices. Default for a bundled workflow: simulated models, marked as such in the output.",
+    Path,
+)
+preset_option = option(
+    "--preset NAME", "Simulated catalog to use without --models: paper (8 models), paper-2, paper-4, one-wins."
+)
+dataset_option = option(
+    "--dataset PATH",
+    "Requests: CSV, JSON lines, Parquet, a Hugging Face folder, or an export of LangSmith or Langfuse; a bundled workflow "
+    "reads its own format [default: the workflow's].",
+)
+column_option = option(
+    "--column FIELD=COLUMN",
+    "Column of the dataset to use: input.KEY=COLUMN, label.KEY=COLUMN (the graph never sees labels) or id=COLUMN. A path "
+    "such as outputs.answer leads into a column. Repeatable [default: the format decides].",
+    into="columns",
+    multiple=True,
+)
+seed_option = option("--seed N", "Seed of samples, splits and simulated answers.", int, default=0, show_default=True)
+limit_option = option("--limit N", "Use only the first N requests of the dataset.", click.IntRange(min=1))
+stop_option = option(
+    "--stop",
+    "When a request leaves the loop: when the workflow's own check passes, or when its answer is right (needs labels, so "
+    "for offline replay only) [default: as the workflow declares].",
+    ("workflow", "oracle"),
+)
+json_option = flag("--json", "Print one JSON object instead of tables.", into="as_json")
+quiet_option = flag("-q --quiet", "Show no progress bars.")
+signals_option = flag("--signals", "Plan over what requests show (the check's verdict, signals, whether answers agree).")
+
 dataset_options = stacked(dataset_option, column_option)
 workflow_inputs = stacked(models_option, preset_option, dataset_options, limit_option, seed_option)
 output_options = stacked(json_option, quiet_option)
 objective_options = stacked(
-    click.option("--maximize", metavar="accuracy", help="What to maximize."),
-    click.option("--minimize", metavar="cost|latency", help="What to minimize."),
-    click.option(
-        "--min-accuracy", type=float, metavar="FRACTION", help="Lowest accuracy, on average over requests: 0.8 is 80 %."
-    ),
-    click.option("--max-cost-usd", type=float, metavar="USD", help="Most dollars per request, on average over requests."),
-    click.option("--max-latency-s", type=float, metavar="S", help="Most seconds from a request's arrival to its answer."),
-    click.option(
+    option("--maximize accuracy", "What to maximize."),
+    option("--minimize cost|latency", "What to minimize."),
+    option("--min-accuracy FRACTION", "Lowest accuracy, on average over requests: 0.8 is 80 %.", float),
+    option("--max-cost-usd USD", "Most dollars per request, on average over requests.", float),
+    option("--max-latency-s S", "Most seconds from a request's arrival to its answer.", float),
+    option(
         "--cost-budget",
-        type=click.Choice(["population", "per_request"]),
+        "What --max-cost-usd bounds: the average over requests, or the cost of every request.",
+        ("population", "per_request"),
         default="population",
-        show_default=True,
-        help="What --max-cost-usd bounds: the average over requests, or the cost of every request.",
     ),
-    click.option(
+    option(
         "--risk",
-        type=click.Choice(["mean", "mean+sd", "dp"]),
-        default="mean",
-        show_default=True,
-        help="How --max-latency-s is checked: by the mean, by the mean plus z standard deviations, or by a stochastic dynamic "
+        "How --max-latency-s is checked: by the mean, by the mean plus z standard deviations, or by a stochastic dynamic "
         "program over the remaining time.",
+        ("mean", "mean+sd", "dp"),
+        default="mean",
     ),
-    click.option(
-        "--objective",
-        "objective_file",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Further fields of the objective, such as confidence, z and late_weight: a .toml or .json file.",
+    option(
+        "--objective FILE",
+        "Further fields of the objective, such as confidence, z and late_weight: a .toml or .json file.",
+        Path,
+        into="objective_file",
     ),
 )
 """The common fields of an :class:`~vinelm.objective.Objective`, under their own names; a file has the others."""

@@ -22,7 +22,8 @@ GROUPS = ("model", "depth", "stage")
 def show(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_error: float | None) -> None:
     """Print the cost by model, depth and stage, the coverage, what was saved, and the next command."""
     from vinelm.cli.console import say
-    from vinelm.reports import percent, shown_lines, usd
+    from vinelm.reports import percent, usd
+    from vinelm.reports.shown_lines import shown_lines
     from vinelm.traces.store.shown import ShownRows
 
     for by in GROUPS:
@@ -38,8 +39,10 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_
     judged_usd = _show_judge(store)
     extra = result.committed_usd - result.spent_usd - judged_usd
     if extra > max(1e-9, result.spent_usd * 1e-9):
-        say(f"{usd(extra)} more count against the budget: {'units' if result.abandoned != 1 else 'a unit'} cut short, "
-            "paths run again, or calls that a dead unit may have made.")  # fmt: skip
+        say(
+            f"{usd(extra)} more count against the budget: {'units' if result.abandoned != 1 else 'a unit'} cut short, "
+            "paths run again, or calls that a dead unit may have made."
+        )
     if result.spent_usd:
         paid = max(result.committed_usd - judged_usd, result.spent_usd)
         say(
@@ -182,8 +185,10 @@ def print_forecast(forecast: Forecast, needs: Needs, inputs: Inputs, *, max_erro
     show_table("Forecast", ("", "low", "middle", "high"), rows)
     _show_needs(needs)
     if max_error is not None:
-        say(f"The run ends as soon as the best path's accuracy is known to +/- {100 * max_error:g} points, before or after "
-            f"{percent(needs.coverage)}, and within the budget: the rows decide.")  # fmt: skip
+        say(
+            f"The run ends as soon as the best path's accuracy is known to +/- {100 * max_error:g} points, before or after "
+            f"{percent(needs.coverage)}, and within the budget: the rows decide."
+        )
     _show_judge_price(inputs, forecast)
     if forecast.pilot_rows:
         say(f"Calibrated on the store's {forecast.pilot_rows:,} rows; low to high holds 90 %.")

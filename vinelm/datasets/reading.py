@@ -21,9 +21,14 @@ from vinelm.requests.workflow import Request, Workflow
 MAX_CHARS = 2**30
 """The most characters of rows that are kept: the requests of a workflow are held in memory."""
 _READERS = {
-    "csv": csv_records, "tsv": csv_records, "json": json_records, "jsonl": json_line_records, "ndjson": json_line_records,
-    "parquet": parquet_records, "arrow": arrow_records,
-}  # fmt: skip
+    "csv": csv_records,
+    "tsv": csv_records,
+    "json": json_records,
+    "jsonl": json_line_records,
+    "ndjson": json_line_records,
+    "parquet": parquet_records,
+    "arrow": arrow_records,
+}
 
 
 @dataclass(frozen=True, slots=True)

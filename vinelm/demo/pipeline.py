@@ -36,7 +36,7 @@ class DemoResult:
 
 
 def run_demo(
-    workflow: Workflow, catalog: Catalog, folder: Path, *, coverage: float, seed: int, start: Callable[[str], Any]
+    workflow: Workflow, catalog: Catalog, folder: Path, *, seed: int, start: Callable[[str], Any], coverage: float = 0.5
 ) -> DemoResult:
     """Run a demo. Writes a store, a trie and a report into ``folder``, in place of those of an earlier demo.
 
@@ -44,9 +44,9 @@ def run_demo(
         workflow: A bundled workflow.
         catalog: Simulated models.
         folder: Made if it does not exist.
-        coverage: Fraction of the dollars that profiling everything would cost, in (0, 1].
         seed: Decides the sample, the split and the simulated answers.
         start: Starts a progress bar with this title and returns its callback.
+        coverage: Fraction of the dollars that profiling everything would cost, in (0, 1].
 
     Raises:
         ConfigError: The folder cannot be written to, or the rows are too few to judge.
@@ -60,9 +60,13 @@ def run_demo(
     _prepare(folder)
     advance: Advance = start("profile")
     profiled = profile(
-        workflow, catalog, store, coverage=coverage, seed=seed,
+        workflow,
+        catalog,
+        store,
+        coverage=coverage,
+        seed=seed,
         on_progress=lambda now: advance(now.coverage, coverage, f"{now.executed:,} rows, {usd(now.spent_usd)}"),
-    )  # fmt: skip
+    )
     if profiled.stopped_by == "interrupted":  # the profiler returns normally; a demo of a part of the rows would mislead
         raise KeyboardInterrupt
     save_trie(trie, estimate(store, check=False))

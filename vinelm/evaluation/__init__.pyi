@@ -4,17 +4,11 @@ from .judging.result import ServingOffer as ServingOffer
 from .judging.result import SettlingPrice as SettlingPrice
 from .judging.store_evaluation import evaluate as evaluate
 from .off_policy.intervals import OffPolicyEstimate as OffPolicyEstimate
-from .outcome_table import NO_ANSWER as NO_ANSWER
-from .outcome_table import NO_SIGNAL as NO_SIGNAL
-from .outcome_table import OutcomeCell as OutcomeCell
 from .outcome_table import OutcomeTable as OutcomeTable
-from .plans.pareto import pareto_frontier as pareto_frontier
 from .replay import ReplayResult as ReplayResult
 from .replay import follow as follow
 from .replay import oracle as oracle
 from .replay import replay as replay
-from .store_sweeps.judged_store import JudgedStore as JudgedStore
-from .store_sweeps.judged_store import judge_store as judge_store
 from .verification import verify as verify
 from .verification_log import VerifiedRequest as VerifiedRequest
 from .verification_result import Verification as Verification

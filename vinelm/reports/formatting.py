@@ -7,7 +7,8 @@ from math import floor, isfinite, log10
 
 from vinelm.evaluation.plans.roles import Interval
 from vinelm.objective import Objective
-from vinelm.template import END, Branch, Loop, Parallel, Stage, Step, Template
+from vinelm.template import END, Branch, Loop, Parallel, Stage, Template
+from vinelm.template.steps import Step
 
 
 def usd(value: float | None) -> str:

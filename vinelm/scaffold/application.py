@@ -19,8 +19,8 @@ from vinelm.errors import InputError
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.scaffold.model_calls import ModelCall, model_calls
 from vinelm.scaffold.target import Target, find_target
-from vinelm.template import Branch, Loop, Step, Template
-from vinelm.template.steps import walk
+from vinelm.template import Branch, Loop, Template
+from vinelm.template.steps import Step, walk
 
 _GRAPH_LIMIT = 25
 """Turns of a loop whose graph names no bound: LangGraph's own limit."""

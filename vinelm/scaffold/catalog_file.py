@@ -16,7 +16,7 @@ PROVIDER_MODELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "gemini": ("google_genai:gemini-2.5-flash-lite", "google_genai:gemini-2.5-flash", "google_genai:gemini-2.5-pro"),
         "bedrock": ("bedrock:openai.gpt-oss-120b-1:0", "bedrock:moonshotai.kimi-k2.5", "bedrock:deepseek.v3.2"),
     }
-)  # fmt: skip
+)
 """A provider's name to a cheap model, a dear one, and one between them: a start for those who name only a provider."""
 SIMULATED = "simulated"
 ANSWER_TOKENS = 4096

@@ -21,9 +21,14 @@ from vinelm.adapters.langgraph.structure.chat_search import makes_chat
 _ENDPOINTS = frozenset({"base_url", "openai_api_base", "anthropic_api_url", "azure_endpoint", "endpoint_url"})
 _AGENT_MAKERS = frozenset({"create_agent", "create_react_agent"})
 _PREFIXES = {
-    "ChatOpenAI": "openai", "ChatAnthropic": "anthropic", "ChatGoogleGenerativeAI": "google_genai",
-    "ChatBedrockConverse": "bedrock_converse", "ChatBedrock": "bedrock", "ChatMistralAI": "mistralai", "ChatGroq": "groq",
-}  # fmt: skip
+    "ChatOpenAI": "openai",
+    "ChatAnthropic": "anthropic",
+    "ChatGoogleGenerativeAI": "google_genai",
+    "ChatBedrockConverse": "bedrock_converse",
+    "ChatBedrock": "bedrock",
+    "ChatMistralAI": "mistralai",
+    "ChatGroq": "groq",
+}
 """Class to the provider's prefix in ``provider:model``."""
 _FAMILIES = {"gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "claude": "anthropic", "gemini": "google_genai"}
 """How the name of a model begins, and who sells it: what ``init_chat_model`` assumes, too."""
@@ -135,9 +140,13 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
             column = len(line.encode()[: made.col_offset].decode())  # ast counts bytes
             endpoint = _endpoint_of(node, text)
             yield ModelCall(
-                path=path, line=made.lineno, source=source, start=starts[made.lineno - 1] + column, endpoint=endpoint,
+                path=path,
+                line=made.lineno,
+                source=source,
+                start=starts[made.lineno - 1] + column,
+                endpoint=endpoint,
                 model=None if endpoint else _model_of(node, getattr(maker, "__name__", "")),
-            )  # fmt: skip
+            )
 
 
 def _is_theirs(maker: Any) -> bool:

@@ -95,7 +95,6 @@ def make_project(
     *,
     dataset: RequestSet | None = None,
     labels: Sequence[str] = (),
-    name: str | None = None,
     is_applied: bool = False,
 ) -> Project:
     """Return the project of an application. Writes nothing.
@@ -106,7 +105,6 @@ def make_project(
         models: The models, each as ``provider:model``, or ``simulated``; empty to keep the catalog that is in the folder.
         dataset: The requests; None if they are still to be made.
         labels: The columns of the right answer; empty to look for one.
-        name: The workflow's name; None for that of the application's module.
         is_applied: Change the application, so that VineLM makes its models.
 
     Raises:
@@ -114,7 +112,7 @@ def make_project(
     """
     target = application.target
     file = WorkflowFile(
-        name=name or _readable(target),
+        name=_readable(target),
         application=application,
         keys=request_keys(application.input_keys, application.output_keys, dataset, labels),
         dataset=None if dataset is None else _relative(dataset.path, folder),

@@ -1,9 +1,7 @@
-from .flow import Position as Position
 from .steps import END as END
 from .steps import Branch as Branch
 from .steps import Loop as Loop
 from .steps import Parallel as Parallel
 from .steps import Stage as Stage
-from .steps import Step as Step
 from .template import StopRule as StopRule
 from .template import Template as Template

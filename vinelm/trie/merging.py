@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.errors import TemplateError
-from vinelm.template import Branch, Loop, Stage, Step, Template
-from vinelm.template.steps import mapped, stages_of
+from vinelm.template import Branch, Loop, Stage, Template
+from vinelm.template.steps import Step, mapped, stages_of
 
 MOST_MERGED = 1_000_000
 """The most nodes of a trie with merged histories."""

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, cast
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from vinelm.requests.protocols import Vine
-from vinelm.workflows.nl2sql import Databases
+from vinelm.workflows.nl2sql.databases import Databases
 from vinelm.workflows.nl2sql.graph import State as SqlState
 from vinelm.workflows.nl2sql.graph import outcome_text, shown
 from vinelm.workflows.nl2sql.prompts import extract_sql

@@ -10,7 +10,8 @@ from typing import Any
 
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Branch, Loop, Stage, Template
-from vinelm.workflows.nl2sql import Databases, sql_signal
+from vinelm.workflows.nl2sql.answers import sql_signal
+from vinelm.workflows.nl2sql.databases import Databases
 from vinelm.workflows.nl2sql.dataset import Dataset, GoldResults
 from vinelm.workflows.support import prompts
 from vinelm.workflows.support.graph import LOOKUPS, make_build

@@ -16,7 +16,6 @@ from vinelm.controller.fleet.loop.order_bytes import order_fields
 from vinelm.controller.fleet.loop.policy_runs import PolicyAnswer, PolicyRunner
 from vinelm.controller.fleet.policies.orders import FleetPolicy
 from vinelm.controller.fleet.redis_link import RedisLink
-from vinelm.controller.fleet.view import FleetView
 from vinelm.errors import ConfigError, FleetUnreachable
 
 PERIOD_S = 0.25
@@ -58,25 +57,17 @@ class GlobalLoop:
         policy: from a view to orders. It is trusted as far as its code goes, and not with its time or its results: what it may
             do wrong is a line in :attr:`LoopRound.problem`, and the last good orders stay.
         period_s: seconds from one round to the next, and the longest that the policy may take.
-        on_view: is given each view that the policy is asked about, to record it.
 
     Raises:
         ConfigError: ``period_s`` is out of range.
     """
 
-    def __init__(
-        self,
-        link: RedisLink,
-        policy: FleetPolicy,
-        *,
-        period_s: float = PERIOD_S,
-        on_view: Callable[[FleetView], object] | None = None,
-    ) -> None:
+    def __init__(self, link: RedisLink, policy: FleetPolicy, *, period_s: float = PERIOD_S) -> None:
         if not 0.0 < period_s <= MOST_PERIOD_S:
             raise ConfigError(f"period_s is {period_s:g}: give seconds above 0, up to {MOST_PERIOD_S:g}", code="fleet-period")
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self.period_s = period_s
-        self._link, self._on_view = link, on_view
+        self._link = link
         self._reader, self._runner = FleetReader(link), PolicyRunner(policy, period_s)
         self._leadership = Leadership(link, self.name)
         self._stopped = Event()
@@ -95,8 +86,6 @@ class GlobalLoop:
     def _lead(self) -> LoopRound:
         began_s = time.monotonic()
         view = self._reader.view()
-        if self._on_view is not None and view.processes:
-            self._on_view(view)
         read_s = time.monotonic()
         run = self._runner.run(view) if view.processes else PolicyAnswer(None, "", 0.0)  # else there is nobody to obey
         asked_s = time.monotonic()

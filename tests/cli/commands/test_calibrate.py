@@ -12,10 +12,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from vinelm.api import VineLM
+from vinelm.catalog import Catalog
 from vinelm.cli.main import main
-from vinelm.controller import EnginePoller, InFlightLoadMonitor, ReportedLoadMonitor, load_curves
+from vinelm.controller import (
+    Endpoint,
+    EnginePoller,
+    InFlightLoadMonitor,
+    ReportedLoadMonitor,
+    calibrate_endpoint,
+    load_curves,
+)
 from vinelm.controller.load.engine_metrics import vllm_requests
-from vinelm.errors import ConfigError
+from vinelm.errors import ConfigError, VineLMError
 
 CANARY = "sk-canary-calibrate-1"
 MODELS = """
@@ -155,10 +163,10 @@ def test_without_yes_nothing_is_sent_and_the_bill_is_stated(engine, capsys, tmp_
 
 def test_the_calls_are_those_stated_and_the_curve_is_what_vinelm_reads(engine, capsys, tmp_path):
     (tmp_path / "prompts.txt").write_text("How many items?\n\nMean price?\nNames?\n")
-    args = [*SMALL, "--prompts", "prompts.txt", "--others-priority", "9", "--flush-url", engine.url[:-2] + "flush_cache"]
+    args = [*SMALL, "--prompts", "prompts.txt", "--others-priority", "9"]
     assert main(["calibrate", "gpu-1", *args, "--yes", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert (said["calls"], len(engine.asked), engine.flushes) == (15, 15, 7)
+    assert (said["calls"], len(engine.asked)) == (15, 15)
     assert (said["is_sent"], said["is_complete"], said["failed"]) == (True, True, 0)
     assert said["spent_usd"] == pytest.approx(15 * (30 * 1.0 + 5 * 2.0) / 1e6)
     assert said["spent_usd"] <= said["upper_bound_usd"]
@@ -279,7 +287,6 @@ def test_an_endpoint_that_refuses_gets_one_call(engine, capsys, tmp_path):
         (["gpu-1", "--delay-s", "nan"], ("delay_s is nan",)),
         (["gpu-1", "--prompts", "none.txt"], ("none.txt", "cannot read the prompts")),
         (["gpu-1", "--prompts", "empty.txt"], ("empty.txt", "has no prompts")),
-        (["gpu-1", "--flush-url", "gpu-1/flush"], ("'gpu-1/flush' is no URL",)),
         (["gpu-1", "-o", "none/slowdown.json"], ("none/slowdown.json", "make the folder")),
         (["gpu-1", "-o", "empty.txt"], ("empty.txt", "holds no slowdown curves")),
         (["gpu-1", "-o", "slowdown.toml"], ("slowdown.toml", ".json")),
@@ -304,7 +311,23 @@ def test_a_missing_key_is_found_before_the_first_call(engine, capsys, monkeypatc
     assert engine.asked == []
 
 
-def test_an_engine_that_cannot_flush_is_named(engine, capsys):
-    assert main(["calibrate", "gpu-1", *SMALL, "--flush-url", "http://127.0.0.1:9/flush_cache", "--yes"]) == 1
-    assert "did not empty its cache" in capsys.readouterr().err
+@pytest.fixture
+def target(engine):
+    catalog = Catalog.from_file("models.toml")
+    return Endpoint(catalog, catalog["small"])
+
+
+def test_the_cache_is_emptied_before_each_run(engine, target, monkeypatch):
+    monkeypatch.setenv("ACME_API_KEY", CANARY)
+    experiment = target.experiment(flush_url=engine.url[:-2] + "flush_cache", levels=(0, 1, 3), repeats=2, delay_s=0.01)
+    assert calibrate_endpoint(experiment).is_complete
+    assert (len(engine.asked), engine.flushes) == (15, 7)
+
+
+def test_an_engine_that_cannot_flush_is_named(engine, target):
+    with pytest.raises(ConfigError, match="'gpu-1/flush' is no URL"):
+        target.experiment(flush_url="gpu-1/flush")
+    experiment = target.experiment(flush_url="http://127.0.0.1:9/flush_cache", levels=(0, 1), repeats=1, delay_s=0.0)
+    with pytest.raises(VineLMError, match="did not empty its cache"):
+        calibrate_endpoint(experiment)
     assert engine.asked == []

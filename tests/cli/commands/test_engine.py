@@ -13,8 +13,7 @@ STAND_IN = "import json, sys\nprint(json.dumps(sys.argv[1:]))\nsys.exit(7)\n"
 def test_the_line_it_would_run(capsys):
     assert main(["engine", "my/model", "--print", "--tp", "2"]) == 0
     assert capsys.readouterr().out == (
-        "python -m sglang.launch_server --model-path my/model --host 127.0.0.1 --port 30000 "
-        "--enable-metrics --enable-priority-scheduling --tp 2\n"
+        "python -m sglang.launch_server --model-path my/model --enable-metrics --enable-priority-scheduling --tp 2\n"
     )
 
 
@@ -33,8 +32,8 @@ def test_the_server_takes_its_place(tmp_path):
     )
     assert done.returncode == 7, done.stderr
     asked = json.loads(done.stdout)
-    assert asked[:6] == ["--model-path", "m", "--host", "127.0.0.1", "--port", "31000"]
-    assert asked[6:] == ["--enable-metrics", "--enable-priority-scheduling", "--mem-fraction-static", "0.8"]
+    assert asked[:4] == ["--model-path", "m", "--enable-metrics", "--enable-priority-scheduling"]
+    assert asked[4:] == ["--port", "31000", "--mem-fraction-static", "0.8"]
 
 
 def test_without_sglang_it_is_one_line(capsys):

@@ -9,7 +9,7 @@ import pytest
 
 import vinelm
 from vinelm.cli.main import main
-from vinelm.reports import evaluation_sentence
+from vinelm.reports.evaluation_text import evaluation_sentence
 
 SERVE = ("evaluate", "s.db", "--maximize", "accuracy", "--dataset", "data", "-q", "--serve", "4")
 

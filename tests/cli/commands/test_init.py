@@ -238,7 +238,6 @@ def test_a_graph_that_waits_for_a_person_says_so(folder, capsys):
         (["nowhere.py:graph"], "nowhere.py: no such file"),
         (["shop_app.py:nothing"], "no attribute 'nothing': it has graph"),
         (["shop_app.py:write"], "building the graph fails"),
-        (["shop_app.py:ROWS", "--graph", "shop_app.py:graph"], "the app is named twice"),
         ([], "no graph is named, and there is no langgraph.json"),
         (["shop app:graph"], "is neither a file nor a module"),
         (["shop_app.py:graph", "--models", "gtp"], "'gtp' is neither PROVIDER:MODEL"),

@@ -4,7 +4,8 @@ import threading
 import pytest
 
 from vinelm.clock import VirtualClock
-from vinelm.controller import BackgroundLoadMonitor, InFlightLoadMonitor, SlowdownCurve
+from vinelm.controller import InFlightLoadMonitor, SlowdownCurve
+from vinelm.controller.load.background import BackgroundLoadMonitor
 from vinelm.controller.testing import LoadMonitorContract
 from vinelm.errors import VineLMError
 from vinelm.requests.protocols import EngineDelay

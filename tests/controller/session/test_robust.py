@@ -8,7 +8,8 @@ from kit.tables import random_table
 
 from vinelm.api import VineLM
 from vinelm.clock import VirtualClock
-from vinelm.controller import BackgroundLoadMonitor, InFlightLoadMonitor, Planner, ReportedLoadMonitor, Session, SlowdownCurve
+from vinelm.controller import InFlightLoadMonitor, Planner, ReportedLoadMonitor, Session, SlowdownCurve
+from vinelm.controller.load.background import BackgroundLoadMonitor
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vinelm.estimator import ESTIMATORS, ObservationTable, make_estimator, validate_estimate
+from vinelm.estimator import ESTIMATORS, ObservationTable, make_estimator
 from vinelm.estimator.arms import arms_of
 from vinelm.estimator.latent.arm_errors import _moved, _parts, _questions
 from vinelm.estimator.latent.arm_prediction import predict_arms
 from vinelm.estimator.latent.em import LatentFit, fit_latent
 from vinelm.estimator.latent.estimator import LatentEstimator
 from vinelm.estimator.latent.standard_errors import above
+from vinelm.estimator.validation.checks import validate_estimate
 from vinelm.plans.promise import contingent_standard_error
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie import Trie

@@ -7,7 +7,7 @@ import pytest
 from kit.worlds.drift import made_trie, rows
 
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.estimator import updated_trie
+from vinelm.estimator.drift.update import updated_trie
 from vinelm.vinefile import load_trie, save_trie
 
 

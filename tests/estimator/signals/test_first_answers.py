@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vinelm.errors import EvidenceError
-from vinelm.estimator import FirstAnswers
+from vinelm.estimator.signals.first_answers import FirstAnswers
 from vinelm.rows.observation import Observation
 
 MODELS = ("a", "b", "c")

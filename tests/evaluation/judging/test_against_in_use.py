@@ -11,12 +11,8 @@ from vinelm.errors import ConfigError
 from vinelm.evaluation import Evaluation, JudgedPolicy, OffPolicyEstimate
 from vinelm.evaluation.judging.plan_in_use import PlanInUse
 from vinelm.objective import Objective
-from vinelm.reports import (
-    evaluation_lines,
-    evaluation_sentence,
-    evaluation_tables,
-    store_page,
-)
+from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
+from vinelm.reports.store.page import store_page
 
 PRICES = {"small": 0.001, "large": 0.01}
 

@@ -6,7 +6,7 @@ import pytest
 
 from vinelm.evaluation import Evaluation, JudgedPolicy, OffPolicyEstimate
 from vinelm.objective import Objective
-from vinelm.reports import evaluation_lines, evaluation_sentence, evaluation_tables
+from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
 
 
 def estimate(value, half=0.0, **fields):

@@ -15,7 +15,7 @@ import vinelm
 from vinelm.errors import ConfigError
 from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.judging.planning_half import in_first_half
-from vinelm.reports import evaluation_lines, evaluation_sentence, evaluation_tables
+from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
 from vinelm.requests.protocols import RequestPath
 from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template

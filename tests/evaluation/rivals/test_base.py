@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from kit.outcome_tables import catalog, random_outcomes
 
-from vinelm.estimator import FirstAnswers, make_estimator
+from vinelm.estimator import make_estimator
+from vinelm.estimator.signals.first_answers import FirstAnswers
 from vinelm.evaluation.rivals import Evidence
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy
 from vinelm.requests.protocols import RequestPath

@@ -5,7 +5,9 @@ from kit.stores import made_store
 
 import vinelm
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.reports import evaluation_lines, evaluation_sentence, evaluation_tables, render, store_page
+from vinelm.reports import render
+from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
+from vinelm.reports.store.page import store_page
 from vinelm.traces import ObservationStore
 
 PRICES = {"small": 0.001, "large": 0.01}

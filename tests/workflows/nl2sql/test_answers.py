@@ -2,7 +2,8 @@
 
 import pytest
 
-from vinelm.workflows.nl2sql import SameRows, nl2sql, sql_signal
+from vinelm.workflows.nl2sql import nl2sql
+from vinelm.workflows.nl2sql.answers import SameRows, sql_signal
 from vinelm.workflows.nl2sql.graph import shown
 
 SAME = [

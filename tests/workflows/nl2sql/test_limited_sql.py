@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from vinelm.errors import DatasetError
-from vinelm.workflows.nl2sql import Databases, limited_sql
+from vinelm.workflows.nl2sql import limited_sql
+from vinelm.workflows.nl2sql.databases import Databases
 from vinelm.workflows.nl2sql.limited_sql import run_limited
 from vinelm.workflows.nl2sql.sql import run_sql
 

@@ -8,52 +8,38 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo
-from vinelm.cli.options import output_options
+from vinelm.cli.options import flag, option, output_options
 from vinelm.io.reading import read_text
 
 if TYPE_CHECKING:
-    from vinelm.controller import Calibration, Endpoint
-    from vinelm.controller.load.calibration import Experiment
+    from vinelm.controller import Endpoint
+    from vinelm.controller.load.calibration import Calibration, Experiment
 
 
 @click.command("calibrate", short_help="Measure how an engine slows down under load.")
 @click.argument("endpoint")
-@click.option(
-    "--models", type=click.Path(path_type=Path), required=True, metavar="TOML", help="Catalog that has a model on ENDPOINT."
+@option("--models TOML", "Catalog that has a model on ENDPOINT.", Path, required=True)
+@option("--model NAME", "Model to call [default: the catalog's first model on ENDPOINT].", into="name")
+@option(
+    "--prompts FILE",
+    "Prompts, one per line; the measured request uses the first [default: five built-in prompts].",
+    Path,
 )
-@click.option("--model", "name", metavar="NAME", help="Model to call [default: the catalog's first model on ENDPOINT].")
-@click.option(
-    "--prompts", type=click.Path(path_type=Path), metavar="FILE",
-    help="Prompts, one per line; the measured request uses the first [default: five built-in prompts].",
-)  # fmt: skip
-@click.option(
-    "--levels",
-    default="0,1,2,4,8,16,32",
-    show_default=True,
-    metavar="N,N",
-    help="Numbers of concurrent requests to measure at.",
+@option("--levels N,N", "Numbers of concurrent requests to measure at.", default="0,1,2,4,8,16,32")
+@option("--repeats N", "Measurements at each level.", click.IntRange(min=1), default=50)
+@option("--delay-s S", "Head start of the concurrent requests.", float, default=2.0)
+@option(
+    "--others-priority P",
+    "Send the concurrent requests with this `priority`, for engines that schedule by it [default: none].",
+    int,
 )
-@click.option("--repeats", type=click.IntRange(min=1), default=50, show_default=True, help="Measurements at each level.")
-@click.option(
-    "--delay-s",
-    type=float,
-    default=2.0,
-    show_default=True,
-    metavar="S",
-    help="Head start of the concurrent requests.",
+@option(
+    "-o --output JSON",
+    "File to write the curve to; curves of other engines in it are kept.",
+    Path,
+    default="slowdown.json",
 )
-@click.option(
-    "--others-priority", type=int, metavar="P",
-    help="Send the concurrent requests with this `priority`, for engines that schedule by it [default: none].",
-)  # fmt: skip
-@click.option(
-    "--flush-url", metavar="URL", help="URL to POST to before each run, to empty the engine's cache: http://host/flush_cache."
-)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), default="slowdown.json", show_default=True, metavar="JSON",
-    help="File to write the curve to; curves of other engines in it are kept.",
-)  # fmt: skip
-@click.option("--yes", is_flag=True, help="Send the calls. Without it, only print how many there would be and their cost.")
+@flag("--yes", "Send the calls. Without it, only print how many there would be and their cost.")
 @output_options
 def command(*, endpoint: str, output: Path, yes: bool, as_json: bool, quiet: bool, **settings: Any) -> int | None:
     """Measure how much longer a request takes on ENDPOINT while it serves N other requests, and write the slowdown curve.
@@ -95,12 +81,7 @@ def _prepared(endpoint: str, settings: dict[str, Any]) -> tuple[Endpoint, Experi
     prompts = PROMPTS if settings["prompts"] is None else _prompts(settings["prompts"])
     model = model_on(catalog, endpoint, settings["name"])
     target = Endpoint(catalog, model, prompts=prompts, others_priority=settings["others_priority"])
-    experiment = target.experiment(
-        flush_url=settings["flush_url"],
-        levels=_levels(settings["levels"]),
-        repeats=settings["repeats"],
-        delay_s=settings["delay_s"],
-    )
+    experiment = target.experiment(levels=_levels(settings["levels"]), repeats=settings["repeats"], delay_s=settings["delay_s"])
     return target, experiment
 
 

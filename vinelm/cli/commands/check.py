@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo
-from vinelm.cli.options import dataset_options, json_option, models_option
+from vinelm.cli.options import dataset_options, flag, json_option, models_option
 from vinelm.errors import ConfigError, WorkflowError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("workflow", required=False)
 @models_option
 @dataset_options
-@click.option("--yes", is_flag=True, help="Send one short call to each model of --models. Without it nothing is sent.")
+@flag("--yes", "Send one short call to each model of --models. Without it nothing is sent.")
 @json_option
 def command(
     *, workflow: str | None, models: Path | None, dataset: str | None, columns: tuple[str, ...], yes: bool, as_json: bool

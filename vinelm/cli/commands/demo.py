@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from vinelm.cli.options import dataset_option, limit_option, output_options, seed_option
+from vinelm.cli.options import flag, limit_option, option, output_options, seed_option
 
 if TYPE_CHECKING:
     from vinelm.demo import DemoResult
@@ -16,31 +16,12 @@ if TYPE_CHECKING:
 
 @click.command("demo", short_help="Tour on simulated models: no API keys, no network.")
 @click.argument("workflow", type=click.Choice(["nl2sql-2", "support"]), default="nl2sql-2")
-@click.option(
-    "--output-dir",
-    type=click.Path(path_type=Path),
-    help="Folder for all files [default: runs/demo, or runs/demo-support].",
-)
-@click.option(
-    "--preset",
-    metavar="NAME",
-    default="paper-2",
-    show_default=True,
-    help="Simulated models: paper-2, paper-4, paper (8) or one-wins.",
-)
-@click.option(
-    "--coverage",
-    type=float,
-    metavar="FRACTION",
-    default=0.5,
-    show_default=True,
-    help="Fraction of the cost of everything to profile.",
-)
-@dataset_option
+@option("--output-dir PATH", "Folder for all files [default: runs/demo, or runs/demo-support].", Path)
+@option("--preset NAME", "Simulated models: paper-2, paper-4, paper (8) or one-wins.", default="paper-2")
 @seed_option
 @limit_option
 @output_options
-@click.option("--details", is_flag=True, help="Print everything that vinelm evaluate prints, not the verdict alone.")
+@flag("--details", "Print everything that vinelm evaluate prints, not the verdict alone.")
 @click.option(
     "--open/--no-open",
     "opens",
@@ -56,9 +37,8 @@ def command(
     details: bool,
     opens: bool | None,
     preset: str,
-    coverage: float,
     seed: int,
-    **data: Any,
+    limit: int | None,
 ) -> None:
     """Profile, estimate, evaluate and report on a bundled WORKFLOW: no API keys, no network, less than a minute.
 
@@ -76,17 +56,14 @@ def command(
     from vinelm.cli.console import echo, progress
     from vinelm.cli.inputs import load_inputs
     from vinelm.demo import run_demo
-    from vinelm.errors import ConfigError
     from vinelm.io.browser import has_desktop, open_page
 
-    if not 0.0 < coverage <= 1.0:
-        raise ConfigError(f"--coverage is {coverage}: it must be a fraction in (0, 1]")
     folder = output_dir or Path("runs/demo-support" if workflow == "support" else "runs/demo")
     if sys.stderr.isatty() and not quiet:
         echo(f"Profile, estimate, evaluate and report on simulated models.\nAll files go to {folder}.", err=True)
     with progress(quiet=quiet) as start:
-        inputs = load_inputs(workflow, seed=seed, preset=preset, **data)
-        found = run_demo(inputs.workflow, inputs.catalog, folder, coverage=coverage, seed=seed, start=start)
+        inputs = load_inputs(workflow, seed=seed, preset=preset, limit=limit)
+        found = run_demo(inputs.workflow, inputs.catalog, folder, seed=seed, start=start)
     is_opened = (has_desktop() and not as_json if opens is None else opens) and open_page(found.page)
     _print(found, as_json=as_json, details=details, is_opened=is_opened)
     if opens and not is_opened:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from vinelm.cli.console import echo
+from vinelm.cli.options import flag
 
 FLAGS = ("--enable-metrics", "--enable-priority-scheduling")
 """They enable ``/metrics``, for load reports of versions without ``/v1/loads``, and a catalog entry's option ``priority``."""
@@ -12,12 +13,10 @@ FLAGS = ("--enable-metrics", "--enable-priority-scheduling")
 
 @click.command("engine", short_help="Launch an SGLang server for a model.", context_settings={"ignore_unknown_options": True})
 @click.argument("model")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all interfaces.")
-@click.option("--port", type=click.IntRange(1, 65535), default=30000, show_default=True, help="Port to listen on.")
-@click.option("--print", "is_printed", is_flag=True, help="Print the command line instead of running it.")
+@flag("--print", "Print the command line instead of running it.", into="is_printed")
 @click.argument("more", nargs=-1, type=click.UNPROCESSED)
-def command(*, model: str, host: str, port: int, is_printed: bool, more: tuple[str, ...]) -> int:
-    """Serve MODEL, a folder or a name on the model hub, with SGLang. Further arguments are passed on to SGLang.
+def command(*, model: str, is_printed: bool, more: tuple[str, ...]) -> int:
+    """Serve MODEL, a folder or a name on the model hub, with SGLang. Further arguments, such as --port, go to SGLang.
 
     Needs a GPU, and SGLang in this environment: pip install 'vinelm[sglang]' (several gigabytes). Runs until it is stopped.
 
@@ -30,8 +29,7 @@ def command(*, model: str, host: str, port: int, is_printed: bool, more: tuple[s
 
     from vinelm.errors import MissingExtra
 
-    line = [sys.executable, "-m", "sglang.launch_server", "--model-path", model, "--host", host, "--port", str(port)]
-    line += [*FLAGS, *more]
+    line = [sys.executable, "-m", "sglang.launch_server", "--model-path", model, *FLAGS, *more]
     if is_printed:
         echo(shlex.join(["python", *line[1:]]))
         return 0

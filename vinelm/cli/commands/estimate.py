@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo
-from vinelm.cli.options import estimator_option, output_options, stop_option
+from vinelm.cli.options import option, output_options, stop_option, store_argument
 
 if TYPE_CHECKING:
     from vinelm.template import StopRule
@@ -17,30 +17,27 @@ if TYPE_CHECKING:
 
 
 @click.command("estimate", short_help="Estimate accuracy, cost and latency of every path.")
-@click.argument("store", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="VINE", help="Trie file to write [default: STORE with .vine]."
-)
-@estimator_option
+@store_argument
+@option("-o --output VINE", "Trie file to write [default: STORE with .vine].", Path)
+@option("--estimator NAME", "Estimator that fits the trie to the observations.", default="latent")
 @stop_option
-@click.option(
-    "--max-error", type=float, metavar="FRACTION",
-    help="Fail if half the 90 % interval of the best path's accuracy is wider than this, the optimism of choosing it included. "
+@option(
+    "--max-error FRACTION",
+    "Fail if half the 90 % interval of the best path's accuracy is wider than this, the optimism of choosing it included. "
     "1 never fails [default: 0.15].",
-)  # fmt: skip
+    float,
+)
 @click.option(
     "--check/--no-check",
     default=True,
     help="Validate the trie on held-out requests and against other estimators; --no-check: no validation, and no --max-error "
     "[default: check].",
 )
-@click.option(
-    "--update", type=click.Path(path_type=Path), metavar="DB",
-    help="Fold in the served rows of this store: stops, dollars and seconds as they are now. STORE may then be a trie, which "
+@option(
+    "--update DB",
+    "Fold in the served rows of this store: stops, dollars and seconds as they are now. STORE may then be a trie, which "
     "is updated as it is, by default in place.",
-)  # fmt: skip
-@click.option(
-    "--half-life", type=float, metavar="N", help="With --update: requests after which a row counts half [default: 1000]."
+    Path,
 )
 @output_options
 def command(
@@ -52,7 +49,6 @@ def command(
     max_error: float | None,
     check: bool,
     update: Path | None,
-    half_life: float | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -72,7 +68,6 @@ def command(
     from vinelm.errors import ConfigError
     from vinelm.vinefile import load_trie, save_trie
 
-    _require_used(update, half_life)
     target = output or store.with_suffix(".vine")
     is_updated = update is not None and _is_trie(store)
     if not is_updated:
@@ -85,7 +80,7 @@ def command(
     else:
         annotated = estimate(store, estimator=estimator, stop=stop, check=check, max_error=max_error)
     if update is not None:
-        annotated = fold_in(annotated, update, half_life=1000.0 if half_life is None else half_life)
+        annotated = fold_in(annotated, update)
     save_trie(target, annotated)
     if update is not None and _is_trie(store):
         _show_update(annotated, target, as_json=as_json)
@@ -108,13 +103,6 @@ def _is_trie(path: Path) -> bool:
     return path.suffix == ".vine"
 
 
-def _require_used(update: Path | None, half_life: float | None) -> None:
-    from vinelm.errors import ConfigError
-
-    if half_life is not None and update is None:
-        raise ConfigError("half_life has no effect without served rows to fold in", code="half-life-unused")
-
-
 def _show_update(annotated: AnnotatedTrie, target: Path, *, as_json: bool) -> None:
     from vinelm.cli.console import print_json, say
 
@@ -130,7 +118,8 @@ def _show_update(annotated: AnnotatedTrie, target: Path, *, as_json: bool) -> No
 def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> None:
     from vinelm.cli.commands.trie import show_depths, signals_words
     from vinelm.cli.console import say
-    from vinelm.reports import judge_words, percent
+    from vinelm.reports import percent
+    from vinelm.reports.judge_text import judge_words
 
     meta = annotated.meta
     show_depths(annotated, f"{meta['workflow']}: {annotated.trie.n_nodes:,} paths from {meta['observations']:,} observations")
@@ -153,11 +142,14 @@ def _show_evidence(found: Mapping[str, Any]) -> None:
 
     rows = [
         (
-            str(check["depth"]), f"{check['rows']:,}", percent(check["predicted"]), percent(check["observed"]),
+            str(check["depth"]),
+            f"{check['rows']:,}",
+            percent(check["predicted"]),
+            percent(check["observed"]),
             f"{_points(check['observed'] - check['predicted'])} +/- {100 * check['standard_error']:.1f}",
         )
         for check in found["depths"]
-    ]  # fmt: skip
+    ]
     title = "Validation: each half of the requests predicted from the other half"
     show_table(title, ("depth", "rows", "predicted", "observed", "difference (points)"), rows)
     best, width = percent(found["best_accuracy"]), 100 * found["best_half_width"]

@@ -7,35 +7,39 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.options import dataset_option, objective_options, output_options
+from vinelm.cli.options import (
+    dataset_option,
+    objective_options,
+    option,
+    output_options,
+    path_argument,
+    seed_option,
+    store_argument,
+)
 
 if TYPE_CHECKING:
     from vinelm.evaluation import Evaluation
 
 
 @click.command("evaluate", short_help="Is VineLM worth it here? A verdict from the rows, or by serving.")
-@click.argument("store", type=click.Path(path_type=Path))
-@click.argument("trie", type=click.Path(path_type=Path), required=False)
+@store_argument
+@path_argument("trie", required=False)
 @objective_options
-@click.option(
-    "--serve", type=click.IntRange(min=2), metavar="N",
-    help="Really serve N held-out requests under each plan, instead of estimating from the rows. Spends money.",
-)  # fmt: skip
-@click.option("--budget-usd", type=float, metavar="USD", help="With --serve: never spend more than this.")
-@click.option(
-    "--workflow", metavar="NAME",
-    help="With --serve: MODULE:ATTRIBUTE of your own workflow [default: the bundled one of the store].",
-)  # fmt: skip
-@click.option(
-    "--models", type=click.Path(path_type=Path), metavar="TOML", help="With --serve: catalog of models [default: the trie's]."
+@option(
+    "--serve N",
+    "Really serve N held-out requests under each plan, instead of estimating from the rows. Spends money.",
+    click.IntRange(min=2),
 )
+@option("--budget-usd USD", "With --serve: never spend more than this.", float)
+@option("--workflow NAME", "With --serve: MODULE:ATTRIBUTE of your own workflow [default: the bundled one of the store].")
+@option("--models TOML", "With --serve: catalog of models [default: the trie's].", Path)
 @dataset_option
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the split, or of the served requests.")
-@click.option(
-    "--log", type=click.Path(path_type=Path), metavar="JSONL",
-    help="With --serve: file that keeps each served request; the same line continues it [default: STORE with"
-    " .evaluate.jsonl].",
-)  # fmt: skip
+@seed_option
+@option(
+    "--log JSONL",
+    "With --serve: file that keeps each served request; the same line continues it [default: STORE with .evaluate.jsonl].",
+    Path,
+)
 @output_options
 def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool, quiet: bool, **settings: Any) -> None:
     """Say whether VineLM is worth using for the workflow of STORE: the verdict first, then the figures.
@@ -76,10 +80,17 @@ def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool,
             advance(done, total, f"{done} of {total}")
 
         found = evaluate(
-            store, trie, objective,
-            serve=serve, budget_usd=own["budget_usd"], workflow=workflow, models=own["models"], log=own["log"],
-            seed=own["seed"], on_done=on_done,
-        )  # fmt: skip
+            store,
+            trie,
+            objective,
+            serve=serve,
+            budget_usd=own["budget_usd"],
+            workflow=workflow,
+            models=own["models"],
+            log=own["log"],
+            seed=own["seed"],
+            on_done=on_done,
+        )
     _print(found, as_json=as_json)
     if not found.is_complete:
         raise BudgetExhausted(
@@ -96,21 +107,21 @@ def _is_unset(settings: dict[str, Any]) -> bool:
 
 def evaluation_facts(found: Evaluation) -> dict[str, Any]:
     """Return an evaluation as plain JSON types, the verdict in words first."""
-    from vinelm import reports
+    from vinelm.reports import evaluation_text as text
 
-    return {"sentence": reports.evaluation_sentence(found), **found.to_dict()}
+    return {"sentence": text.evaluation_sentence(found), **found.to_dict()}
 
 
 def show_evaluation(found: Evaluation, *, is_short: bool = False) -> None:
     """Print the verdict, the policies, each budget alone and what the figures rest on; if ``is_short``, one screen of it."""
-    from vinelm import reports
     from vinelm.cli.console import say, show_table
+    from vinelm.reports import evaluation_text as text
 
-    say(reports.evaluation_sentence(found), bold=True)
-    tables = reports.evaluation_tables(found)
+    say(text.evaluation_sentence(found), bold=True)
+    tables = text.evaluation_tables(found)
     for table in tables[-1:] if is_short and found.by_budget else tables:
         show_table(table.title, table.columns, [row.cells for row in table.rows])
-    for line in () if is_short else reports.evaluation_lines(found):
+    for line in () if is_short else text.evaluation_lines(found):
         say(line)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.options import json_option, objective_options, signals_option
+from vinelm.cli.options import json_option, objective_options, option, signals_option, trie_argument
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
@@ -21,22 +21,19 @@ _NAMES = {"min_accuracy": "accuracy floor", "max_cost_usd": "cost cap", "max_lat
 
 
 @click.command("explain", short_help="Explain a decision: every possible next step, and why it loses.")
-@click.argument("trie", type=click.Path(path_type=Path))
+@trie_argument
 @objective_options
 @signals_option
-@click.option(
-    "--prefix",
-    metavar="A,B",
-    default="",
-    help="Models of the invocations so far; STAGE=A where several stages may come next, and 'STAGE [OUTCOME]=A' with --signals "
+@option(
+    "--prefix A,B",
+    "Models of the invocations so far; STAGE=A where several stages may come next, and 'STAGE [OUTCOME]=A' with --signals "
     "[default: none].",
+    default="",
 )
-@click.option("--arm", metavar="STAGE", help="The stage that comes next, where several may [default: not known yet].")
-@click.option("--elapsed-s", type=float, metavar="S", help="Seconds since the request arrived [default: the estimate].")
-@click.option("--spent-usd", type=float, metavar="USD", help="Dollars spent so far [default: the estimate].")
-@click.option(
-    "--load", "loads", multiple=True, metavar="ENGINE=S", help="Current extra seconds per invocation on an engine; repeatable."
-)
+@option("--arm STAGE", "The stage that comes next, where several may [default: not known yet].")
+@option("--elapsed-s S", "Seconds since the request arrived [default: the estimate].", float)
+@option("--spent-usd USD", "Dollars spent so far [default: the estimate].", float)
+@option("--load ENGINE=S", "Current extra seconds per invocation on an engine; repeatable.", into="loads", multiple=True)
 @json_option
 def command(
     *,
@@ -207,7 +204,8 @@ def _show_contingent(objective: Objective, annotated: AnnotatedTrie, decision: D
 def _show_candidates(objective: Objective, decision: Decision) -> None:
     from vinelm.cli.console import show_table, stdout
     from vinelm.controller.explanation import alternatives
-    from vinelm.reports import objective_words, percent, seconds, usd
+    from vinelm.reports import percent, seconds, usd
+    from vinelm.reports.formatting import objective_words
 
     is_wide = stdout().width >= _WIDE
     ran = decision.metrics.trie.depth[decision.node]

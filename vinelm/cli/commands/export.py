@@ -7,17 +7,16 @@ from pathlib import Path
 import click
 
 from vinelm.cli.console import echo
+from vinelm.cli.options import option, path_argument
 
 
 @click.command("export", short_help="Write the rows of a store or the nodes of a trie to a table.")
-@click.argument("source", metavar="STORE|TRIE", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
+@path_argument("source", metavar="STORE|TRIE")
+@option(
+    "-o --output TABLE",
+    "File to write: .csv, .csv.gz or .parquet, for a trie also .json; an existing one is replaced.",
+    Path,
     required=True,
-    metavar="TABLE",
-    help="File to write: .csv, .csv.gz or .parquet, for a trie also .json; an existing one is replaced.",
 )
 def command(*, source: Path, output: Path) -> None:
     """Write all observations of a store, or one row per node of a trie, to a table for other tools.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vinelm.cli.console import echo
-from vinelm.cli.options import json_option
+from vinelm.cli.options import flag, json_option, option
 
 if TYPE_CHECKING:
     from vinelm.datasets import RequestSet
@@ -18,35 +18,30 @@ if TYPE_CHECKING:
 
 @click.command("init", short_help="Write models.toml and workflow.py for your own app.")
 @click.argument("app", required=False, metavar="[APP]")
-@click.option("--graph", metavar="APP", help="The same as the argument APP.")
-@click.option(
-    "--models", metavar="NAME,NAME",
-    help="Models to choose from, such as openai:gpt-5-mini. The name of a provider (openai, anthropic, gemini, bedrock) stands "
+@option(
+    "--models NAME,NAME",
+    "Models to choose from, such as openai:gpt-5-mini. The name of a provider (openai, anthropic, gemini, bedrock) stands "
     "for some of its models, simulated for two that cost nothing [default: the app's, and others of their providers].",
-)  # fmt: skip
-@click.option("--dataset", metavar="FILE", help="Requests with their labels: CSV, JSON lines, Parquet, or an export.")
-@click.option(
-    "--label-field", "label_fields", multiple=True, metavar="COLUMN", help="Column with the right answer. Repeatable."
 )
-@click.option(
-    "--loop-times", type=click.IntRange(min=1), metavar="N",
-    help="Most turns of a loop for which the graph names no bound [default: 25, LangGraph's own limit].",
-)  # fmt: skip
-@click.option("--name", metavar="NAME", help="Name of the workflow, in stores and reports [default: that of the app's module].")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the new files [default: the app's].")
-@click.option("--apply", "is_applied", is_flag=True, help="Also change the lines of the app that make its models.")
-@click.option("--force", is_flag=True, help="Replace workflow.py if it exists, and models.toml if --models is given.")
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing: what is not given takes its default.")
+@option("--dataset FILE", "Requests with their labels: CSV, JSON lines, Parquet, or an export.")
+@option("--label-field COLUMN", "Column with the right answer. Repeatable.", into="label_fields", multiple=True)
+@option(
+    "--loop-times N",
+    "Most turns of a loop for which the graph names no bound [default: 25, LangGraph's own limit].",
+    click.IntRange(min=1),
+)
+@option("--out DIR", "Folder of the new files [default: the app's].", Path)
+@flag("--apply", "Also change the lines of the app that make its models.", into="is_applied")
+@flag("--force", "Replace workflow.py if it exists, and models.toml if --models is given.")
+@flag("-y --yes", "Ask nothing: what is not given takes its default.")
 @json_option
 def command(
     *,
     app: str | None,
-    graph: str | None,
     models: str | None,
     dataset: str | None,
     label_fields: tuple[str, ...],
     loop_times: int | None,
-    name: str | None,
     out: Path | None,
     is_applied: bool,
     force: bool,
@@ -64,14 +59,11 @@ def command(
     Example: vinelm init app.py:graph --models openai --dataset questions.jsonl --label-field answer
     """
     from vinelm.datasets import Columns, read_dataset
-    from vinelm.errors import ConfigError
     from vinelm.scaffold import make_project, read_application
     from vinelm.scaffold.project import WORKFLOW_FILE, refuse_existing
 
-    if app is not None and graph is not None:
-        raise ConfigError("the app is named twice: keep the argument or --graph")
     asks = not (yes or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
-    found = read_application(app or graph or _asked_app(asks=asks), Path.cwd())
+    found = read_application(app or _asked_app(asks=asks), Path.cwd())
     folder = out or found.target.root
     if not force:
         refuse_existing([folder / WORKFLOW_FILE])  # before anything is asked
@@ -84,9 +76,7 @@ def command(
         label_fields = _asked_label(requests)
     if found.calls and not is_applied and asks:
         is_applied = _asked_edit(found)
-    project = make_project(
-        found, folder, chosen, dataset=requests, labels=label_fields, name=name, is_applied=is_applied
-    )  # fmt: skip
+    project = make_project(found, folder, chosen, dataset=requests, labels=label_fields, is_applied=is_applied)
     project.write(force=force)
     (_print_json if as_json else _show)(found, project)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo
-from vinelm.cli.options import json_option, objective_options, signals_option
+from vinelm.cli.options import flag, json_option, objective_options, signals_option, trie_argument
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 @click.command("plan", short_help="Choose a path for an objective; compare with fixed plans.")
-@click.argument("trie", type=click.Path(path_type=Path))
+@trie_argument
 @objective_options
 @signals_option
-@click.option(
-    "--accept-optimism", is_flag=True,
-    help="Exit with 0 also if the plan's advantage over a single model may be due to the choice among many paths alone.",
-)  # fmt: skip
+@flag(
+    "--accept-optimism",
+    "Exit with 0 also if the plan's advantage over a single model may be due to the choice among many paths alone.",
+)
 @json_option
 def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, **bounds: Any) -> None:
     """Plan for an objective over the annotated trie in the file TRIE, and compare with plans that need no controller.
@@ -73,15 +73,18 @@ def _over_signals(objective: Objective, annotated: AnnotatedTrie) -> PlannedPoli
 def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[Any]) -> None:
     """Print the plan, the static plan and the single model as a table, and the plan's intervals and slack."""
     from vinelm.cli.console import say, show_table
-    from vinelm.reports import objective_words, percent, seconds, usd
+    from vinelm.reports import percent, seconds, usd
+    from vinelm.reports.formatting import objective_words
 
     knows_latency = plans.annotated.knows_latency
     rows = []
     for item in planned:
         found = item.decision
-        figures = ("-",) * 3 if found is None else (
-            percent(found.accuracy), usd(found.path_cost_usd), seconds(found.path_latency_s if knows_latency else None)
-        )  # fmt: skip
+        figures = (
+            ("-",) * 3
+            if found is None
+            else (percent(found.accuracy), usd(found.path_cost_usd), seconds(found.path_latency_s if knows_latency else None))
+        )
         rows.append((item.policy, *figures, item.plan))
     show_table(objective_words(objective), ("policy", "accuracy", "cost", "latency", "<plan"), rows)
     best = planned[0].decision

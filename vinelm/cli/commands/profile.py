@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo
-from vinelm.cli.options import output_options, stop_option, workflow_inputs
+from vinelm.cli.options import flag, option, output_options, stop_option, workflow_inputs
 
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
@@ -30,50 +30,46 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "columns")
 @click.command("profile", short_help="Run a sample of requests along a sample of paths.")
 @click.argument("workflow")
 @workflow_inputs
-@click.option(
-    "--store",
-    type=click.Path(path_type=Path),
-    metavar="DB",
-    help="Store to create or continue: a file, or postgresql://user@host/database [default: runs/WORKFLOW.db].",
+@option(
+    "--store DB",
+    "Store to create or continue: a file, or postgresql://user@host/database [default: runs/WORKFLOW.db].",
+    Path,
 )
-@click.option(
-    "--coverage", type=float, metavar="FRACTION",
-    help="Stop at this share of the dollars of executing every reached cell once [default: 0.02, without a budget].",
-)  # fmt: skip
-@click.option("--budget-usd", type=float, metavar="USD", help="Never spend more than this, earlier runs on the store included.")
-@click.option("--budget-calls", type=int, metavar="N", help="Never make more calls than this, earlier runs included.")
-@click.option(
-    "--max-error", type=float, metavar="FRACTION",
-    help="Stop as soon as `vinelm estimate` accepts the rows at this --max-error, for example 0.15. --coverage and the budgets "
+@option(
+    "--coverage FRACTION",
+    "Stop at this share of the dollars of executing every reached cell once [default: 0.02, without a budget].",
+    float,
+)
+@option("--budget-usd USD", "Never spend more than this, earlier runs on the store included.", float)
+@option("--budget-calls N", "Never make more calls than this, earlier runs included.", int)
+@option(
+    "--max-error FRACTION",
+    "Stop as soon as `vinelm estimate` accepts the rows at this --max-error, for example 0.15. --coverage and the budgets "
     "end the run in any case.",
-)  # fmt: skip
-@click.option(
-    "--sampler", default="priced", show_default=True, metavar="NAME",
-    help="priced (cheap models more often), cascade (uniform), or exhaustive.",
-)  # fmt: skip
-@click.option(
-    "--checkpoints", metavar="URL",
-    help="Keep the contents of checkpoints in this folder or under this fsspec URL, in later runs too [default: in the store].",
-)  # fmt: skip
-@click.option(
-    "--isolation", default="process", show_default=True, metavar="HOW",
-    help="Where units run: process (a fresh one each), thread or inline (trusted code).",
-)  # fmt: skip
-@click.option(
-    "--workers", type=int, metavar="N", help="Units at a time; never changes which rows are made [default: 4, inline 1]."
+    float,
 )
-@click.option(
-    "--engine", default="this-machine", show_default=True, metavar="WHERE",
-    help="Machines that run the units: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT, ray://auto (the one that "
+@option("--sampler NAME", "priced (cheap models more often), cascade (uniform), or exhaustive.", default="priced")
+@option(
+    "--checkpoints URL",
+    "Keep the contents of checkpoints in this folder or under this fsspec URL, in later runs too [default: in the store].",
+)
+@option(
+    "--isolation HOW",
+    "Where units run: process (a fresh one each), thread or inline (trusted code).",
+    default="process",
+)
+@option("--workers N", "Units at a time; never changes which rows are made [default: 4, inline 1].", int)
+@option(
+    "--engine WHERE",
+    "Machines that run the units: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT, ray://auto (the one that "
     "this machine belongs to) or ray://local (starts one for this run).",
-)  # fmt: skip
-@click.option("--ship", is_flag=True, help="With ray://: copy the current folder, without .env, to the nodes.")
-@click.option("--unit-timeout-s", type=float, metavar="S", help="End a unit after this long, processes only [default: 600].")
-@click.option(
-    "--memory-mb", type=int, metavar="MIB", help="Memory of a unit on top of its imports, processes only [default: 2048]."
+    default="this-machine",
 )
-@click.option("--keep-going", is_flag=True, help="Go on even if all first rows of a stage fail alike, whatever the model.")
-@click.option("--dry-run", is_flag=True, help="Print what would be called, for how much and how long. Calls nothing.")
+@flag("--ship", "With ray://: copy the current folder, without .env, to the nodes.")
+@option("--unit-timeout-s S", "End a unit after this long, processes only [default: 600].", float)
+@option("--memory-mb MIB", "Memory of a unit on top of its imports, processes only [default: 2048].", int)
+@flag("--keep-going", "Go on even if all first rows of a stage fail alike, whatever the model.")
+@flag("--dry-run", "Print what would be called, for how much and how long. Calls nothing.")
 @stop_option
 @output_options
 def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **settings: Any) -> int | None:
@@ -266,17 +262,28 @@ def _forecast(
     ids = [request.id for request in inputs.workflow.requests]
     if isinstance(sampler, str):
         sampler = make_sampler(
-            sampler, inputs.workflow.template, ids, settings["seed"],
-            catalog=inputs.catalog, continued_share=continued_share(inputs.workflow),
-        )  # fmt: skip
+            sampler,
+            inputs.workflow.template,
+            ids,
+            settings["seed"],
+            catalog=inputs.catalog,
+            continued_share=continued_share(inputs.workflow),
+        )
     template = inputs.workflow.template
 
     def forecast_to(limits: ProfileLimits) -> Forecast:
         return forecast_profile(
-            template, inputs.catalog, ids, sampler, limits, workers=execution.workers,
+            template,
+            inputs.catalog,
+            ids,
+            sampler,
+            limits,
+            workers=execution.workers,
             rates=rates_of(inputs.catalog, inputs.backends),
-            rows=rows, committed_usd=committed_usd, seed=settings["seed"],
-        )  # fmt: skip
+            rows=rows,
+            committed_usd=committed_usd,
+            seed=settings["seed"],
+        )
 
     forecast = forecast_to(limits)
     coverage = limits.coverage or DEFAULT_COVERAGE
@@ -294,8 +301,6 @@ def _run(
     from vinelm.profiler import ProfileSettings
 
     with live(kind) as on_progress:
-        asked = ProfileSettings(
-            execution=execution, on_progress=on_progress, on_note=noted(kind),
-            **{name: settings[name] for name in (*LIMITS, "sampler", "seed", "identity", "keep_going")},
-        )  # fmt: skip
+        named = {name: settings[name] for name in (*LIMITS, "sampler", "seed", "identity", "keep_going")}
+        asked = ProfileSettings(execution=execution, on_progress=on_progress, on_note=noted(kind), **named)
         return run_profile(inputs.workflow, inputs.catalog, inputs.backends, store, asked, max_error=settings["max_error"])

@@ -8,23 +8,16 @@ from typing import Any
 import click
 
 from vinelm.cli.console import echo
-from vinelm.cli.options import output_options, seed_option
+from vinelm.cli.options import option, output_options, store_argument, trie_argument
 
 
 @click.command("report", short_help="Write a self-contained HTML report of a store and its trie.")
-@click.argument("store", type=click.Path(path_type=Path))
-@click.argument("trie", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output-dir", type=click.Path(path_type=Path), default=Path("report"), show_default=True,
-    help="Folder to write report.html to.",
-)  # fmt: skip
-@click.option(
-    "--in-use", metavar="MODEL|JSON",
-    help="What you run today: a model, or a file of `vinelm plan --json`: the verdict compares with it.",
-)  # fmt: skip
-@seed_option
+@store_argument
+@trie_argument
+@option("-o --output-dir PATH", "Folder to write report.html to.", Path, default=Path("report"))
+@option("--in-use MODEL|JSON", "What you run today: a model, or a file of `vinelm plan --json`: the verdict compares with it.")
 @output_options
-def command(*, store: Path, trie: Path, output_dir: Path, in_use: str | None, seed: int, as_json: bool, quiet: bool) -> None:
+def command(*, store: Path, trie: Path, output_dir: Path, in_use: str | None, as_json: bool, quiet: bool) -> None:
     """Write one self-contained HTML page about the observations in STORE and the TRIE estimated from them.
 
     It begins with the verdict of `vinelm evaluate`, about the plan in use with --in-use. Then it shows, for a range of cost
@@ -35,7 +28,8 @@ def command(*, store: Path, trie: Path, output_dir: Path, in_use: str | None, se
     Example: vinelm report runs/nl2sql.db nl2sql.vine -o report/
     """
     from vinelm.cli.console import print_json, progress
-    from vinelm.reports import store_page, write_page
+    from vinelm.reports import write_page
+    from vinelm.reports.store.page import store_page
 
     with progress(quiet=quiet) as start:
         bars: dict[str, Any] = {}
@@ -44,7 +38,7 @@ def command(*, store: Path, trie: Path, output_dir: Path, in_use: str | None, se
             advance = bars.get(what) or bars.setdefault(what, start(what))
             advance(done, total, f"{done} of {total}")
 
-        page = store_page(store, trie, in_use=in_use, seed=seed, on_done=on_done)
+        page = store_page(store, trie, in_use=in_use, on_done=on_done)
     target = write_page(page, output_dir / "report.html")
     if as_json:
         print_json({"report": str(target), "headline": page.headline, "findings": page.findings, "simulated": page.simulated})

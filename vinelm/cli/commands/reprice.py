@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vinelm.cli.console import echo
-from vinelm.cli.options import json_option
+from vinelm.cli.options import json_option, option, path_argument
 from vinelm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,19 +16,10 @@ if TYPE_CHECKING:
 
 
 @click.command("reprice", short_help="Write a copy of a store or a trie at other prices.")
-@click.argument("source", metavar="STORE|TRIE", type=click.Path(path_type=Path))
-@click.option(
-    "--models",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="TOML",
-    help="Catalog with the new prices; it needs an entry for each model of the store.",
-)
-@click.option(
-    "--store", type=click.Path(path_type=Path), metavar="DB",
-    help="For a trie: the store that it was estimated from, which has the tokens.",
-)  # fmt: skip
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE", help="File to write.")
+@path_argument("source", metavar="STORE|TRIE")
+@option("--models TOML", "Catalog with the new prices; it needs an entry for each model of the store.", Path, required=True)
+@option("--store DB", "For a trie: the store that it was estimated from, which has the tokens.", Path)
+@option("-o --output FILE", "File to write.", Path, required=True)
 @json_option
 def command(*, source: Path, models: Path, store: Path | None, output: Path, as_json: bool) -> None:
     r"""Write a copy in which the dollars of every row follow from its tokens and the prices of --models.

@@ -10,14 +10,13 @@ import click
 from vinelm.cli.commands.subcommands.store_import import command as import_command
 from vinelm.cli.console import echo
 from vinelm.cli.groups import SuggestingGroup
-from vinelm.cli.options import json_option
+from vinelm.cli.options import flag, json_option, option, store_argument
 
 if TYPE_CHECKING:
     from vinelm.template import Template
     from vinelm.traces import CheckedStore
 
 _AFTER = {"first": "first in a request", "switched": "after another model", "kept": "after itself"}
-STORE = click.argument("store", type=click.Path(path_type=Path))
 
 
 @click.group("store", cls=SuggestingGroup, short_help="Inspect, check, import and merge stores.")
@@ -31,7 +30,7 @@ def command() -> None:
 
 
 @command.command("info", short_help="Show what a store contains and what it cost.")
-@STORE
+@store_argument
 @json_option
 def info(*, store: Path, as_json: bool) -> None:
     """Show which workflow STORE was profiled from, how many observations it holds, and what they cost.
@@ -124,7 +123,7 @@ def _show_info(facts: dict[str, Any]) -> None:
 
 
 def _shape_words(facts: dict[str, Any]) -> str:
-    from vinelm.reports import template_words
+    from vinelm.reports.formatting import template_words
     from vinelm.template import Template
 
     if "invocations" in facts:
@@ -139,8 +138,10 @@ def _show_growth(facts: dict[str, Any]) -> None:
 
     if facts["retired"]:
         count = sum(facts["retired"].values())
-        say(f"No longer valid: {count:,} more rows, for which {usd(facts['retired_usd'])} of that was paid. They are kept, and "
-            "used again if the change is undone.")  # fmt: skip
+        say(
+            f"No longer valid: {count:,} more rows, for which {usd(facts['retired_usd'])} of that was paid. They are kept, and "
+            "used again if the change is undone."
+        )
         for reason, rows in facts["retired"].items():
             say(f"  {rows:,}: {reason}", hanging=2)
     if facts["waiting"]:
@@ -152,7 +153,7 @@ def _show_growth(facts: dict[str, Any]) -> None:
 def _show_signals(facts: dict[str, Any]) -> None:
     """The rows' signals, where the workflow declares them."""
     from vinelm.cli.console import say
-    from vinelm.reports import shown_lines
+    from vinelm.reports.shown_lines import shown_lines
     from vinelm.traces.store.shown import SignalRecord
 
     if facts["continued"]:
@@ -165,8 +166,8 @@ def _show_signals(facts: dict[str, Any]) -> None:
 
 
 @command.command("check", short_help="Check the integrity of a store.")
-@STORE
-@click.option("--accept", is_flag=True, help="For a copy made during a run: accept the rows that it has as complete.")
+@store_argument
+@flag("--accept", "For a copy made during a run: accept the rows that it has as complete.")
 @json_option
 def check(*, store: Path, accept: bool, as_json: bool) -> int | None:
     """Check the integrity of STORE: file, rows, checkpoints and ledger. Exit code 1 if something is damaged.
@@ -201,9 +202,7 @@ def _show_check(found: CheckedStore, store: Path) -> None:
 
 @command.command("merge", short_help="Merge several stores of the same workflow.")
 @click.argument("stores", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="STORE STORE ...")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DB", help="Store to create; must not exist."
-)
+@option("-o --output DB", "Store to create; must not exist.", Path, required=True)
 def merge(*, stores: tuple[Path, ...], output: Path) -> None:
     """Merge the rows, checkpoints and ledgers of several stores of the same workflow into a new store.
 

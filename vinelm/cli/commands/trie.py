@@ -11,7 +11,7 @@ from vinelm.cli.arms_table import arm_facts, show_arms
 from vinelm.cli.commands.subcommands.trie_diff import command as diff_command
 from vinelm.cli.console import echo
 from vinelm.cli.groups import SuggestingGroup
-from vinelm.cli.options import json_option
+from vinelm.cli.options import json_option, option, path_argument
 
 if TYPE_CHECKING:
     from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -41,10 +41,8 @@ def command() -> None:
 
 
 @command.command("show", short_help="Show provenance, counts, prices and the best paths.")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--top", type=click.IntRange(min=1), default=15, show_default=True, help="Maximum number of frontier paths to show."
-)
+@path_argument("file")
+@option("--top N", "Maximum number of frontier paths to show.", click.IntRange(min=1), default=15)
 @json_option
 def show(*, file: Path, top: int, as_json: bool) -> None:
     """Show the provenance of the trie in FILE, its observations by depth, its models' prices, and its best paths.
@@ -212,11 +210,16 @@ def show_depths(annotated: AnnotatedTrie, title: str) -> None:
     columns = ("depth", "<stage", *(linear if not annotated.is_contingent else ("histories", *linear[1:])))
     rows = [
         (
-            str(row["depth"]), row["stage"], f"{row['paths']:,}", _count(row["paths_observed"]), _count(row["observations"]),
-            percent(row["accuracy_min"]), percent(row["accuracy_max"]),
+            str(row["depth"]),
+            row["stage"],
+            f"{row['paths']:,}",
+            _count(row["paths_observed"]),
+            _count(row["observations"]),
+            percent(row["accuracy_min"]),
+            percent(row["accuracy_max"]),
         )
         for row in depths(annotated)
-    ]  # fmt: skip
+    ]
     show_table(title, columns, rows)
 
 

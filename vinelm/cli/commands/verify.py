@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.options import dataset_options, objective_options, output_options, signals_option
+from vinelm.cli.options import (
+    dataset_options,
+    flag,
+    objective_options,
+    option,
+    output_options,
+    seed_option,
+    signals_option,
+    store_argument,
+    trie_argument,
+)
 
 if TYPE_CHECKING:
     from vinelm.evaluation import Verification
@@ -22,27 +32,22 @@ _SENTENCES = {
 
 
 @click.command("verify", short_help="Serve held-out requests under a plan: promised against achieved.")
-@click.argument("store", type=click.Path(path_type=Path))
-@click.argument("trie", type=click.Path(path_type=Path))
+@store_argument
+@trie_argument
 @objective_options
-@click.option(
-    "--requests", type=click.IntRange(min=1), metavar="N", help="Requests to serve [default: 100, or as many as are left]."
-)
-@click.option("--budget-usd", type=float, metavar="USD", help="Never spend more than this, interrupted runs included.")
-@click.option(
-    "--workflow", metavar="NAME", help="The workflow: MODULE:ATTRIBUTE for your own [default: the bundled one of the store]."
-)
-@click.option(
-    "--models", type=click.Path(path_type=Path), metavar="TOML", help="Catalog of models with prices [default: the trie's]."
-)
+@option("--requests N", "Requests to serve [default: 100, or as many as are left].", click.IntRange(min=1))
+@option("--budget-usd USD", "Never spend more than this, interrupted runs included.", float)
+@option("--workflow NAME", "The workflow: MODULE:ATTRIBUTE for your own [default: the bundled one of the store].")
+@option("--models TOML", "Catalog of models with prices [default: the trie's].", Path)
 @dataset_options
 @signals_option
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the drawn requests and simulated answers.")
-@click.option(
-    "--log", type=click.Path(path_type=Path), metavar="JSONL",
-    help="File that keeps each served request; the same line continues it [default: TRIE with .verify.jsonl].",
-)  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Print what would be served and its expected price. Calls nothing.")
+@seed_option
+@option(
+    "--log JSONL",
+    "File that keeps each served request; the same line continues it [default: TRIE with .verify.jsonl].",
+    Path,
+)
+@flag("--dry-run", "Print what would be served and its expected price. Calls nothing.")
 @output_options
 def command(
     *,
@@ -81,11 +86,19 @@ def command(
     with in_options(), progress(quiet=quiet) as start:
         advance = start("verify")
         found = verify(
-            store, trie, objective,
-            workflow=workflow, models=own["models"], requests=own["requests"], budget_usd=budget_usd, seed=own["seed"],
-            signals=signals, log=None if dry_run else own["log"] or trie.with_suffix(".verify.jsonl"), dry_run=dry_run,
+            store,
+            trie,
+            objective,
+            workflow=workflow,
+            models=own["models"],
+            requests=own["requests"],
+            budget_usd=budget_usd,
+            seed=own["seed"],
+            signals=signals,
+            log=None if dry_run else own["log"] or trie.with_suffix(".verify.jsonl"),
+            dry_run=dry_run,
             on_done=lambda done, total: advance(done, total, f"{done} of {total} requests"),
-        )  # fmt: skip
+        )
     _print(objective, found, as_json=as_json, dry_run=dry_run)
     if dry_run:
         return None
@@ -123,7 +136,8 @@ def _print(objective: Objective, found: Verification, *, as_json: bool, dry_run:
 
 def _show_price(objective: Objective, found: Verification) -> None:
     from vinelm.cli.console import say
-    from vinelm.reports import objective_words, usd
+    from vinelm.reports import usd
+    from vinelm.reports.formatting import objective_words
 
     promised = found.promised_interval
     interval = "" if promised is None else f" (90 % of such runs: {_percents(promised)})"
@@ -137,19 +151,28 @@ def _show_price(objective: Objective, found: Verification) -> None:
 
 def _show(objective: Objective, found: Verification) -> None:
     from vinelm.cli.console import say, show_table
-    from vinelm.reports import objective_words, percent, usd
+    from vinelm.reports import percent, usd
+    from vinelm.reports.formatting import objective_words
 
     promise, cost = found.decision.promise, found.promised_cost_interval
     rows = [
         (
-            "accuracy", percent(promise.accuracy), _percents(found.promised_interval),
-            percent(found.accuracy), _percents(found.accuracy_interval), found.verdict,
+            "accuracy",
+            percent(promise.accuracy),
+            _percents(found.promised_interval),
+            percent(found.accuracy),
+            _percents(found.accuracy_interval),
+            found.verdict,
         ),
         (
-            "cost", usd(found.decision.path_cost_usd), "-" if cost is None else f"{usd(cost[0])} to {usd(cost[1])}",
-            usd(found.mean_cost_usd), "", found.cost_verdict,
+            "cost",
+            usd(found.decision.path_cost_usd),
+            "-" if cost is None else f"{usd(cost[0])} to {usd(cost[1])}",
+            usd(found.mean_cost_usd),
+            "",
+            found.cost_verdict,
         ),
-    ]  # fmt: skip
+    ]
     show_table(objective_words(objective), ("", "promised", "90 % interval", "achieved", "90 % interval", "<verdict"), rows)
     failed = sum(row.failure is not None for row in found.rows)
     failures = f", {failed} of them failed and count as wrong" if failed else ""

@@ -10,8 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from vinelm.controller import Planner
-from vinelm.estimator import FirstAnswers
-from vinelm.estimator.signals.first_answers import DrawnAnswers
+from vinelm.estimator.signals.first_answers import DrawnAnswers, FirstAnswers
 from vinelm.evaluation.outcome_table import NO_SIGNAL, OutcomeTable
 from vinelm.rows.observation import Observation
 from vinelm.signals import Label

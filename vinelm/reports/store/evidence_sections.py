@@ -9,8 +9,8 @@ from importlib.metadata import version
 import numpy as np
 
 from vinelm.catalog import Catalog
-from vinelm.evaluation import JudgedStore
 from vinelm.evaluation.store_sweeps.check_quality import check_quality, share_interval
+from vinelm.evaluation.store_sweeps.judged_store import JudgedStore
 from vinelm.reports.document import Row, Section, Table
 from vinelm.reports.formatting import percent, usd
 from vinelm.rows.observation import Observation

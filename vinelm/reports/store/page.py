@@ -12,11 +12,12 @@ from typing import Any
 from vinelm.api.estimation import require_same_workflow
 from vinelm.api.judged_rows import JudgedRows
 from vinelm.errors import ConfigError, EvidenceError, InfeasibleError
-from vinelm.evaluation import Evaluation, JudgedPolicy, JudgedStore, judge_store
+from vinelm.evaluation import Evaluation, JudgedPolicy
 from vinelm.evaluation.judging.plan_in_use import PlanInUse
 from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.plans.sweep import showcase
+from vinelm.evaluation.store_sweeps.judged_store import JudgedStore, judge_store
 from vinelm.objective import Objective
 from vinelm.reports.charts import cost_chart
 from vinelm.reports.contingent import arm_tables, estimated_frontiers, frontier_section, plans_section, stage_table

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vinelm.evaluation import JudgedStore
 from vinelm.evaluation.judging.planning_half import TITLES
+from vinelm.evaluation.store_sweeps.judged_store import JudgedStore
 from vinelm.evaluation.store_sweeps.swept_policies import JudgedSweep, SweptPolicy
 from vinelm.reports.document import Chart, Mark, Row, Section, Series, Table
 from vinelm.reports.evaluation_text import role_of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vinelm.template import END, Branch, Loop, Parallel, Stage, Step, Template
-from vinelm.template.steps import walk
+from vinelm.template import END, Branch, Loop, Parallel, Stage, Template
+from vinelm.template.steps import Step, walk
 
 _WIDTH = 64
 

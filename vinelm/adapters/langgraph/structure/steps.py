@@ -9,7 +9,8 @@ from vinelm.adapters.langgraph.nodes.destinations import UNDECLARED_TIMES
 from vinelm.adapters.langgraph.structure.regions import Part, Region, Successors
 from vinelm.adapters.langgraph.structure.stage_graph import ENDED, Bound, StageGraph, Together
 from vinelm.errors import TemplateError
-from vinelm.template import END, Branch, Loop, Parallel, Stage, Step, Template
+from vinelm.template import END, Branch, Loop, Parallel, Stage, Template
+from vinelm.template.steps import Step
 from vinelm.template.template import longest
 
 MEMORY = 2

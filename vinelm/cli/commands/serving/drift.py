@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vinelm.cli.options import json_option
+from vinelm.cli.options import json_option, option, trie_argument
 
 if TYPE_CHECKING:
     from vinelm.api import Remedy
@@ -15,15 +15,9 @@ if TYPE_CHECKING:
 
 
 @click.command("drift", short_help="Say which annotations of a trie no longer hold for served requests.")
-@click.argument("trie", type=click.Path(path_type=Path))
-@click.option(
-    "--traces", type=click.Path(path_type=Path), required=True, metavar="DB",
-    help="Store of served rows, as VineLM(evidence=DB) writes it.",
-)  # fmt: skip
-@click.option(
-    "--alpha", type=float, default=0.05, show_default=True, metavar="FRACTION",
-    help="Chance of ever naming anything although nothing has moved.",
-)  # fmt: skip
+@trie_argument
+@option("--traces DB", "Store of served rows, as VineLM(evidence=DB) writes it.", Path, required=True)
+@option("--alpha FRACTION", "Chance of ever naming anything although nothing has moved.", float, default=0.05)
 @json_option
 def command(*, trie: Path, traces: Path, alpha: float, as_json: bool) -> int | None:
     """Compare the served rows in DB with the annotations of the TRIE that served them, and say what moved.
@@ -58,10 +52,17 @@ def _show(found: DriftReport, remedy: Remedy | None) -> None:
     nodes = "1 node" if found.nodes == 1 else f"{found.nodes:,} nodes"
     if found.moved:
         cells = [
-            (" > ".join(one.path), f"{one.stage}: {one.quantity}", _figure(one, one.annotated), _figure(one, one.seen),
-             f"{one.count:,}", f"{one.since:,}", one.since_request)
+            (
+                " > ".join(one.path),
+                f"{one.stage}: {one.quantity}",
+                _figure(one, one.annotated),
+                _figure(one, one.seen),
+                f"{one.count:,}",
+                f"{one.since:,}",
+                one.since_request,
+            )
             for one in found.moved
-        ]  # fmt: skip
+        ]
         columns = ("node", "<quantity", "annotated", "seen", "rows", "since row", "<of request")
         show_table("What moved", columns, cells)
     else:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from vinelm.cli.commands.serving.fleet_options import name_option, redis_option
-from vinelm.cli.options import json_option
+from vinelm.cli.options import json_option, option
 from vinelm.cli.policy_output import try_policy
 from vinelm.errors import ConfigError
 
@@ -23,37 +23,29 @@ if TYPE_CHECKING:
 @click.command("run", short_help="Run a policy over all serving processes.")
 @redis_option(required=False)
 @name_option
-@click.option(
-    "--policy",
-    "text",
-    required=True,
-    metavar="POLICY",
-    help="Names joined by +, as in slack+balance+shares. balance: fewer calls to slow replicas; hol: none to hanging ones; "
+@option(
+    "--policy POLICY",
+    "Names joined by +, as in slack+balance+shares. balance: fewer calls to slow replicas; hol: none to hanging ones; "
     "slack: the least time to spare first; srtf and lpt: the shortest or the longest rest first; shares: limits by what each "
     "process has under way. Your own: FILE.py, or FILE.py:FUNCTION.",
+    into="text",
+    required=True,
 )
-@click.option(
-    "--every",
-    "period_s",
-    type=click.FloatRange(min=0, min_open=True),
+@option(
+    "--every S",
+    "Seconds from one round to the next, and the longest that the policy may take.",
+    click.FloatRange(min=0, min_open=True),
+    into="period_s",
     default=0.25,
-    show_default=True,
-    metavar="S",
-    help="Seconds from one round to the next, and the longest that the policy may take.",
 )
-@click.option(
-    "--record", type=click.Path(path_type=Path), metavar="FILE",
-    help="Append a view a second to FILE, for --dry-run.",
-)  # fmt: skip
-@click.option(
-    "--dry-run", type=click.Path(path_type=Path), metavar="FILE",
-    help="Only try the policy on the views that --record wrote to FILE: print its orders, how long it takes, and what would be "
-    "refused. Needs no Redis.",
-)  # fmt: skip
+@option(
+    "--dry-run FILE",
+    "Only try the policy on the views that `vinelm fleet top --record` wrote to FILE: print its orders, how long it takes, "
+    "and what would be refused. Needs no Redis.",
+    Path,
+)
 @json_option
-def command(
-    *, url: str | None, name: str, text: str, period_s: float, record: Path | None, dry_run: Path | None, as_json: bool
-) -> int | None:
+def command(*, url: str | None, name: str, text: str, period_s: float, dry_run: Path | None, as_json: bool) -> int | None:
     """Read what all processes have under way, ask the policy, and install its orders, until the command is ended.
 
     Start it on two machines or more: one leads, the others wait and take over within seconds if it dies. Processes obey the
@@ -71,16 +63,11 @@ def command(
     if url is None:
         raise ConfigError("name the fleet's Redis with --redis, or in VINELM_FLEET; or try the policy with --dry-run")
     from vinelm.controller import GlobalLoop, RedisLink
-    from vinelm.controller.fleet.loop.recording import ViewRecorder
     from vinelm.controller.fleet.policies.finding import fleet_policy
 
     policy, link = fleet_policy(text), RedisLink(url, name)
-    with ExitStack() as stack:
-        recorder = None if record is None else ViewRecorder(record)
-        if recorder is not None:
-            stack.callback(recorder.close)
-        loop = GlobalLoop(link, policy, period_s=period_s, on_view=recorder)
-        stack.enter_context(_ended_by_signals(loop))
+    loop = GlobalLoop(link, policy, period_s=period_s)
+    with _ended_by_signals(loop):
         loop.run(_Teller(name, text))
     return None
 

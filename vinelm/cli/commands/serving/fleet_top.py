@@ -8,33 +8,24 @@ from typing import TYPE_CHECKING
 import click
 
 from vinelm.cli.commands.serving.fleet_options import name_option, redis_option
-from vinelm.cli.options import json_option
+from vinelm.cli.options import flag, json_option, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vinelm.controller.fleet.loop.status import FleetStatus
 
+PERIOD_S = 1.0
+"""Time from one table to the next."""
+
 
 @click.command("top", short_help="Show what all serving processes have under way.")
 @redis_option(required=True)
 @name_option
-@click.option("--once", is_flag=True, help="Print one table and end, as with --json or where the output is not a terminal.")
-@click.option(
-    "--every",
-    "period_s",
-    type=click.FloatRange(min=0.1),
-    default=1.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds from one table to the next.",
-)
-@click.option(
-    "--record", type=click.Path(path_type=Path), metavar="FILE",
-    help="Append a view a second to FILE, for `vinelm fleet run --dry-run`.",
-)  # fmt: skip
+@flag("--once", "Print one table and end, as with --json or where the output is not a terminal.")
+@option("--record FILE", "Append a view a second to FILE, for `vinelm fleet run --dry-run`.", Path)
 @json_option
-def command(*, url: str, name: str, once: bool, period_s: float, record: Path | None, as_json: bool) -> None:
+def command(*, url: str, name: str, once: bool, record: Path | None, as_json: bool) -> None:
     """Show, for each engine, the live invocations of all processes: running, queued, late, and the weight that orders give it.
 
     Ctrl-C ends it.
@@ -67,7 +58,7 @@ def command(*, url: str, name: str, once: bool, period_s: float, record: Path | 
         elif once or not stdout().is_terminal:
             show_table(*_table(name, status()))
         else:
-            watch_table(lambda: _table(name, status()), period_s)
+            watch_table(lambda: _table(name, status()), PERIOD_S)
 
 
 def _table(name: str, status: FleetStatus) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:

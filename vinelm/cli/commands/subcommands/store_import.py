@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from vinelm.cli.console import echo
-from vinelm.cli.options import json_option
+from vinelm.cli.options import json_option, option, path_argument
 from vinelm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,39 +33,37 @@ REQUIRED = ("request", "model", "success")
 
 
 @click.command("import", short_help="Create a store from an export or a table of outcomes.")
-@click.argument("table", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DB", help="Store to create; must not exist."
-)
-@click.option(
-    "--column", "columns", multiple=True, metavar="FIELD=COLUMN",
-    help="Column of a field: request (several together may identify it), model, success (1/0 or true/false), cost_usd, "
+@path_argument("table")
+@option("-o --output DB", "Store to create; must not exist.", Path, required=True)
+@option(
+    "--column FIELD=COLUMN",
+    "Column of a field: request (several together may identify it), model, success (1/0 or true/false), cost_usd, "
     "latency_s, tokens_in, tokens_out, failure (its kind; empty: none), round (number of this model's answer to the request, "
     "from 1; with runs, the position in the run), run (of your application), stage (with runs). Repeatable.",
-)  # fmt: skip
-@click.option(
-    "--stopped-if", multiple=True, metavar="CONDITION",
-    help="Condition under which the application's own check passed: COLUMN, COLUMN=VALUE or COLUMN>NUMBER. Repeatable: all "
+    into="columns",
+    multiple=True,
+)
+@option(
+    "--stopped-if CONDITION",
+    "Condition under which the application's own check passed: COLUMN, COLUMN=VALUE or COLUMN>NUMBER. Repeatable: all "
     "must hold.",
-)  # fmt: skip
-@click.option(
-    "--where", multiple=True, metavar="CONDITION", help="Import only rows that meet this condition. Repeatable: all must hold."
+    multiple=True,
 )
-@click.option("--models", type=click.Path(path_type=Path), metavar="TOML", help="Catalog with the prices of the models.")
-@click.option("--only-model", multiple=True, metavar="NAME", help="Import only this model; repeatable.")
-@click.option("--workflow", metavar="NAME", help="Name of the workflow [default: the table's name].")
-@click.option(
-    "--stage", multiple=True, metavar="NAME",
-    help="Name of each invocation's stage, in order; the last one repeats [default: answer].",
-)  # fmt: skip
-@click.option(
-    "--depth", type=click.IntRange(min=1), help="Invocations of the longest path [default: the rounds, or the longest run]."
+@option("--where CONDITION", "Import only rows that meet this condition. Repeatable: all must hold.", multiple=True)
+@option("--models TOML", "Catalog with the prices of the models.", Path)
+@option("--only-model NAME", "Import only this model; repeatable.", multiple=True)
+@option("--workflow NAME", "Name of the workflow [default: the table's name].")
+@option(
+    "--stage NAME",
+    "Name of each invocation's stage, in order; the last one repeats [default: answer].",
+    multiple=True,
 )
-@click.option(
-    "--stop", type=click.Choice(["workflow", "oracle"]),
-    help="When a request ends: by --stopped-if, or when its answer is right (needs labels) [default: workflow].",
-)  # fmt: skip
-@click.option("--keep-first", is_flag=True, help="If a cell has two rows, use the first instead of failing.")
+@option("--depth N", "Invocations of the longest path [default: the rounds, or the longest run].", click.IntRange(min=1))
+@option(
+    "--stop",
+    "When a request ends: by --stopped-if, or when its answer is right (needs labels) [default: workflow].",
+    ("workflow", "oracle"),
+)
 @json_option
 def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
     """Create a store from TABLE (.csv, .jsonl or .parquet, also .gz), to use with `vinelm estimate`.
@@ -141,7 +139,6 @@ def _settings(table: Path, columns: dict[str, list[str]], how: dict[str, Any]) -
         stages=how["stage"] or ("answer",),
         depth=how["depth"],
         stop=cast("StopRule | None", how["stop"]),
-        keeps_first=how["keep_first"],
     )
 
 

@@ -9,38 +9,38 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.options import json_option
+from vinelm.cli.options import json_option, path_argument
 
 if TYPE_CHECKING:
     from vinelm.evaluation.tries import MovedNode, PlanFlip, TrieDifference
 
+SHOWN = 5
+"""Most paths of a metric in the table."""
 _TITLES = {"accuracy": "accuracy", "cost": "dollars per request", "latency": "seconds per request"}
 
 
 @click.command("diff", short_help="Compare two tries: what moved beyond noise, which plans change.")
-@click.argument("before", type=click.Path(path_type=Path))
-@click.argument("after", type=click.Path(path_type=Path))
-@click.option(
-    "--top", type=click.IntRange(min=0), default=5, show_default=True, help="Maximum number of paths to show per metric."
-)
+@path_argument("before")
+@path_argument("after")
 @json_option
-def command(*, before: Path, after: Path, top: int, as_json: bool) -> None:
+def command(*, before: Path, after: Path, as_json: bool) -> None:
     """Compare the tries in BEFORE and AFTER: what moved beyond noise in accuracy, dollars and seconds, and which plans change.
 
     A path is named only if two independent estimates with its standard errors would hardly differ so much (false discovery rate
     5 % over all paths). The plans are those of highest accuracy within caps on the mean dollars of a request.
     Of tries that branch, the ways through the application are compared; where histories are merged, the plans alone.
+    The table has the five paths of each metric that moved most; --json has all.
 
     Example: vinelm trie diff nl2sql-monday.vine nl2sql.vine
     """
     from vinelm.evaluation.tries import compare_tries
     from vinelm.vinefile import load_trie
 
-    show_difference(compare_tries(load_trie(before), load_trie(after)), as_json=as_json, top=top)
+    show_difference(compare_tries(load_trie(before), load_trie(after)), as_json=as_json)
 
 
-def show_difference(found: TrieDifference, *, as_json: bool, top: int, more: Mapping[str, Any] | None = None) -> None:
-    """Print a comparison as text, or as one JSON object with all of its paths; ``more`` are entries added to it."""
+def show_difference(found: TrieDifference, *, as_json: bool, top: int = SHOWN, more: Mapping[str, Any] | None = None) -> None:
+    """Print a comparison, with at most ``top`` paths a metric, or as one JSON object with all of them and ``more`` entries."""
     if as_json:
         from vinelm.cli.console import print_json
 
