@@ -18,7 +18,6 @@ from pydantic import Field
 
 from vinelm.catalog import Model
 
-
 M = TypeVar("M", bound=BaseChatModel)
 
 
