@@ -1,4 +1,13 @@
+from .answers import ANSWER as ANSWER
+from .answers import SameRows as SameRows
+from .answers import sql_signal as sql_signal
+from .databases import Databases as Databases
+from .graph import Stages as Stages
+from .graph import State as State
+from .graph import finished as finished
 from .simulated_writer import SqlWriter as SqlWriter
+from .workflow import Scorer as Scorer
 from .workflow import load_bundled as load_bundled
 from .workflow import nl2sql as nl2sql
 from .workflow import nl2sql_2 as nl2sql_2
+from .workflow import resource_digests as resource_digests

@@ -9,9 +9,7 @@ from vinelm import Workflow
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflows.examples.example_cli import ServiceSettings, run
 from vinelm.workflows.examples.sql.graph import graph_over
-from vinelm.workflows.nl2sql import SqlWriter, load_bundled
-from vinelm.workflows.nl2sql.answers import ANSWER, SameRows, sql_signal
-from vinelm.workflows.nl2sql.workflow import Scorer, resource_digests
+from vinelm.workflows.nl2sql import ANSWER, SameRows, Scorer, SqlWriter, load_bundled, resource_digests, sql_signal
 
 
 def workflow() -> Workflow:
