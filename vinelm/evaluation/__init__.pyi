@@ -16,5 +16,4 @@ from .replay import replay as replay
 from .store_sweeps.judged_store import JudgedStore as JudgedStore
 from .store_sweeps.judged_store import judge_store as judge_store
 from .verification import verify as verify
-from .verification_log import VerifiedRequest as VerifiedRequest
 from .verification_result import Verification as Verification

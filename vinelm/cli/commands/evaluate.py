@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 @dataset_option
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the split, or of the served requests.")
 @click.option(
-    "--log", type=click.Path(path_type=Path), metavar="JSONL",
-    help="With --serve: file that keeps each served request; the same line continues it [default: STORE with"
-    " .evaluate.jsonl].",
+    "--log", type=click.Path(path_type=Path), metavar="DB",
+    help="With --serve: store that keeps each served request; the same line continues it [default: STORE with"
+    " .evaluate.db].",
 )  # fmt: skip
 @output_options
 def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool, quiet: bool, **settings: Any) -> None:
@@ -67,7 +67,7 @@ def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool,
         from vinelm.cli.commands.verify import workflow_of
 
         workflow = load_workflow(workflow or workflow_of(store), dataset=own["dataset"])
-        own["log"] = own["log"] or store.with_suffix(".evaluate.jsonl")
+        own["log"] = own["log"] or store.with_suffix(".evaluate.db")
     with in_options(), progress(quiet=quiet) as start:
         bars: dict[str, Any] = {}
 

@@ -39,8 +39,8 @@ _SENTENCES = {
 @signals_option
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the drawn requests and simulated answers.")
 @click.option(
-    "--log", type=click.Path(path_type=Path), metavar="JSONL",
-    help="File that keeps each served request; the same line continues it [default: TRIE with .verify.jsonl].",
+    "--log", type=click.Path(path_type=Path), metavar="DB",
+    help="Store that keeps each served request; the same line continues it [default: TRIE with .verify.db].",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Print what would be served and its expected price. Calls nothing.")
 @output_options
@@ -83,7 +83,7 @@ def command(
         found = verify(
             store, trie, objective,
             workflow=workflow, models=own["models"], requests=own["requests"], budget_usd=budget_usd, seed=own["seed"],
-            signals=signals, log=None if dry_run else own["log"] or trie.with_suffix(".verify.jsonl"), dry_run=dry_run,
+            signals=signals, log=None if dry_run else own["log"] or trie.with_suffix(".verify.db"), dry_run=dry_run,
             on_done=lambda done, total: advance(done, total, f"{done} of {total} requests"),
         )  # fmt: skip
     _print(objective, found, as_json=as_json, dry_run=dry_run)
