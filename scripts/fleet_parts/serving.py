@@ -19,8 +19,8 @@ from vinelm.controller.fleet.joined.session_rows import SessionRows
 from vinelm.controller.fleet.loop.order_bytes import order_fields
 from vinelm.controller.fleet.loop.standing_orders import StandingOrders
 from vinelm.controller.fleet.member import FleetMember
-from vinelm.controller.fleet.policies.checking import check_orders
 from vinelm.controller.fleet.policies.finding import fleet_policy
+from vinelm.controller.fleet.policies.orders import check_orders
 from vinelm.objective import Objective
 
 

@@ -8,9 +8,7 @@ from fleet_views import view_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.controller.fleet.policies.checking import check_orders
-from vinelm.controller.fleet.policies.orders import Orders, combined
-from vinelm.controller.fleet.policies.session_priorities import SessionPriorities
+from vinelm.controller.fleet.policies.orders import Orders, SessionPriorities, check_orders, combined
 from vinelm.errors import ConfigError
 
 SESSIONS = st.dictionaries(st.integers(0, 2**64 - 1), st.floats(-50, 50), max_size=20)
