@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable
 
 from vinelm.backends.limits.rate_share import RateAmounts, RateDemand, RateShare
+from vinelm.controller.fleet.member import Chore
 from vinelm.controller.fleet.redis_link import RedisLink
 
 BUSY = 0.75
@@ -162,7 +163,7 @@ return {{epoch, held[1], held[2], keep[1], keep[2], members, closed_ms}}
 """
 
 
-class RateLease:
+class RateLease(Chore):
     """Keeps one engine's share in step with the fleet; a chore of the member's thread.
 
     What is held here is always at most what Redis counts for this process, so the processes together keep the limits, whichever

@@ -73,11 +73,6 @@ class SessionPriorities(Mapping[int, float]):
         totals = np.bincount(place, np.concatenate([self.priority, other.priority])).astype(float)
         return SessionPriorities(session, totals)
 
-    def among(self, session: SessionArray) -> SessionPriorities:
-        """Return those of these conversations only."""
-        kept = np.isin(self.session, session)
-        return SessionPriorities(self.session[kept], self.priority[kept])
-
 
 MOST_PRIORITY = 100.0
 """A call's priority is cut to this, and to its negative, after all that is said of it has been added."""
@@ -99,8 +94,6 @@ class Orders:
         stages: stage to priority. A call's priority is that of its request, its conversation, its tenant and its stage, added.
         shares: process to its part of common limits, >= 0, relative to the others; 1 where nothing is said. It is what a
             process may count on when limits are short: it gets more if others leave it.
-        version: counts the orders of a fleet; 0 before they are installed.
-        fence: the fencing number of the leader that installed them; 0 before.
 
     Raises:
         ConfigError: ``sessions`` is no mapping of numbers to numbers.
@@ -112,8 +105,6 @@ class Orders:
     tenants: Mapping[str, float] = field(default_factory=dict)
     stages: Mapping[str, float] = field(default_factory=dict)
     shares: Mapping[str, float] = field(default_factory=dict)
-    version: int = 0
-    fence: int = 0
 
     def __post_init__(self) -> None:
         for name in ("weights", "pins", "sessions", "tenants", "stages", "shares"):

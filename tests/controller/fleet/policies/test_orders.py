@@ -51,8 +51,6 @@ def test_columns_are_a_mapping(one, two):
     assert all((session in columns) == (session in one) for session in two)
     total = columns + SessionPriorities.of(two)
     assert dict(total) == pytest.approx({session: one.get(session, 0.0) + two.get(session, 0.0) for session in {*one, *two}})
-    kept = columns.among(np.array(list(two), np.uint64))
-    assert dict(kept) == {session: priority for session, priority in one.items() if session in two}
 
 
 def test_the_most_urgent_invocation_of_a_conversation_counts():
