@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlalchemy import Table
 
 from vinelm.traces.databases import schema
+from vinelm.traces.served.served_requests import served
 from vinelm.traces.store.judgements import judgements
 
 PAGE = Path(__file__).parents[1] / "docs" / "store.md"
@@ -83,7 +84,7 @@ and leaves the rest to the next profile.
 
 def page() -> str:
     """The whole page."""
-    tables = (*schema.metadata.tables.values(), judgements)
+    tables = (*schema.metadata.tables.values(), judgements, served)
     return "\n".join([HEAD, *(line for table in tables for line in section(table))])
 
 

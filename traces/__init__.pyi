@@ -8,6 +8,7 @@ from .imports.log_columns import Condition as Condition
 from .imports.log_columns import LogColumns as LogColumns
 from .imports.outcome_log import LogImport as LogImport
 from .imports.outcome_log import import_log as import_log
+from .served.served_requests import ServedRequest as ServedRequest
 from .served.served_store import ServedStore as ServedStore
 from .store.checkpoints import CheckpointPlace as CheckpointPlace
 from .store.integrity import CheckedStore as CheckedStore

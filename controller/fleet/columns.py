@@ -1,8 +1,11 @@
-"""The columns that describe live invocations, as processes publish them and as a view of the fleet holds them."""
+"""The columns that describe live invocations, and the one form in which a fleet sends columns: a JSON header and raw arrays."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
@@ -36,3 +39,41 @@ VOCABULARIES = {"tenant": "tenants", "stage": "stages", "engine": "engines"}
 """Column to the name of its vocabulary."""
 MOST_NAMES = 65_536
 """Names that a vocabulary of one process may have; see the type of the columns."""
+_LENGTH = 4
+"""Bytes of the header's length, which follows the magic."""
+
+
+def to_bytes(about: Mapping[str, Any], columns: Iterable[np.ndarray[Any, Any]], magic: bytes = b"") -> bytes:
+    """Return a header and columns of equal length as bytes, so that nothing is done by row."""
+    header = json.dumps(about, separators=(",", ":")).encode()
+    raw = (np.ascontiguousarray(column).tobytes() for column in columns)
+    return b"".join([magic, len(header).to_bytes(_LENGTH, "little"), header, *raw])
+
+
+def from_bytes(
+    raw: bytes, rows: str, kinds: Iterable[np.dtype[np.generic]], magic: bytes = b""
+) -> tuple[dict[str, Any], list[np.ndarray[Any, Any]]]:
+    """Read what :func:`to_bytes` wrote; the arrays are read-only windows on ``raw``.
+
+    Args:
+        raw: the bytes.
+        rows: the key of the header that says how long the columns are.
+        kinds: their types, in order.
+        magic: how the bytes begin.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: these are no such bytes.
+    """
+    if not raw.startswith(magic):
+        raise ValueError("it begins otherwise")
+    at = len(magic) + _LENGTH
+    end = at + int.from_bytes(raw[len(magic) : at], "little")
+    about, kinds = json.loads(raw[at:end]), list(kinds)
+    count = int(about[rows])
+    if count < 0 or len(raw) - end != count * sum(kind.itemsize for kind in kinds):
+        raise ValueError(f"{len(raw) - end} bytes cannot hold {count} {rows}")
+    columns: list[np.ndarray[Any, Any]] = []
+    for kind in kinds:
+        columns.append(np.frombuffer(raw, kind, count, end))
+        end += count * kind.itemsize
+    return about, columns

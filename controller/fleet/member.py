@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Event, Thread
-from typing import Protocol
 
 from vinelm.controller.fleet.live_invocations import LiveInvocations
 from vinelm.controller.fleet.neighbours import GONE_AFTER_S, Neighbours, load_summary
@@ -22,7 +21,7 @@ LONGEST_PAUSE_S = 1.0
 ALONE = "the fleet's Redis does not answer: this process goes on alone, within its last share"
 
 
-class Chore(Protocol):
+class Chore:
     """A further task of every round."""
 
     def do(self, link: RedisLink) -> None:
@@ -31,6 +30,7 @@ class Chore(Protocol):
         Raises:
             FleetUnreachable: Redis does not answer.
         """
+        raise NotImplementedError
 
     def go_alone(self, link: RedisLink) -> None:
         """Redis does not answer; called in every round until it does."""

@@ -1,20 +1,17 @@
-"""One process's live invocations as one value of bytes: a short header and raw columns, so that nothing is done by row."""
+"""One process's live invocations, as it publishes them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from vinelm.controller.fleet.columns import COLUMNS, VOCABULARIES
+from vinelm.controller.fleet.columns import COLUMNS, VOCABULARIES, from_bytes, to_bytes
 from vinelm.errors import VineLMError
 
 _MAGIC = b"VINE-FLEET-2"
-_LENGTH = 4
-"""Bytes of the header's length, which follows the magic."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,9 +37,7 @@ class Snapshot:
         """Return the snapshot as bytes; 43 of them for each invocation."""
         names = {column: list(known) for column, known in self.vocabularies.items()}
         about = {"process": self.process, "rows": len(self), "names": names, "groups": dict(self.groups)}
-        header = json.dumps(about, separators=(",", ":")).encode()
-        raw = [np.ascontiguousarray(self.columns[name], kind).tobytes() for name, kind in COLUMNS.items()]
-        return b"".join([_MAGIC, len(header).to_bytes(_LENGTH, "little"), header, *raw])
+        return to_bytes(about, (self.columns[name].astype(kind, copy=False) for name, kind in COLUMNS.items()), _MAGIC)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Snapshot:
@@ -58,21 +53,11 @@ class Snapshot:
 
     @classmethod
     def _read(cls, raw: bytes) -> Snapshot:
-        if not raw.startswith(_MAGIC):
-            raise ValueError("it begins otherwise")
-        at = len(_MAGIC) + _LENGTH
-        end = at + int.from_bytes(raw[len(_MAGIC) : at], "little")
-        about = json.loads(raw[at:end])
-        rows, names = int(about["rows"]), about["names"]
-        if rows < 0 or len(raw) - end != rows * sum(kind.itemsize for kind in COLUMNS.values()):
-            raise ValueError(f"{len(raw) - end} bytes cannot hold {rows} rows")
-        columns: dict[str, np.ndarray[Any, Any]] = {}
-        for name, kind in COLUMNS.items():
-            columns[name] = np.frombuffer(raw, kind, rows, end)
-            end += rows * kind.itemsize
-        vocabularies = {column: tuple(map(str, names[column])) for column in VOCABULARIES}
+        about, arrays = from_bytes(raw, "rows", COLUMNS.values(), _MAGIC)
+        columns = dict(zip(COLUMNS, arrays, strict=True))
+        vocabularies = {column: tuple(map(str, about["names"][column])) for column in VOCABULARIES}
         for column, known in vocabularies.items():
-            if rows and int(columns[column].max()) >= len(known):
+            if len(columns[column]) and int(columns[column].max()) >= len(known):
                 raise ValueError(f"some {column} has no name")
         groups = {str(engine): str(group) for engine, group in about["groups"].items()}
         return cls(str(about["process"]), columns, vocabularies, groups)

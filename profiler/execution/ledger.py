@@ -227,8 +227,15 @@ class Ledger:
 
     def settle_without_row(self, reservation: Reservation, paid_usd: float, calls: int = 0) -> None:
         """Settle a unit that adds no row: it was refused half-way, or its cell has a row already."""
+        with self.settling(reservation, paid_usd, calls):
+            pass
+
+    @contextmanager
+    def settling(self, reservation: Reservation, paid_usd: float, calls: int = 0) -> Iterator[None]:
+        """Settle a unit in one transaction with what the block writes, which is no row."""
         with self._lock:
             with self._locked():
+                yield
                 self._store.settle(reservation.entry, paid_usd)
             self._close(reservation, paid_usd, calls)
 

@@ -20,8 +20,8 @@ from vinelm.controller.fleet.live_invocations import LiveInvocations
 from vinelm.controller.fleet.loop.order_bytes import order_fields
 from vinelm.controller.fleet.loop.standing_orders import StandingOrders
 from vinelm.controller.fleet.member import FleetMember
-from vinelm.controller.fleet.policies.checking import check_orders
 from vinelm.controller.fleet.policies.finding import fleet_policy
+from vinelm.controller.fleet.policies.orders import check_orders
 from vinelm.objective import Objective
 
 

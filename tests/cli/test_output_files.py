@@ -119,16 +119,17 @@ def test_nor_beside_a_table(folder, capsys, kind):
     refused(folder, ["export", "s.db", "-o", "t.csv"], capsys)
 
 
-def test_a_log_of_served_requests_is_a_file(folder, capsys):
-    """`vinelm verify --log` appends, and would wait for a reader."""
-    from vinelm.errors import ConfigError
-    from vinelm.evaluation.verification_log import VerificationLog
+def test_a_record_of_served_requests_is_a_file(folder, capsys):
+    """`vinelm verify --log` writes to it, and would wait for a reader."""
+    from vinelm.errors import StoreError
+    from vinelm.evaluation.serving_record import serving_record
+    from vinelm.traces.testing import an_identity
 
     for kind in KINDS:
         path = folder / kind.replace(" ", "")
         make(kind, path)
-        with pytest.raises(ConfigError, match=r"not a regular file"):
-            VerificationLog(path, {})
+        with pytest.raises(StoreError, match=r"cannot read the store"), serving_record(path, an_identity(), 1.0):
+            pass
         if kind == "pipe":
             path.unlink()
 

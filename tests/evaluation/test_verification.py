@@ -1,22 +1,25 @@
 """`verify`: which requests are served, what they may cost, what survives a kill, and the verdict."""
 
 import json
-import math
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import vinelm
-from vinelm.errors import CallRefused, ConfigError
+from vinelm.errors import CallRefused, ConfigError, StoreError
+from vinelm.evaluation.serving_record import serving_record
 from vinelm.evaluation.verification import held_out
-from vinelm.evaluation.verification_budget import RequestGuard, VerificationBudget
-from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
 from vinelm.evaluation.verification_result import _verdict
+from vinelm.money import GuardPair, SpendGuard
 from vinelm.objective import Objective
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage
-from vinelm.traces import ObservationStore
+from vinelm.traces import ObservationStore, ServedRequest, check_store
+from vinelm.traces.testing import an_identity
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 BEST = Objective(maximize="accuracy")
@@ -26,8 +29,13 @@ def usage(cost_usd: float) -> Usage:
     return Usage(model="m", cost_usd=cost_usd, latency_s=1.0)
 
 
-def row(name: str, cost_usd: float = 0.1) -> VerifiedRequest:
-    return VerifiedRequest(request_id=name, success=True, cost_usd=cost_usd, latency_s=1.0, prefix=("a",))
+def row(name: str, cost_usd: float = 0.1) -> ServedRequest:
+    return ServedRequest(request_id=name, success=True, cost_usd=cost_usd, latency_s=1.0, prefix=("a",))
+
+
+def committed_usd(path: Path) -> float:
+    with ObservationStore.open(path) as store:
+        return store.committed_usd()
 
 
 # -- which requests --------------------------------------------------------------------------------------------
@@ -54,59 +62,139 @@ def test_too_few_requests_are_refused(seen, count, code):
     assert caught.value.code == code
 
 
-# -- money and the log -----------------------------------------------------------------------------------------
+# -- money and the record --------------------------------------------------------------------------------------
 
 
 def test_what_a_call_may_cost_is_on_disk_before_it_is_made(tmp_path):
-    log = VerificationLog(tmp_path / "v.jsonl", {})
-    budget = VerificationBudget(1.0, log)
-    permit = RequestGuard(math.inf, budget).authorize(0.4)
-    assert json.loads((tmp_path / "v.jsonl").read_text().splitlines()[-1]) == {"at_most_usd": 0.4}
-    assert VerificationLog(tmp_path / "v.jsonl", {}).spent_usd == 0.4  # killed now: the call counts at its bound
-    permit.settle(usage(0.1))
-    log.add(row("q1"), budget.spent_usd)
-    again = VerificationLog(tmp_path / "v.jsonl", {})
-    assert again.spent_usd == pytest.approx(0.1)
-    assert again.rows == [row("q1")]
+    path, seen = tmp_path / "v.db", []
+
+    def answer(budget):
+        permit = budget.authorize(0.4)
+        seen.append(committed_usd(path))  # killed now: the call counts at its bound
+        permit.settle(usage(0.1))
+        return row("q1")
+
+    with serving_record(path, an_identity(), 1.0) as record:
+        assert record.serve("plan", "q1", answer) == row("q1")
+        assert record.spent_usd == pytest.approx(0.1)
+    assert seen == [0.4]
+    with serving_record(path, an_identity(), 1.0) as again:
+        assert again.spent_usd == pytest.approx(0.1)
+        assert again.served == {("plan", "q1"): row("q1")}
+
+
+def test_a_call_that_an_interrupted_run_left_open_counts_at_its_bound(tmp_path):
+    def interrupted(budget):
+        budget.authorize(0.2).settle(usage(0.1))
+        budget.authorize(0.4)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), serving_record(tmp_path / "v.db", an_identity(), 1.0) as record:
+        record.serve("plan", "q1", interrupted)
+    with serving_record(tmp_path / "v.db", an_identity(), 1.0) as again:
+        assert again.spent_usd == pytest.approx(0.5)
+        assert not again.served
 
 
 def test_a_call_beyond_the_budget_of_the_request_or_of_all_is_refused_and_costs_nothing():
-    budget = VerificationBudget(1.0, VerificationLog(None, {}))
-    guard = RequestGuard(0.5, budget)
-    with pytest.raises(CallRefused, match="request's"):
-        guard.authorize(0.6)
-    assert not budget.is_exhausted
-    guard.authorize(0.4).settle(usage(0.3))
-    with RequestGuard(math.inf, budget).authorize(0.5):
-        pass  # of unknown outcome: it counts at its upper bound
-    assert budget.spent_usd == pytest.approx(0.8)
-    last = RequestGuard(math.inf, budget)
-    with pytest.raises(CallRefused, match="verification's"):
-        last.authorize(0.3)
-    assert budget.is_exhausted
-    assert (last.reserved_usd, last.spent_usd, budget.reserved_usd) == (0.0, 0.0, 0.0)
-    assert budget.spent_usd == pytest.approx(0.8)
+    def answer(budget):
+        guard = GuardPair(SpendGuard(0.5), budget)
+        with pytest.raises(CallRefused, match="request's"):
+            guard.authorize(0.6)
+        guard.authorize(0.4).settle(usage(0.3))
+        with pytest.raises(CallRefused, match="request's"):
+            guard.authorize(0.3)
+        guard = GuardPair(SpendGuard(1.0), budget)
+        guard.authorize(0.5).close()  # of unknown outcome: it counts at its upper bound
+        return row("q1", 0.3)
+
+    own = SpendGuard(1.0)
+
+    def beyond(budget):
+        with pytest.raises(CallRefused, match="left of the budget"):
+            GuardPair(own, budget).authorize(0.3)
+        return row("q2", 0.0)
+
+    with serving_record(None, an_identity(), 1.0) as record:
+        assert record.serve("plan", "q1", answer) is not None
+        assert record.spent_usd == pytest.approx(0.8)
+        assert record.serve("plan", "q2", beyond) is None
+        assert (own.reserved_usd, own.spent_usd) == (0.0, 0.0)
+        assert record.spent_usd == pytest.approx(0.8)
+        assert list(record.served) == [("plan", "q1")]
 
 
-def test_a_line_that_was_cut_is_dropped_and_another_verification_is_refused(tmp_path):
-    path = tmp_path / "v.jsonl"
-    VerificationLog(path, {"seed": 0}).add(row("q1"), 0.1)
-    whole = path.read_bytes()
-    path.write_bytes(whole + b'{"row": {"requ')
-    again = VerificationLog(path, {"seed": 0})
-    assert again.rows == [row("q1")]
-    assert path.read_bytes() == whole
-    with pytest.raises(ConfigError, match="another verification"):
-        VerificationLog(path, {"seed": 1})
-    for text in ("", "[]\n", "hello\n", '{"a": 1}\n'):
+def test_a_call_that_a_thread_makes_later_is_refused():
+    guards = []
+    with serving_record(None, an_identity(), 1.0) as record:
+        record.serve("plan", "q1", lambda budget: (guards.append(budget), row("q1", 0.0))[1])
+        with pytest.raises(CallRefused):
+            guards[0].authorize(0.1)
+        assert record.spent_usd == 0.0
+
+
+def test_calls_that_ask_nobody_are_counted_and_end_the_run():
+    with serving_record(None, an_identity(), 1.0) as record:
+        assert record.serve("plan", "q1", lambda budget: row("q1", 1.5)) is not None
+        assert record.spent_usd == pytest.approx(1.5)
+        assert record.is_exhausted
+        assert record.serve("plan", "q2", lambda budget: row("q2")) is None
+
+
+def test_a_store_that_cannot_be_written_ends_the_run(monkeypatch):
+    """It is no failure of the request, even where the application catches what its call raises."""
+
+    def answer(budget):
+        with pytest.raises(StoreError):
+            budget.authorize(0.1)
+        return row("q1")
+
+    with serving_record(None, an_identity(), 1.0) as record:
+        monkeypatch.setattr(type(record._ledger), "top_up", lambda *given: (_ for _ in ()).throw(StoreError("full")))
+        with pytest.raises(StoreError, match="full"):
+            record.serve("plan", "q1", answer)
+        assert not record.served
+
+
+def test_two_policies_meet_at_one_request_and_its_row_is_kept_once(tmp_path):
+    with serving_record(tmp_path / "v.db", an_identity(), 1.0) as record:
+        for name in ("paths", "static"):
+            record.serve(name, "q1", lambda budget: row("q1", 0.2))
+    with serving_record(tmp_path / "v.db", an_identity(), 1.0) as record:
+        assert list(record.served) == [("paths", "q1"), ("static", "q1")]
+        assert record.spent_usd == pytest.approx(0.4)
+        with pytest.raises(StoreError, match="another run"), serving_record(tmp_path / "v.db", an_identity(), 1.0):
+            pass
+    assert check_store(tmp_path / "v.db").is_whole
+
+
+def test_the_record_of_another_verification_and_other_files_are_refused_and_stay(tmp_path):
+    path = tmp_path / "v.db"
+    with serving_record(path, an_identity(), 1.0) as record:
+        record.serve("plan", "q1", lambda budget: row("q1"))
+    another = an_identity(dataset_digest="x", fingerprint={**an_identity().fingerprint, "seed": "1"})
+    with pytest.raises(ConfigError, match=r"another verification \(seed, dataset\)"), serving_record(path, another, 1.0):
+        pass
+    for text in ("[]\n", "hello\n", '{"a": 1}\n'):
         other = tmp_path / "other.txt"
         other.write_text(text)
-        if text:
-            with pytest.raises(ConfigError, match="not the log of a verification"):
-                VerificationLog(other, {})
-            assert other.read_text() == text
-    with pytest.raises(ConfigError, match="not a regular file"):
-        VerificationLog(tmp_path, {})
+        with pytest.raises(StoreError, match="not a SQLite file"), serving_record(other, an_identity(), 1.0):
+            pass
+        assert other.read_text() == text
+    with pytest.raises(StoreError, match="directory"), serving_record(tmp_path, an_identity(), 1.0):
+        pass
+
+
+def test_the_log_of_an_earlier_version_is_refused_in_one_line(tmp_path):
+    old = tmp_path / "t.verify.jsonl"
+    old.write_text('{"format": "vinelm-verification", "version": 1, "what": {}}\n{"at_most_usd": 0.4}\n')
+    for path in (old, tmp_path / "t.verify.db"):  # beside the new one it would be paid for twice, unseen
+        with pytest.raises(ConfigError, match="serve and pay anew") as caught, serving_record(path, an_identity(), 1.0):
+            pass
+        assert caught.value.code == "old-log"
+        assert "\n" not in str(caught.value)
+    assert old.read_text().count("\n") == 2
+    assert not (tmp_path / "t.verify.db").exists()
 
 
 # -- served ----------------------------------------------------------------------------------------------------
@@ -126,10 +214,10 @@ def app(tmp_path, monkeypatch):
 
 
 def test_only_requests_that_the_estimate_has_not_seen_are_served(app):
-    price = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=30, dry_run=True, log="v.jsonl")
+    price = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=30, dry_run=True, log="v.db")
     assert (price.rows, price.accuracy, price.spent_usd) == ((), None, 0.0)
     assert price.expected_usd == pytest.approx(30 * price.decision.path_cost_usd)
-    assert not Path("v.jsonl").exists()
+    assert not Path("v.db").exists()
     found = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=30)
     with ObservationStore.open("s.db") as store:
         assert not {one.request_id for one in found.rows} & {seen.request_id for seen in store.observations()}
@@ -145,14 +233,14 @@ def test_only_requests_that_the_estimate_has_not_seen_are_served(app):
 def test_a_run_that_the_budget_ends_goes_on_to_the_same_results(app):
     whole = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=30)
     limit = whole.spent_usd / 2
-    part = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=30, budget_usd=limit, log="v.jsonl")
+    part = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=30, budget_usd=limit, log="v.db")
     assert 0 < len(part.rows) < 30
     assert not part.is_complete
     assert part.spent_usd <= limit
-    rest = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=30, budget_usd=1.0, log="v.jsonl")
+    rest = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=30, budget_usd=1.0, log="v.db")
     assert rest.rows == whole.rows
     assert rest.spent_usd >= whole.spent_usd - 1e-12
-    more = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=40, budget_usd=1.0, log="v.jsonl")
+    more = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=40, budget_usd=1.0, log="v.db")
     assert more.rows[:30] == whole.rows
 
 
@@ -162,15 +250,62 @@ def test_an_interrupted_run_loses_nothing_and_serves_nothing_twice(app):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=12, log="v.jsonl", on_done=stop)
+        vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=12, log="v.db", on_done=stop)
     served: list[int] = []
-    rest = vinelm.verify(
-        "s.db", "t.vine", BEST, workflow=app, requests=12, log="v.jsonl", on_done=lambda n, _: served.append(n)
-    )
+    rest = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=12, log="v.db", on_done=lambda n, _: served.append(n))
     assert served == [6, 7, 8, 9, 10, 11, 12]
     whole = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=12)
     assert rest.rows == whole.rows
     assert rest.spent_usd == pytest.approx(whole.spent_usd)
+
+
+KILLED = """
+import os, signal, sys
+import vinelm
+from vinelm.money.spend_guard import SpendGuard
+
+settled, left = SpendGuard._settle, int(sys.argv[1])
+
+def settle(guard, permit, usage):
+    global left
+    left -= 1
+    if usage is not None:
+        with open("paid.txt", "a") as paid:
+            paid.write(f"{permit.upper_usd} {usage.cost_usd}\\n")
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+    settled(guard, permit, usage)
+
+SpendGuard._settle = settle
+objective = vinelm.Objective(maximize="accuracy")
+vinelm.verify("s.db", "t.vine", objective, workflow="my_app:workflow", requests=8, budget_usd=float(sys.argv[2]), log="v.db")
+"""
+
+
+def test_kill_9_in_the_middle_of_calls_loses_no_dollar_and_no_request(app):
+    """Each call was made, and none is settled when the process dies: the cap holds for all runs together."""
+    whole = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=8)
+    limit, paid, ends = 3 * whole.spent_usd, Path("paid.txt"), []
+    for calls in (1, 2, 5, 9, 3):
+        ran = subprocess.run([sys.executable, "-c", KILLED, str(calls), str(limit)], check=False, capture_output=True)
+        ends.append(ran.returncode)
+        dollars = [float(line.split()[1]) for line in paid.read_text().splitlines()]
+        assert sum(dollars) <= committed_usd(Path("v.db")) <= limit
+    assert ends.count(-signal.SIGKILL) >= 3
+    served: list[int] = []
+    rest = vinelm.verify(
+        "s.db",
+        "t.vine",
+        BEST,
+        workflow=app,
+        requests=8,
+        budget_usd=10 * limit,
+        log="v.db",
+        on_done=lambda n, _: served.append(n),
+    )
+    assert rest.rows == whole.rows
+    assert len(served) < 8  # what was served before is not paid for again
+    assert rest.spent_usd == committed_usd(Path("v.db")) >= whole.spent_usd
 
 
 def test_a_promise_that_is_too_high_is_broken(app):

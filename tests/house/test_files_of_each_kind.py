@@ -15,7 +15,7 @@ from kit.servers.redis_server import fleet_name, redis_url
 
 import vinelm
 from vinelm.cli.main import main
-from vinelm.controller.fleet.leases.postgres_journal import journal_at
+from vinelm.controller.fleet.leases.journal import journal_at
 from vinelm.controller.fleet.loop.recording import recorded_views
 from vinelm.traces import check_store
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vinelm.controller.fleet.loop.policy_check import PolicyCheck
+    from vinelm.controller.fleet.loop.policy_runs import PolicyCheck
 
 MOST_PROBLEMS = 5
 
@@ -14,7 +14,7 @@ MOST_PROBLEMS = 5
 def try_policy(text: str, replay: Path, period_s: float, *, as_json: bool) -> int | None:
     """Run the policy on each recorded view and print the result; the exit code is 1 if orders would be refused."""
     from vinelm.cli.console import print_json
-    from vinelm.controller.fleet.loop.policy_check import check_policy
+    from vinelm.controller.fleet.loop.policy_runs import check_policy
     from vinelm.controller.fleet.loop.recording import recorded_views
     from vinelm.controller.fleet.policies.finding import fleet_policy
     from vinelm.errors import InputError

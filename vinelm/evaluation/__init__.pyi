@@ -10,5 +10,4 @@ from .replay import follow as follow
 from .replay import oracle as oracle
 from .replay import replay as replay
 from .verification import verify as verify
-from .verification_log import VerifiedRequest as VerifiedRequest
 from .verification_result import Verification as Verification

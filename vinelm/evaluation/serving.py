@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from vinelm.adapters.langgraph import GraphAdapter
@@ -12,31 +11,7 @@ from vinelm.errors import CallError, ConfigError, FailureKind, VineLMError
 from vinelm.objective import Objective
 from vinelm.policies import Policy
 from vinelm.requests.workflow import Request, Workflow
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedRequest:
-    """The result of one served request.
-
-    Attributes:
-        request_id: The request.
-        success: Whether the answer is right; False for a failed request.
-        cost_usd: Dollars of all calls, failed ones included.
-        latency_s: Seconds by the policy's clock, which is virtual for simulated and recorded backends.
-        prefix: The models that ran, in order.
-        decisions: The policy's trace.
-        failure: Kind of the failure; None if the application returned.
-        detail: The failure's message.
-    """
-
-    request_id: str
-    success: bool
-    cost_usd: float
-    latency_s: float
-    prefix: tuple[str, ...]
-    decisions: tuple[dict[str, Any], ...] = ()
-    failure: FailureKind | None = None
-    detail: str | None = None
+from vinelm.traces.served.served_requests import ServedRequest
 
 
 def serve(

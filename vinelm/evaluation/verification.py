@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +22,25 @@ from vinelm.catalog import Catalog
 from vinelm.controller import Decision
 from vinelm.errors import ConfigError
 from vinelm.evaluation.serving import judge_of, serve
-from vinelm.evaluation.verification_budget import RequestGuard, VerificationBudget
-from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
+from vinelm.evaluation.serving_record import ServingRecord, serving_record
 from vinelm.evaluation.verification_result import Verification
 from vinelm.judging.labelled import scored_by_labels
+from vinelm.money.guard_pair import GuardPair
+from vinelm.money.spend_guard import SpendGuard
 from vinelm.objective import Objective
 from vinelm.policies import Policy, StaticPolicy
-from vinelm.requests.protocols import Backend
+from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
-from vinelm.traces import ObservationStore
-from vinelm.traces.databases.lock import run_lock
+from vinelm.traces import ObservationStore, StoreIdentity
+from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.trie.annotated_trie import ARM_ARRAYS, NODE_ARRAYS, AnnotatedTrie
 from vinelm.trie.outcomes import OUTCOME_ARRAYS
 from vinelm.vinefile import load_trie
 from vinelm.workflows import load_workflow
 
 DEFAULT_REQUESTS = 100
+PLAN = "plan"
+"""Name of the policy that a verification serves."""
 
 
 def verify(
@@ -72,7 +77,7 @@ def verify(
         seed: Decides which requests are drawn, and the answers of simulated models.
         signals: Serve, and promise, the plan over what requests show; the workflow declares it. An earlier answer is returned
             where every end of the graph is ``vine.finish``. False serves the best path.
-        log: File to append each served request to; created if missing.
+        log: A store that keeps each served request and what it cost; created if missing.
         dry_run: Serve nothing: only plan, and count the requests and their expected dollars.
         on_done: Called as ``on_done(done, total)`` after each served request.
 
@@ -98,15 +103,8 @@ def verify(
         return run.result([], 0.0)
     require_budget(run.backends, budget_usd)
     limit = math.inf if budget_usd is None else budget_usd
-    path = None if log is None else Path(log)
-    with _locked(path):
-        return run.serve(limit, VerificationLog(path, run.what()), on_done)
-
-
-@contextmanager
-def _locked(path: Path | None) -> Iterator[None]:
-    with nullcontext() if path is None else run_lock(path):
-        yield
+    with serving_record(None if log is None else Path(log), run.identity(), limit) as record:
+        return run.serve(record, on_done)
 
 
 # -- preparing -------------------------------------------------------------------------------------------------
@@ -204,36 +202,47 @@ class ServingRun:
     requests: list[Request]
     seed: int
 
-    def what(self) -> dict[str, Any]:
-        """What decides the results, as plain JSON; the number of requests does not, so that it can be raised later."""
-        return {
-            "workflow": self.workflow.name,
-            "dataset": self.workflow.dataset_digest,
-            "trie": _digest(self.annotated),
-            "models": hashlib.sha256(repr(sorted(self.vine.catalog.to_dict().items())).encode()).hexdigest(),
-            "objective": self.objective.to_dict(),
-            "seed": self.seed,
-        }
+    def identity(self, **policies: str) -> StoreIdentity:
+        """Return what decides the results; the number of requests does not, so that it can be raised later.
 
-    def serve(self, limit_usd: float, log: VerificationLog, on_done: Callable[[int, int], None]) -> Verification:
-        """Serve what the log does not have yet, until the budget refuses a call."""
-        budget = VerificationBudget(limit_usd, log)
-        done = {row.request_id for row in log.rows}
+        Args:
+            **policies: The words of each policy that is served, by its name.
+        """
+        named = {f"policy {name}": words for name, words in policies.items()}
+        return StoreIdentity(
+            workflow=f"{self.workflow.name} (served)",  # so that no profile adds to its ledger
+            template=self.annotated.template.to_dict(),
+            catalog=self.vine.catalog.to_dict(),
+            dataset_digest=self.workflow.dataset_digest,
+            fingerprint={
+                "trie": _digest(self.annotated),
+                "objective": json.dumps(self.objective.to_dict(), sort_keys=True),
+                "seed": str(self.seed),
+                **named,
+            },
+            is_simulated=self.is_simulated,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether some models are simulated."""
+        return any(backend.is_simulated for backend in self.backends.values())
+
+    def serve(self, record: ServingRecord, on_done: Callable[[int, int], None]) -> Verification:
+        """Serve what the record does not have yet, until the budget refuses a call."""
         for request in self.requests:
-            if request.id in done:
+            if (PLAN, request.id) in record.served:
                 continue
-            row = self.serve_under(self.session_for(request), request, budget)
-            if budget.is_exhausted:
-                log.settle(budget.spent_usd)
+            answer = partial(self.serve_under, self.session_for(request), request)
+            if record.serve(PLAN, request.id, answer) is None:
                 break
-            budget.note_recorded(math.fsum(known.cost_usd for known in log.rows if known.request_id not in done) + row.cost_usd)
-            log.add(row, budget.spent_usd)
-            on_done(len(log.rows), len(self.requests))
-            if budget.spent_usd >= limit_usd:
+            on_done(len(record.served), len(self.requests))
+            if record.is_exhausted:
                 break
-        return self.result(log.rows, budget.spent_usd)
+        return self.result(list(record.served.values()), record.spent_usd)
 
-    def result(self, rows: Sequence[VerifiedRequest], spent_usd: float) -> Verification:
+    def result(self, rows: Sequence[ServedRequest], spent_usd: float) -> Verification:
         """The verification with these rows."""
         wanted = {request.id for request in self.requests}
         return Verification(
@@ -241,30 +250,21 @@ class ServingRun:
             requests=len(self.requests),
             rows=tuple(row for row in rows if row.request_id in wanted),
             spent_usd=spent_usd,
-            is_simulated=any(backend.is_simulated for backend in self.backends.values()),
+            is_simulated=self.is_simulated,
         )
 
-    def serve_along(self, policy: Callable[..., StaticPolicy], request: Request, budget: VerificationBudget) -> VerifiedRequest:
+    def serve_along(self, policy: Callable[..., StaticPolicy], request: Request, budget: CallGuard) -> ServedRequest:
         """Serve one request by a plan that does not depend on what happens; see :meth:`.Plans.policy`."""
         judge = judge_of(self.workflow, request)
         return self.serve_under(policy(clock=self.vine.new_clock(), request=request, judge=judge), request, budget)
 
-    def serve_under(self, policy: Policy, request: Request, budget: VerificationBudget) -> VerifiedRequest:
+    def serve_under(self, policy: Policy, request: Request, budget: CallGuard) -> ServedRequest:
         """Serve one request under a policy, within the objective's cap for each request and the budget of all."""
         objective = self.objective
-        capped = objective.cost_budget == "per_request" and objective.max_cost_usd is not None
-        policy.guard = RequestGuard(
-            objective.max_cost_usd if capped and objective.max_cost_usd is not None else math.inf, budget
-        )
-        served = serve(self.workflow, self.vine, self.app, request, objective, policy=policy)
-        return VerifiedRequest(
-            request_id=served.request_id,
-            success=served.success,
-            cost_usd=served.cost_usd,
-            latency_s=served.latency_s,
-            prefix=served.prefix,
-            failure=served.failure,
-        )
+        if objective.cost_budget == "per_request" and objective.max_cost_usd is not None:
+            budget = GuardPair(SpendGuard(objective.max_cost_usd), budget)
+        self.vine.adapter.account_of = lambda context: budget
+        return serve(self.workflow, self.vine, self.app, request, objective, policy=policy, traced=False)
 
     def session_for(self, request: Request) -> Policy:
         """Return VineLM's policy for one request."""

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from vinelm.controller import Decision
-from vinelm.evaluation.verification_log import VerifiedRequest
 from vinelm.plans.promise import Z90
+from vinelm.traces.served.served_requests import ServedRequest
 
 Verdict = Literal["kept", "exceeded", "broken", "unknown"]
 Interval = tuple[float, float]
@@ -30,7 +30,7 @@ class Verification:
 
     decision: Decision
     requests: int
-    rows: tuple[VerifiedRequest, ...]
+    rows: tuple[ServedRequest, ...]
     spent_usd: float
     is_simulated: bool
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from hashlib import blake2b
 
-from vinelm.controller.fleet.member import FleetMember
+from vinelm.controller.fleet.member import Chore, FleetMember
 from vinelm.controller.fleet.redis_link import RedisLink
 
 KEPT_S = 86_400.0
@@ -20,7 +20,7 @@ Facts = Mapping[str, Mapping[str, object]]
 """What a process was given: name (of a model, of an engine's limits) to its fields. No addresses and no keys."""
 
 
-class CatalogComparison:
+class CatalogComparison(Chore):
     """Compares what this process was given with what the others were; a chore of the member's thread.
 
     Processes that differ go on, each by its own: while a new catalog is rolled out they have to. For each other catalog there
@@ -59,9 +59,6 @@ class CatalogComparison:
     def go_alone(self, link: RedisLink) -> None:
         """Nobody is there to be compared with."""
         self._rounds = 0
-
-    def close(self, link: RedisLink) -> None:
-        """Nothing is left to do."""
 
 
 def difference(mine: Facts, theirs: Facts) -> str:

@@ -19,7 +19,7 @@ from vinelm.controller.fleet.joined.catalog_comparison import CatalogComparison,
 from vinelm.controller.fleet.joined.session_rows import SessionRows
 from vinelm.controller.fleet.joined.shared_corrections import SharedCorrections
 from vinelm.controller.fleet.leases.dollar_lease import DollarLease
-from vinelm.controller.fleet.leases.postgres_journal import journal_at
+from vinelm.controller.fleet.leases.journal import journal_at
 from vinelm.controller.fleet.leases.rate_lease import RateLease
 from vinelm.controller.fleet.live_invocations import LiveInvocations, session_number
 from vinelm.controller.fleet.loop.standing_orders import StandingOrders

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from hashlib import blake2b
 
+from vinelm.controller.fleet.member import Chore
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.money.spend_control import EVERY, MEMORY, MOST, STEP, SpendControl
 
@@ -31,7 +32,7 @@ return tostring(factor)
 """
 
 
-class SharedCorrections:
+class SharedCorrections(Chore):
     """Keeps the corrections of this process in step with the fleet; a chore of the member's thread."""
 
     def __init__(self) -> None:
@@ -63,6 +64,3 @@ class SharedCorrections:
         with self._lock:
             for control in self._controls.values():
                 control.follow(None)
-
-    def close(self, link: RedisLink) -> None:
-        """Nothing is left to do: what was counted has been handed over."""

@@ -25,6 +25,7 @@ from vinelm.controller.fleet.leases.dollar_scripts import (
 )
 from vinelm.controller.fleet.leases.journal import SpendJournal, TenantDay
 from vinelm.controller.fleet.leases.tenant_account import NANO, TenantAccount
+from vinelm.controller.fleet.member import Chore
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.errors import FleetUnreachable, JournalUnavailable
 
@@ -39,7 +40,7 @@ LOW = 0.5
 _LOG = logging.getLogger(__name__)
 
 
-class DollarLease:
+class DollarLease(Chore):
     """Keeps the leases of all accounts; a chore of the member's thread.
 
     However processes, Redis and the journal's machine die, at most the cap is leased, and so at most the cap is spent (and what
@@ -235,9 +236,6 @@ class DollarLease:
                 self._held[where] -= nano_usd
                 self._say_held(link, where)
         return nano_usd
-
-    def go_alone(self, link: RedisLink) -> None:
-        """Calls go on within what is leased."""
 
     def close(self, link: RedisLink) -> None:
         """Give back what is left, as far as Redis and the journal can be reached."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from vinelm.errors import ConfigError, JournalUnavailable
+from vinelm.extras import required_extra
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS fleet_generation (  -- one row: the number of the epoch under which dollars are granted
@@ -31,8 +34,13 @@ INSERT INTO fleet_generation VALUES (1, 0) ON CONFLICT DO NOTHING;
 """
 """What SQLite and PostgreSQL both take. Journals of the first version have no facts; they get them when they are opened."""
 BUSY_TIMEOUT_S = 1.0
+CONNECT_TIMEOUT_S = 2
+STATEMENT_TIMEOUT_S = 1.0
+RESTS_S = 5.0
+"""After a failure a server is left alone for so long: the thread that asks has snapshots to publish as well."""
 KEPT_DAYS = 7
 """Grants of days so long before the present one are deleted when the totals are restored."""
+_URL = re.compile(r"postgres(?:ql)?:/+")
 
 TenantDay = tuple[str, int]
 """A tenant's name, and a day as days since 1970-01-01, UTC."""
@@ -55,39 +63,90 @@ class Restored(NamedTuple):
     grants: list[Grant]
 
 
-class JournalConnection(Protocol):
-    """A connection to a database, in a transaction. Parameters are marked with ``?``."""
+@dataclass(frozen=True, kw_only=True)
+class JournalDatabase:
+    """A database that can hold a journal.
 
-    def execute(self, sql: str, parameters: tuple[str | int, ...] = (), /) -> Any:
-        """Run a statement and return its cursor."""
+    Attributes:
+        name: where it is, for messages; holds no password.
+        error: base of what its driver raises.
+        connect: opens a connection on which transactions are begun by hand, and makes the tables.
+        begin: statements that begin a transaction which no other process writes beside, from its first read on.
+        parameter: how its driver marks a parameter.
+        is_server: whether it is left alone for a while after a failure, and then connected anew.
+        hint: what to see to where it cannot be opened.
+    """
+
+    name: str
+    error: type[Exception]
+    connect: Callable[[], Any]
+    begin: tuple[str, ...]
+    parameter: str
+    is_server: bool
+    hint: str
 
 
-class SpendJournal(ABC):
+class SpendJournal:
     """Grants of dollars that survive the death of every process and of Redis. For one thread; processes may share it.
 
     What is written is on disk when a method returns. Amounts are billionths of a dollar, so that sums are exact. Methods raise
     :class:`~vinelm.errors.JournalUnavailable` where it cannot be read or written: then no dollars can be leased.
+
+    Args:
+        database: a file or a server's; see :func:`journal_at`.
+
+    Raises:
+        ConfigError: it cannot be a journal, or the server refuses or does not answer.
     """
 
-    name: str
-    """Where the journal is, for messages; holds no password."""
+    def __init__(self, database: JournalDatabase) -> None:
+        self._database, self.name = database, database.name
+        self._rests_until = float("-inf")
+        try:
+            self._connection = database.connect()
+        except database.error as error:
+            raise ConfigError(f"{self.name}: cannot be the fleet's journal ({_first_line(error)}): {database.hint}") from None
 
-    @abstractmethod
-    def _transaction(self) -> AbstractContextManager[JournalConnection]:
-        """One transaction that no other process writes beside, from its first read on.
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Callable[..., Any]]:
+        """One transaction that no other process writes beside: a function that runs a statement, its parameters marked ``?``.
 
         Raises:
             JournalUnavailable: it cannot be begun, or its end is not known.
         """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the connection."""
+        if time.monotonic() < self._rests_until:
+            raise JournalUnavailable(f"{self.name}: the fleet's journal could not be written just now")
+        database = self._database
+        try:
+            if self._connection is None:
+                self._connection = database.connect()
+            connection = self._connection
+            try:
+                for statement in database.begin:
+                    connection.execute(statement)
+                yield lambda sql, *values: connection.execute(sql.replace("?", database.parameter), values)
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(database.error):  # a connection that is lost has rolled back
+                    connection.execute("ROLLBACK")
+                raise
+        except database.error as error:
+            if database.is_server:
+                self._rests_until = time.monotonic() + RESTS_S
+                with suppress(database.error):
+                    self.close()
+            raise JournalUnavailable(f"{self.name}: the fleet's journal cannot be written ({_first_line(error)})") from None
 
     def generation(self) -> int:
         """Return the number of the epoch: it grows whenever the totals are restored."""
-        with self._transaction() as connection:
-            return int(connection.execute("SELECT number FROM fleet_generation").fetchone()[0])
+        with self._transaction() as run:
+            return int(run("SELECT number FROM fleet_generation").fetchone()[0])
 
     def belongs_to(self, fleet: str) -> None:
         """Make this the journal of the fleet of that name.
@@ -95,9 +154,9 @@ class SpendJournal(ABC):
         Raises:
             ConfigError: it is the journal of another fleet, whose dollars would be mixed with this one's.
         """
-        with self._transaction() as connection:
-            connection.execute("INSERT INTO fleet_facts VALUES ('name', ?) ON CONFLICT DO NOTHING", (fleet,))
-            owner = connection.execute("SELECT value FROM fleet_facts WHERE fact = 'name'").fetchone()[0]
+        with self._transaction() as run:
+            run("INSERT INTO fleet_facts VALUES ('name', ?) ON CONFLICT DO NOTHING", fleet)
+            owner = run("SELECT value FROM fleet_facts WHERE fact = 'name'").fetchone()[0]
         if owner != fleet:
             raise ConfigError(
                 f"{self.name}: is the journal of the fleet {owner!r}, and this one is {fleet!r}: give each fleet its own"
@@ -111,23 +170,21 @@ class SpendJournal(ABC):
         Returns:
             False, and nothing is written, if the generation is an earlier one.
         """
-        with self._transaction() as connection:
-            if connection.execute("SELECT number FROM fleet_generation").fetchone()[0] != generation:
+        with self._transaction() as run:
+            if run("SELECT number FROM fleet_generation").fetchone()[0] != generation:
                 return False
-            connection.execute(
+            run(
                 "INSERT INTO fleet_grants VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (process, tenant, day) DO UPDATE SET nano_usd = excluded.nano_usd",
-                (process, *where, nano_usd),
+                *(process, *where, nano_usd),
             )
-            _note_day(connection, where[1])
+            _note_day(run, where[1])
         return True
 
     def give_back(self, process: str, where: TenantDay, nano_usd: int) -> None:
         """Write down that of what it was granted the process holds, or has spent, only so much."""
-        with self._transaction() as connection:
-            connection.execute(
-                "UPDATE fleet_grants SET nano_usd = ? WHERE process = ? AND tenant = ? AND day = ?", (nano_usd, process, *where)
-            )
+        with self._transaction() as run:
+            run("UPDATE fleet_grants SET nano_usd = ? WHERE process = ? AND tenant = ? AND day = ?", nano_usd, process, *where)
 
     def restore(self, today: int) -> Restored:
         """Begin a new generation, and return what is spent or leased.
@@ -135,71 +192,108 @@ class SpendJournal(ABC):
         Grants of earlier generations that are not written yet will never be. Old grants are deleted only if no grant is of a
         day after ``today``: else a clock is wrong, and nobody can say which grants are old.
         """
-        with self._transaction() as connection:
-            connection.execute("UPDATE fleet_generation SET number = number + 1")
-            number = connection.execute("SELECT number FROM fleet_generation").fetchone()[0]
-            last = _last_day(connection)
+        with self._transaction() as run:
+            run("UPDATE fleet_generation SET number = number + 1")
+            number = run("SELECT number FROM fleet_generation").fetchone()[0]
+            last = _last_day(run)
             if last <= today:
-                connection.execute("DELETE FROM fleet_grants WHERE day < ?", (min(today, last + 1) - KEPT_DAYS,))
-            rows = connection.execute("SELECT process, tenant, day, nano_usd FROM fleet_grants ORDER BY process, tenant, day")
+                run("DELETE FROM fleet_grants WHERE day < ?", min(today, last + 1) - KEPT_DAYS)
+            rows = run("SELECT process, tenant, day, nano_usd FROM fleet_grants ORDER BY process, tenant, day")
             return Restored(int(number), last, [Grant(row[0], row[1], int(row[2]), int(row[3])) for row in rows])
 
 
-def _last_day(connection: JournalConnection) -> int:
+def _last_day(run: Callable[..., Any]) -> int:
     """The last day on which dollars were granted; 0 if they never were."""
-    noted = connection.execute("SELECT value FROM fleet_facts WHERE fact = 'day'").fetchone()
-    granted = connection.execute("SELECT max(day) FROM fleet_grants").fetchone()[0]
+    noted = run("SELECT value FROM fleet_facts WHERE fact = 'day'").fetchone()
+    granted = run("SELECT max(day) FROM fleet_grants").fetchone()[0]
     return max(int(noted[0]) if noted else 0, int(granted or 0))
 
 
-def _note_day(connection: JournalConnection, day: int) -> None:
+def _note_day(run: Callable[..., Any], day: int) -> None:
     """Remember a day, so that it stays known when its grants are deleted."""
-    if day > _last_day(connection) or connection.execute("SELECT 1 FROM fleet_facts WHERE fact = 'day'").fetchone() is None:
-        connection.execute(
-            "INSERT INTO fleet_facts VALUES ('day', ?) ON CONFLICT (fact) DO UPDATE SET value = excluded.value", (str(day),)
-        )
+    if day > _last_day(run) or run("SELECT 1 FROM fleet_facts WHERE fact = 'day'").fetchone() is None:
+        run("INSERT INTO fleet_facts VALUES ('day', ?) ON CONFLICT (fact) DO UPDATE SET value = excluded.value", str(day))
 
 
-class SqliteJournal(SpendJournal):
-    """A journal in one file, for the processes of one machine.
+# -- opening -----------------------------------------------------------------------------------------------------
 
-    Args:
-        path: the file; created if it does not exist.
+
+def journal_at(where: str | Path, fleet: str = "default") -> SpendJournal:
+    """Return the journal of a fleet in this SQLite file, or in the database of this ``postgresql://`` address.
+
+    The password of an address is shown by no error. Its user may create tables, or they are there.
 
     Raises:
-        ConfigError: the file cannot be a journal.
+        ConfigError: it cannot be opened, or is another fleet's.
+        MissingExtra: it is in PostgreSQL, and the extra ``postgres`` is not installed.
     """
+    journal = SpendJournal(_in_postgres(str(where)) if _URL.match(str(where)) else _in_file(Path(where)))
+    try:
+        journal.belongs_to(fleet)
+    except JournalUnavailable as error:
+        journal.close()
+        raise ConfigError(f"{error}: see that no other program holds it") from error
+    except ConfigError:
+        journal.close()
+        raise
+    return journal
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self.name = str(path)
-        if not self.path.parent.is_dir():
-            raise ConfigError(f"{path}: no journal can be kept there: make the folder first")
+
+def _in_file(path: Path) -> JournalDatabase:
+    """A file, created if it does not exist, for the processes of one machine."""
+    if not path.parent.is_dir():
+        raise ConfigError(f"{path}: no journal can be kept there: make the folder first")
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode=WAL").close()
+        connection.execute("PRAGMA synchronous=FULL").close()
+        connection.executescript(SCHEMA).close()
+        return connection
+
+    return JournalDatabase(
+        name=str(path), error=sqlite3.Error, connect=connect, begin=("BEGIN IMMEDIATE",), parameter="?", is_server=False,
+        hint="name a new file",
+    )  # fmt: skip
+
+
+def _in_postgres(url: str) -> JournalDatabase:
+    """A database, for processes on several machines."""
+    with required_extra("postgres", "a journal in PostgreSQL"):
+        import psycopg
+    try:
+        settings: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(_URL.sub("postgresql://", url, count=1))
+    except psycopg.Error:
+        raise ConfigError("journal= is no address of PostgreSQL: write postgresql://user@host:port/database") from None
+
+    def connect() -> Any:
+        connection = psycopg.connect(
+            **{"connect_timeout": CONNECT_TIMEOUT_S, "tcp_user_timeout": 2000, **settings}, autocommit=True
+        )
         try:
-            self._open()
-        except sqlite3.Error as error:
-            raise ConfigError(f"{path}: cannot be the fleet's journal ({error}): name a new file") from error
+            # What is granted has to be on the server's disk, and transactions have to see each other, whatever is usual there.
+            connection.execute("SET synchronous_commit = on")
+            connection.execute("SET default_transaction_isolation = 'read committed'")
+            connection.execute(f"SET statement_timeout = {int(STATEMENT_TIMEOUT_S * 1000)}")
+            with connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(hashtext('vinelm fleet journal'))")
+                connection.execute(SCHEMA)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
-    def _open(self) -> None:
-        # autocommit: transactions are begun by hand, so that they hold the write lock from their first read on
-        self._connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-        self._connection.execute("PRAGMA journal_mode=WAL").close()
-        self._connection.execute("PRAGMA synchronous=FULL").close()
-        self._connection.executescript(SCHEMA).close()
+    shown = (settings.get(part) for part in ("host", "port", "dbname"))
+    return JournalDatabase(
+        name=f"PostgreSQL at {':'.join(str(part) for part in shown if part)}",
+        error=psycopg.Error,
+        connect=connect,
+        begin=("BEGIN", "SELECT 1 FROM fleet_generation WHERE id = 1 FOR UPDATE"),
+        parameter="%s",
+        is_server=True,
+        hint="see that PostgreSQL runs there, and that the user may create tables",
+    )
 
-    def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
 
-    @contextmanager
-    def _transaction(self) -> Iterator[JournalConnection]:
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-        except sqlite3.Error as error:
-            raise JournalUnavailable(f"{self.path}: the fleet's journal cannot be written ({error})") from error
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vinelm.controller.fleet.columns import from_bytes, to_bytes
 from vinelm.controller.fleet.policies.orders import Orders
 from vinelm.controller.fleet.view import FleetView
 from vinelm.errors import VineLMError
@@ -16,7 +17,7 @@ from vinelm.errors import VineLMError
 COMMON = "all"
 """The field with the part for all processes."""
 _OWN = "process:"
-_LENGTH = 4
+_SESSION, _PRIORITY = np.dtype("<u8"), np.dtype("<f4")
 
 
 def own_field(process: str) -> str:
@@ -59,11 +60,8 @@ def order_fields(orders: Orders, view: FleetView) -> dict[str, bytes]:
     for number, process in enumerate(view.processes):
         mine = rows[ends[number] : ends[number + 1]]
         about = {"sessions": len(mine), "share": shares.get(process), "pins": pins.get(number, {})}
-        header = json.dumps(about, separators=(",", ":")).encode()
-        columns = (view.session[mine].astype("<u8"), priorities.priority[place[mine]].astype("<f4"))
-        fields[own_field(process)] = b"".join(
-            [len(header).to_bytes(_LENGTH, "little"), header, *(column.tobytes() for column in columns)]
-        )
+        columns = (view.session[mine].astype(_SESSION), priorities.priority[place[mine]].astype(_PRIORITY))
+        fields[own_field(process)] = to_bytes(about, columns)
     return fields
 
 
@@ -83,12 +81,7 @@ def local_orders(common: bytes, own: bytes | None) -> LocalOrders:
 
 
 def _own(raw: bytes) -> dict[str, Any]:
-    end = _LENGTH + int.from_bytes(raw[:_LENGTH], "little")
-    about = json.loads(raw[_LENGTH:end])
-    n = int(about["sessions"])
-    if n < 0 or len(raw) - end != 12 * n:
-        raise ValueError(f"{len(raw) - end} bytes cannot hold {n} conversations")
-    session, priority = np.frombuffer(raw, "<u8", n, end), np.frombuffer(raw, "<f4", n, end + 8 * n)
+    about, (session, priority) = from_bytes(raw, "sessions", (_SESSION, _PRIORITY))
     return {
         "sessions": dict(zip(session.tolist(), priority.tolist(), strict=True)),
         "pins": {int(number): str(engine) for number, engine in about["pins"].items()},

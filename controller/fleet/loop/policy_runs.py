@@ -1,14 +1,20 @@
-"""Runs a policy so that nothing it does harms the loop: it may raise, never return, or say what cannot be meant."""
+"""Runs a policy so that nothing it does harms the loop: it may raise, never return, or say what cannot be meant.
+
+And tries one on recorded views: its orders, its time, and what of it would be refused.
+"""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vinelm.controller.fleet.policies.checking import check_orders
-from vinelm.controller.fleet.policies.orders import FleetPolicy, Orders
+import numpy as np
+
+from vinelm.controller.fleet.policies.orders import FleetPolicy, Orders, check_orders
 from vinelm.controller.fleet.view import FleetView
 from vinelm.errors import InputError
 
@@ -84,3 +90,102 @@ class PolicyRunner:
             task.error = error
         finally:
             task.done.set()
+
+
+# -- on recorded views -----------------------------------------------------------------------------------------------
+
+
+KINDS = ("weights", "pins", "sessions", "tenants", "stages", "shares")
+
+
+@dataclass(slots=True)
+class Said:
+    """A policy's orders for one kind of thing, over all views.
+
+    Attributes:
+        most: things named at once, at most.
+        least, greatest: the range of the values; infinite before any, and for pins, which have none.
+    """
+
+    most: int = 0
+    least: float = math.inf
+    greatest: float = -math.inf
+
+    def add(self, count: int, values: np.ndarray[Any, Any]) -> None:
+        """Count what one view's orders say."""
+        self.most = max(self.most, count)
+        if values.size:
+            self.least, self.greatest = min(self.least, float(values.min())), max(self.greatest, float(values.max()))
+
+
+@dataclass(slots=True)
+class PolicyCheck:
+    """The result of a policy on recorded views.
+
+    Attributes:
+        period_s: seconds that it had for each.
+        views: how many there were.
+        most_rows: live invocations in the largest.
+        problems: number of a view, from 1, to the line that says why its orders would not be installed.
+        seconds: that the policy took for each view.
+        said: kind of order to what was said.
+    """
+
+    period_s: float
+    views: int = 0
+    most_rows: int = 0
+    problems: dict[int, str] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)
+    said: Mapping[str, Said] = field(default_factory=lambda: {kind: Said() for kind in KINDS})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; seconds as median and worst, NaN without views."""
+        return {
+            "views": self.views,
+            "most_rows": self.most_rows,
+            "period_s": self.period_s,
+            "median_s": float(np.median(self.seconds)) if self.seconds else math.nan,
+            "worst_s": max(self.seconds, default=math.nan),
+            "orders": {
+                kind: {"most": said.most, "least": said.least, "greatest": said.greatest}
+                for kind, said in self.said.items()
+                if said.most
+            },
+            "problems": [{"view": number, "problem": problem} for number, problem in self.problems.items()],
+        }
+
+
+def check_policy(policy: FleetPolicy, views: Iterable[FleetView], period_s: float) -> PolicyCheck:
+    """Run a policy on each view that has processes, as the loop would, and once more to see that it says the same.
+
+    A policy that does not return ends the check.
+    """
+    found, runner = PolicyCheck(period_s), PolicyRunner(policy, period_s)
+    for number, view in enumerate((view for view in views if view.processes), 1):
+        found.views, found.most_rows = number, max(found.most_rows, len(view))
+        run = runner.run(view)
+        found.seconds.append(run.seconds)
+        problem = run.problem
+        if run.orders is not None:
+            _count(found.said, run.orders)
+            again = runner.run(view)
+            if again.orders is not None and not _equal(run.orders, again.orders):
+                problem = "a second run on the same view gave other orders: a policy is a function of its view alone"
+        if problem:
+            found.problems[number] = problem.removesuffix("; the last good orders stay")
+        if runner.is_busy:
+            break
+    return found
+
+
+def _count(said: Mapping[str, Said], orders: Orders) -> None:
+    for kind in KINDS:
+        given = getattr(orders, kind)
+        values = orders.by_session.priority if kind == "sessions" else [] if kind == "pins" else list(given.values())
+        said[kind].add(len(given), np.asarray(values, float))
+
+
+def _equal(one: Orders, other: Orders) -> bool:
+    same = all(getattr(one, kind) == getattr(other, kind) for kind in KINDS if kind != "sessions")
+    mine, others = one.by_session, other.by_session
+    return same and np.array_equal(mine.session, others.session) and np.array_equal(mine.priority, others.priority)

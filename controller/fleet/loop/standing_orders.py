@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from vinelm.controller.fleet.loop.leadership import ORDERS, ORDERS_FOR_S
 from vinelm.controller.fleet.loop.order_bytes import COMMON, LocalOrders, local_orders, own_field
+from vinelm.controller.fleet.member import Chore
 from vinelm.controller.fleet.policies.orders import MOST_PRIORITY
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.errors import VineLMError
@@ -46,7 +47,7 @@ class CallStanding:
             return None
 
 
-class StandingOrders:
+class StandingOrders(Chore):
     """The orders that hold for this process; a chore of the member's thread. Reading them takes no lock and no time.
 
     Orders hold until others replace them, Redis has none any more, or none were heard of for ``ORDERS_FOR_S`` seconds.
@@ -119,9 +120,6 @@ class StandingOrders:
         """Keep the orders for a while."""
         if self._now() - self._heard_s > ORDERS_FOR_S:
             self._forget()
-
-    def close(self, link: RedisLink) -> None:
-        """Nothing is left to do."""
 
     def _forget(self) -> None:
         self._mark, self.version = (), 0

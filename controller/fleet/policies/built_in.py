@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from vinelm.controller.fleet.columns import LiveState
-from vinelm.controller.fleet.policies.orders import FleetPolicy, Orders
-from vinelm.controller.fleet.policies.session_priorities import SessionPriorities
+from vinelm.controller.fleet.policies.orders import FleetPolicy, Orders, SessionPriorities
 from vinelm.controller.fleet.view import FleetView
 from vinelm.trie.arrays import FloatArray
 

@@ -2,13 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import Any
 
-from vinelm.controller.fleet.policies.session_priorities import SessionPriorities
+import numpy as np
+
 from vinelm.controller.fleet.view import FleetView
 from vinelm.errors import ConfigError
+from vinelm.trie.arrays import FloatArray
+
+SessionArray = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+class SessionPriorities(Mapping[int, float]):
+    """Conversation to priority; a mapping that is made of arrays. Immutable.
+
+    Args:
+        session: numbers of conversations, shape (n,), as :attr:`FleetView.session` has them. Where one is repeated, its
+            highest priority counts.
+        priority: steps of priority, shape (n,).
+    """
+
+    __slots__ = ("priority", "session")
+
+    def __init__(self, session: SessionArray, priority: FloatArray) -> None:
+        order = np.argsort(session)
+        sorted_session, sorted_priority = session[order], np.asarray(priority, np.float64)[order]
+        first = np.flatnonzero(np.diff(sorted_session, prepend=~sorted_session[:1]) != 0)
+        self.session = sorted_session[first]
+        self.priority = np.maximum.reduceat(sorted_priority, first) if len(first) else sorted_priority
+        self.session.flags.writeable = self.priority.flags.writeable = False
+
+    @classmethod
+    def of(cls, given: Mapping[int, float]) -> SessionPriorities:
+        """Return the priorities of a mapping.
+
+        Raises:
+            ConfigError: a key is no number of a conversation, or a value is no number.
+        """
+        if isinstance(given, SessionPriorities):
+            return given
+        try:
+            return cls(np.array(list(given), np.uint64), np.array([float(value) for value in given.values()]))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ConfigError(f"orders: sessions has no numbers of conversations with priorities: {error}") from error
+
+    def __getitem__(self, session: int) -> float:
+        if not 0 <= session < 2**64:
+            raise KeyError(session)
+        place = int(np.searchsorted(self.session, np.uint64(session)))
+        if place == len(self.session) or int(self.session[place]) != session:
+            raise KeyError(session)
+        return float(self.priority[place])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.session.tolist())
+
+    def __len__(self) -> int:
+        return len(self.session)
+
+    def __add__(self, other: SessionPriorities) -> SessionPriorities:
+        """Return the sums; a conversation that one of them lacks has 0 there."""
+        if not len(self) or not len(other):
+            return self if len(self) else other
+        if np.array_equal(self.session, other.session):
+            return SessionPriorities(self.session, self.priority + other.priority)
+        session, place = np.unique(np.concatenate([self.session, other.session]), return_inverse=True)
+        totals = np.bincount(place, np.concatenate([self.priority, other.priority])).astype(float)
+        return SessionPriorities(session, totals)
+
 
 MOST_PRIORITY = 100.0
 """A call's priority is cut to this, and to its negative, after all that is said of it has been added."""
@@ -30,8 +94,6 @@ class Orders:
         stages: stage to priority. A call's priority is that of its request, its conversation, its tenant and its stage, added.
         shares: process to its part of common limits, >= 0, relative to the others; 1 where nothing is said. It is what a
             process may count on when limits are short: it gets more if others leave it.
-        version: counts the orders of a fleet; 0 before they are installed.
-        fence: the fencing number of the leader that installed them; 0 before.
 
     Raises:
         ConfigError: ``sessions`` is no mapping of numbers to numbers.
@@ -43,8 +105,6 @@ class Orders:
     tenants: Mapping[str, float] = field(default_factory=dict)
     stages: Mapping[str, float] = field(default_factory=dict)
     shares: Mapping[str, float] = field(default_factory=dict)
-    version: int = 0
-    fence: int = 0
 
     def __post_init__(self) -> None:
         for name in ("weights", "pins", "sessions", "tenants", "stages", "shares"):
@@ -95,3 +155,76 @@ def _products(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str,
 
 def _sums(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
     return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in (*one, *other)}
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------
+
+
+CODE = "fleet-orders"
+
+
+def check_orders(orders: object, view: FleetView) -> Orders:
+    """Return what a policy made of a view, if it can be installed.
+
+    Raises:
+        ConfigError: it is not :class:`Orders`; it names an engine, a process or a conversation that the view does not have; a
+            weight, share or priority is no number, infinite, or negative where it must not be. One line.
+    """
+    if not isinstance(orders, Orders):
+        raise _refused(f"the policy returned a {type(orders).__name__}: return vinelm.controller.Orders(...)")
+    _check_names("weights", orders.weights, "engine", view.engines)
+    _check_names("shares", orders.shares, "process", view.processes)
+    for session, engine in orders.pins.items():
+        if engine not in view.engines:
+            raise _refused(f"pins: unknown engine {engine!r} for session {session!r}: {_known('engine', view.engines)}")
+    for name, least in (("weights", 0.0), ("shares", 0.0), ("tenants", None), ("stages", None)):
+        for key, value in getattr(orders, name).items():
+            _check_number(name, key, value, least)
+    priorities = orders.by_session
+    wrong = np.flatnonzero(~np.isfinite(priorities.priority))
+    if len(wrong):
+        _check_number("sessions", int(priorities.session[wrong[0]]), float(priorities.priority[wrong[0]]), None)
+    if len(priorities):
+        _check_sessions("sessions", priorities.session, view)
+    if orders.pins:
+        try:
+            pinned = np.array(list(orders.pins), np.uint64)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise _refused("pins: a key is no number of a conversation: use those of view.session") from error
+        _check_sessions("pins", pinned, view)
+    return orders
+
+
+def _check_names(name: str, given: Mapping[str, float], kind: str, known: Collection[str]) -> None:
+    for key in given:
+        if key not in known:
+            raise _refused(f"{name}: unknown {kind} {key!r}: {_known(kind, known)}")
+
+
+def _known(kind: str, names: Collection[str]) -> str:
+    plural = "processes" if kind == "process" else f"{kind}s"
+    return f"the fleet's {plural} are {', '.join(sorted(names))}" if names else f"the fleet has no {plural} now"
+
+
+def _check_number(name: str, key: object, value: object, least: float | None) -> None:
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not is_number or not np.isfinite(value):  # type: ignore[call-overload]
+        raise _refused(f"{name} of {key!r} is {value!r}: give a finite number")
+    if least is not None and value < least:  # type: ignore[operator]
+        raise _refused(f"{name} of {key!r} is {value!r}: give a number from {least:g} up")
+
+
+def _check_sessions(name: str, given: SessionArray, view: FleetView) -> None:
+    known = np.sort(view.session)
+    place = np.searchsorted(known, given)  # quicker than np.isin, as the given ones are sorted, too
+    unknown = given[(place == len(known)) | (known.take(place, mode="clip") != given if len(known) else True)]
+    if len(unknown):
+        raise _refused(f"{name}: {_count(len(unknown))} not in the view, {int(unknown[0])} for one: use those of view.session")
+
+
+def _count(sessions: int) -> str:
+    return f"{sessions:,} sessions are" if sessions > 1 else "1 session is"
+
+
+def _refused(what: str) -> ConfigError:
+    return ConfigError(f"orders refused: {what}", code=CODE)

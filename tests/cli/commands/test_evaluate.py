@@ -10,6 +10,7 @@ import pytest
 import vinelm
 from vinelm.cli.main import main
 from vinelm.reports.evaluation_text import evaluation_sentence
+from vinelm.traces import check_store
 
 SERVE = ("evaluate", "s.db", "--maximize", "accuracy", "--dataset", "data", "-q", "--serve", "4")
 
@@ -38,7 +39,7 @@ def test_the_verdict_comes_first_and_nothing_is_called(profiled, capsys):
     assert "Nothing was called" in said
     assert "Paired gains" in said
     assert max(map(len, said.splitlines())) <= 80
-    assert not Path("s.evaluate.jsonl").exists()
+    assert not Path("s.evaluate.db").exists()
 
 
 def test_the_report_says_the_same_of_the_same_store(profiled, capsys):
@@ -69,10 +70,10 @@ def test_held_out_requests_are_served_and_an_interrupted_run_goes_on(profiled, c
     found = json.loads(capsys.readouterr().out)
     assert found["is_served"]
     assert found["requests"] == 4
-    lines = Path("s.evaluate.jsonl").read_text()
+    entries = check_store(Path("s.evaluate.db")).ledger_entries
     assert main([*SERVE, "--budget-usd", "1", "--json"]) == 0  # everything is there already
     again = json.loads(capsys.readouterr().out)
-    assert Path("s.evaluate.jsonl").read_text() == lines
+    assert check_store(Path("s.evaluate.db")).ledger_entries == entries
     assert again["policies"] == found["policies"]
 
 

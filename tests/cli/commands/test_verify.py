@@ -8,6 +8,7 @@ import pytest
 
 import vinelm
 from vinelm.cli.main import main
+from vinelm.traces import check_store
 
 VERIFY = ("verify", "s.db", "t.vine", "--maximize", "accuracy", "--dataset", "data", "-q")
 
@@ -27,7 +28,7 @@ def test_the_price_comes_first_and_costs_nothing(estimated, capsys):
     said = capsys.readouterr().out
     assert "Would serve" in said
     assert "Nothing was called" in said
-    assert not Path("t.verify.jsonl").exists()
+    assert not Path("t.verify.db").exists()
 
 
 def test_promised_and_achieved_are_printed_with_a_verdict(estimated, capsys):
@@ -38,7 +39,7 @@ def test_promised_and_achieved_are_printed_with_a_verdict(estimated, capsys):
     assert found["is_kept"] is (found["verdict"] != "broken" and found["cost_verdict"] != "broken")
     low, high = found["promised"]["prediction"]
     assert (low <= found["achieved"]["accuracy"] <= high) is (found["verdict"] == "kept")
-    assert len(Path("t.verify.jsonl").read_text().splitlines()) > 10
+    assert check_store(Path("t.verify.db")).ledger_entries == 10
     code = main([*VERIFY, "--requests", "10", "--budget-usd", "1"])  # everything is there already
     said = capsys.readouterr().out
     assert code == (0 if found["is_kept"] else 1)

@@ -3,7 +3,7 @@
 from itertools import count
 
 from vinelm.controller.fleet.leases.dollar_lease import DollarLease
-from vinelm.controller.fleet.leases.postgres_journal import journal_at
+from vinelm.controller.fleet.leases.journal import journal_at
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.errors import CallRefused, FleetUnreachable
 from vinelm.rows.observation import Usage

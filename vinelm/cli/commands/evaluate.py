@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 @dataset_option
 @seed_option
 @option(
-    "--log JSONL",
-    "With --serve: file that keeps each served request; the same line continues it [default: STORE with .evaluate.jsonl].",
+    "--log DB",
+    "With --serve: store that keeps each served request; the same line continues it [default: STORE with .evaluate.db].",
     Path,
 )
 @output_options
@@ -71,7 +71,7 @@ def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool,
         from vinelm.cli.commands.verify import workflow_of
 
         workflow = load_workflow(workflow or workflow_of(store), dataset=own["dataset"])
-        own["log"] = own["log"] or store.with_suffix(".evaluate.jsonl")
+        own["log"] = own["log"] or store.with_suffix(".evaluate.db")
     with in_options(), progress(quiet=quiet) as start:
         bars: dict[str, Any] = {}
 

@@ -43,8 +43,8 @@ _SENTENCES = {
 @signals_option
 @seed_option
 @option(
-    "--log JSONL",
-    "File that keeps each served request; the same line continues it [default: TRIE with .verify.jsonl].",
+    "--log DB",
+    "Store that keeps each served request; the same line continues it [default: TRIE with .verify.db].",
     Path,
 )
 @flag("--dry-run", "Print what would be served and its expected price. Calls nothing.")
@@ -95,7 +95,7 @@ def command(
             budget_usd=budget_usd,
             seed=own["seed"],
             signals=signals,
-            log=None if dry_run else own["log"] or trie.with_suffix(".verify.jsonl"),
+            log=None if dry_run else own["log"] or trie.with_suffix(".verify.db"),
             dry_run=dry_run,
             on_done=lambda done, total: advance(done, total, f"{done} of {total} requests"),
         )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -18,15 +16,15 @@ from vinelm.evaluation.judging.planning_half import PolicyName
 from vinelm.evaluation.judging.result import Evaluation
 from vinelm.evaluation.off_policy.intervals import served_scores
 from vinelm.evaluation.plans.plans_over import plans_over
+from vinelm.evaluation.serving_record import ServingRecord, serving_record
 from vinelm.evaluation.verification import ServingRun, prepared_run
-from vinelm.evaluation.verification_budget import VerificationBudget
-from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
 from vinelm.objective import Objective
+from vinelm.requests.protocols import CallGuard
 from vinelm.requests.workflow import Request, Workflow
-from vinelm.traces.databases.lock import run_lock
+from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
-Serve = Callable[[Request, VerificationBudget], VerifiedRequest]
+Serve = Callable[[Request, CallGuard], ServedRequest]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +104,7 @@ class ServedPlans:
 
         Args:
             budget_usd: The most that it may cost in dollars; None only where models are free or simulated.
-            log: File that keeps each served request; None keeps nothing.
+            log: A store that keeps each served request; None keeps nothing.
             on_done: Called as ``on_done(done, total, what)``.
 
         Raises:
@@ -115,35 +113,24 @@ class ServedPlans:
         """
         require_budget(self.run.backends, budget_usd)
         limit = math.inf if budget_usd is None else budget_usd
-        with nullcontext() if log is None else run_lock(log):
-            what = {**self.run.what(), "policies": {name: one.words for name, one in self._distinct.items()}}
-            kept = VerificationLog(log, what)
-            spent = self._serve_all(limit, kept, on_done)
-        return self._evaluation(kept, spent)
+        words = {name: one.words for name, one in self._distinct.items()}
+        with serving_record(log, self.run.identity(**words), limit) as record:
+            self._serve_all(record, on_done)
+            return self._evaluation(record)
 
-    def _serve_all(self, limit_usd: float, log: VerificationLog, on_done: Done) -> float:
-        budget, requests = VerificationBudget(limit_usd, log), self.run.requests
-        done = {row.request_id for row in log.rows}
-        total, recorded = len(requests) * len(self._distinct), 0.0
-        for request in requests:
+    def _serve_all(self, record: ServingRecord, on_done: Done) -> None:
+        total = len(self.run.requests) * len(self._distinct)
+        for request in self.run.requests:
             for name, policy in self._distinct.items():
-                key = json.dumps([name, request.id])
-                if key in done:
+                if (name, request.id) in record.served:
                     continue
-                row = policy.serve(request, budget)
-                if budget.is_exhausted:
-                    log.settle(budget.spent_usd)
-                    return budget.spent_usd
-                recorded += row.cost_usd
-                budget.note_recorded(recorded)
-                log.add(replace(row, request_id=key), budget.spent_usd)
-                on_done(len(log.rows), total, "serving")
-        return budget.spent_usd
+                if record.serve(name, request.id, partial(policy.serve, request)) is None:
+                    return
+                on_done(len(record.served), total, "serving")
 
-    def _evaluation(self, log: VerificationLog, spent_usd: float) -> Evaluation:
-        rows = {row.request_id: row for row in log.rows}
+    def _evaluation(self, record: ServingRecord) -> Evaluation:
         served = {
-            request.id: [rows.get(json.dumps([name, request.id])) for name in self._distinct] for request in self.run.requests
+            request.id: [record.served.get((name, request.id)) for name in self._distinct] for request in self.run.requests
         }
         whole = [request for request, found in served.items() if all(found)]
         if len(whole) < 2:
@@ -151,7 +138,7 @@ class ServedPlans:
         scores = {}
         for name in self.policies:
             as_served = next(other for other in self._distinct if self._is_alike(name, other))
-            own = [rows[json.dumps([as_served, request])] for request in whole]
+            own = [record.served[as_served, request] for request in whole]
             scores[name] = [
                 served_scores(
                     [r.success and self._is_in_time(r) for r in own], [r.cost_usd for r in own], [r.latency_s for r in own]
@@ -166,17 +153,17 @@ class ServedPlans:
             ),
             requests=len(whole),
             rows=0,
-            spent_usd=spent_usd,
+            spent_usd=record.spent_usd,
             is_served=True,
             is_complete=len(whole) == len(self.run.requests),
-            is_simulated=any(backend.is_simulated for backend in self.run.backends.values()),
+            is_simulated=self.run.is_simulated,
         )
 
     def _is_alike(self, name: PolicyName, other: PolicyName) -> bool:
         fixed = ("static", "single")
         return name == other or (name in fixed and other in fixed and self.policies[name].words == self.policies[other].words)
 
-    def _is_in_time(self, row: VerifiedRequest) -> bool:
+    def _is_in_time(self, row: ServedRequest) -> bool:
         return self.objective.max_latency_s is None or row.latency_s <= self.objective.max_latency_s
 
 

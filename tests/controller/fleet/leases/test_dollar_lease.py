@@ -14,8 +14,7 @@ from kit.worlds.shared_dollars import DAY, Treasury
 
 from vinelm.controller import FleetConfig
 from vinelm.controller.fleet.leases.dollar_scripts import GRANT
-from vinelm.controller.fleet.leases.journal import SpendJournal, SqliteJournal
-from vinelm.controller.fleet.leases.postgres_journal import journal_at
+from vinelm.controller.fleet.leases.journal import SpendJournal, journal_at
 from vinelm.controller.fleet.leases.tenant_account import PATIENCE_S, REFUSED_FOR_S, TenantAccount
 from vinelm.errors import CallRefused, ConfigError, FleetUnreachable, JournalUnavailable
 from vinelm.money.bound_guard import BoundGuard
@@ -213,10 +212,10 @@ def test_a_call_that_nobody_answered_does_not_blame_the_other_processes(is_alone
 
 def test_a_journal_that_cannot_be_one_is_one_line(tmp_path):
     with pytest.raises(ConfigError, match="make the folder"):
-        SqliteJournal(tmp_path / "nowhere" / "fleet.sqlite")
+        journal_at(tmp_path / "nowhere" / "fleet.sqlite")
     (tmp_path / "text").write_text("no database" * 100)
     with pytest.raises(ConfigError, match="cannot be the fleet's journal") as failed:
-        SqliteJournal(tmp_path / "text")
+        journal_at(tmp_path / "text")
     assert "\n" not in str(failed.value)
 
 
@@ -258,7 +257,7 @@ def test_a_guard_that_never_waits_is_asked_by_coroutines_too():
 
 @pytest.mark.long  # it starts a server twice
 def test_a_server_that_comes_back_grants_again_and_has_lost_nothing(redis_url, fleet_name, postgres_server, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("vinelm.controller.fleet.leases.postgres_journal.RESTS_S", 0.0)
+    monkeypatch.setattr("vinelm.controller.fleet.leases.journal.RESTS_S", 0.0)
     treasury = Treasury(redis_url, fleet_name, postgres_server.url, acme=10.0)
     one = treasury.spender()
     assert one.call(4.0)

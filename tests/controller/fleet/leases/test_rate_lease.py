@@ -7,8 +7,7 @@ from kit.servers.redis_server import RedisServer
 from kit.worlds.shared_rates import World
 
 from vinelm.controller.fleet.joined.fleet import Fleet
-from vinelm.controller.fleet.leases.rate_lease import ALONE_AFTER_S
-from vinelm.controller.fleet.leases.rate_script import GRACE_MS, RECLAIM_AFTER_MS
+from vinelm.controller.fleet.leases.rate_lease import ALONE_AFTER_S, GRACE_MS, RECLAIM_AFTER_MS
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.errors import CallError, ConfigError
 

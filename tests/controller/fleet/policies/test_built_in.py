@@ -12,8 +12,8 @@ from kit.worlds.fleet_views import QUEUED, RUNNING, view_of
 from vinelm.controller.fleet.live_invocations import InvocationStart, LiveInvocations
 from vinelm.controller.fleet.policies import built_in
 from vinelm.controller.fleet.policies.built_in import FLEET_POLICIES, balance, hol, lpt, shares, slack, srtf
-from vinelm.controller.fleet.policies.checking import check_orders
 from vinelm.controller.fleet.policies.finding import fleet_policy
+from vinelm.controller.fleet.policies.orders import check_orders
 from vinelm.controller.fleet.view import merge
 from vinelm.errors import ConfigError
 

@@ -1,0 +1,97 @@
+"""Requests that were served whole under a policy: whether the answer is right, what it cost, and how long it took.
+
+No row of ``observations`` says this of a request: a row is one invocation, its seconds leave out what a call waited for a rate
+limit, the answer that is returned may be an earlier one, a request may fail before its first invocation, and several policies
+meet at one cell. So served requests have a table of their own, which is made with the first of them. Their dollars are entries
+of the store's ledger, as all others are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from sqlalchemy import Boolean, Column, Float, Integer, MetaData, String, Table, UniqueConstraint, insert, inspect, select
+
+from vinelm.errors import FailureKind
+from vinelm.traces.store.rows import decode_prefix, encode_prefix
+from vinelm.traces.store.store import ObservationStore
+
+metadata = MetaData()
+served = Table(
+    "served",
+    metadata,
+    Column("entry_id", Integer, primary_key=True, autoincrement=False, comment="its entry in the ledger"),
+    Column("policy", String, nullable=False, comment="the policy that served it"),
+    Column("request_id", String, nullable=False, comment="the request"),
+    Column("prefix", String, nullable=False, comment="the models that ran, in order, JSON list"),
+    Column("success", Boolean, nullable=False, comment="whether the answer is right; false for a failed request"),
+    Column("cost_usd", Float, nullable=False, comment="dollars of all its calls"),
+    Column("latency_s", Float, nullable=False, comment="seconds from its arrival to its answer, waiting included"),
+    Column("failure", String, comment="failure kind; NULL: the application returned"),
+    Column("detail", String, comment="one line about the failure, without prompt or key"),
+    UniqueConstraint("policy", "request_id", name="served_once"),
+    comment="Held-out requests that `vinelm verify` and `vinelm evaluate --serve` have served. Made with the first of them.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedRequest:
+    """The result of one served request.
+
+    Attributes:
+        request_id: The request.
+        success: Whether the answer is right; False for a failed request.
+        cost_usd: Dollars of all calls, failed ones included.
+        latency_s: Seconds by the policy's clock, which is virtual for simulated and recorded backends.
+        prefix: The models that ran, in order.
+        decisions: The policy's trace; not kept.
+        failure: Kind of the failure; None if the application returned.
+        detail: The failure's message.
+    """
+
+    request_id: str
+    success: bool
+    cost_usd: float
+    latency_s: float
+    prefix: tuple[str, ...]
+    decisions: tuple[dict[str, Any], ...] = ()
+    failure: FailureKind | None = None
+    detail: str | None = None
+
+
+_KEPT = tuple(field.name for field in fields(ServedRequest) if field.name != "decisions")
+
+
+class ServedRequests:
+    """Reads and adds the served requests of a store. Every write is durable.
+
+    Args:
+        store: held by the caller where something is added.
+    """
+
+    def __init__(self, store: ObservationStore) -> None:
+        self._database = store.database
+
+    def add(self, entry_id: int, policy: str, request: ServedRequest) -> None:
+        """Add a request that a policy has served under an entry of the ledger. Joins the caller's transaction."""
+        values = {name: getattr(request, name) for name in _KEPT} | {"prefix": encode_prefix(request.prefix)}
+        with self._database.transaction() as connection:
+            metadata.create_all(connection)
+            connection.execute(insert(served).values(entry_id=entry_id, policy=policy, **values))
+
+    def by_policy(self) -> Mapping[tuple[str, str], ServedRequest]:
+        """Return the served requests by (policy, request id), in the order in which they were served."""
+        with self._database.transaction() as connection:
+            if not inspect(connection).has_table(served.name):
+                return {}
+            return {
+                (row.policy, row.request_id): ServedRequest(
+                    **{name: row._mapping[name] for name in _KEPT} | {"prefix": decode_prefix(row.prefix)}
+                )
+                for row in connection.execute(select(served).order_by(served.c.entry_id))
+            }
+
+
+__all__ = ["ServedRequest", "ServedRequests"]

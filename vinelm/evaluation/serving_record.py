@@ -1,0 +1,144 @@
+"""The durable record of a verification: a store that holds each served request, and a ledger in which each call is reserved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from vinelm.errors import BudgetExhausted, ConfigError, StoreError
+from vinelm.profiler.execution.ledger import Ledger, ProfileLimits, Reservation
+from vinelm.profiler.execution.unit_budget import UnitBudget
+from vinelm.requests.protocols import CallGuard
+from vinelm.traces import ObservationStore, StoreIdentity
+from vinelm.traces.databases import opening
+from vinelm.traces.databases.address import require_store_file
+from vinelm.traces.served.served_requests import ServedRequest, ServedRequests
+
+_OLD = b'{"format": "vinelm-verification"'
+"""How the first line of a log began in which earlier versions kept served requests."""
+
+
+@contextmanager
+def serving_record(path: Path | None, identity: StoreIdentity, limit_usd: float) -> Iterator[ServingRecord]:
+    """Hold the record of one verification, which continues what an interrupted one left.
+
+    Args:
+        path: The store, created if missing; None keeps nothing: an interrupted verification starts over.
+        identity: What is verified. A store of anything else is refused.
+        limit_usd: The most that it may cost in dollars, interrupted runs included; may be infinite.
+
+    Raises:
+        ConfigError: The file is the record of another verification, or an earlier version's log.
+        StoreError: It is something else, or another process holds it.
+    """
+    with ExitStack() as stack:
+        if path is None:
+            path = Path(stack.enter_context(TemporaryDirectory())) / "served.db"
+        store = stack.enter_context(_opened(path, identity))
+        stack.enter_context(store.exclusive())
+        yield ServingRecord(store, limit_usd)
+
+
+def _opened(path: Path, identity: StoreIdentity) -> ObservationStore:
+    require_store_file(path)
+    old = path if path.exists() else path.with_suffix(".jsonl")  # where a log stood by default
+    if _is_old_log(old):
+        raise ConfigError(
+            f"{old}: the log of an earlier VineLM, whose requests and dollars cannot be continued: move it away to serve "
+            "and pay anew",
+            code="old-log",
+        )
+    if not opening.exists(path):
+        return ObservationStore.create(path, identity)
+    store = ObservationStore.open(path)
+    if store.identity.key != identity.key:
+        store.close()
+        raise ConfigError(f"{path}: is the record of another verification ({_changed(store.identity, identity)}): name another")
+    return store
+
+
+def _is_old_log(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_OLD)) == _OLD
+
+
+def _changed(found: StoreIdentity, wanted: StoreIdentity) -> str:
+    """The names of what differs."""
+    names = sorted({*found.fingerprint, *wanted.fingerprint})
+    parts = [name for name in names if found.fingerprint.get(name) != wanted.fingerprint.get(name)]
+    fields = ("workflow", "dataset_digest", "catalog", "template", "is_simulated")
+    parts += [name.partition("_")[0] for name in fields if getattr(found, name) != getattr(wanted, name)]
+    return ", ".join(parts)
+
+
+class ServingRecord:
+    """Serves requests within the budget of a verification, and keeps them. One process at a time.
+
+    Attributes:
+        served: The requests that were served, by (policy, request id), those of interrupted runs first.
+
+    Args:
+        store: Held by the caller. Calls that an interrupted run left open are charged at their upper bound.
+        limit_usd: The most that the verification may cost in dollars.
+    """
+
+    def __init__(self, store: ObservationStore, limit_usd: float) -> None:
+        self._kept = ServedRequests(store)
+        self._limit_usd = limit_usd
+        self._ledger = Ledger(store, ProfileLimits(budget_usd=None if math.isinf(limit_usd) else limit_usd))
+        self.served: dict[tuple[str, str], ServedRequest] = dict(self._kept.by_policy())
+
+    @property
+    def spent_usd(self) -> float:
+        """Dollars spent, by interrupted runs too; calls of unknown outcome count at their upper bound."""
+        return self._ledger.committed_usd
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether nothing is left of the budget."""
+        return self.spent_usd >= self._limit_usd
+
+    def serve(self, policy: str, request_id: str, answer: Callable[[CallGuard], ServedRequest]) -> ServedRequest | None:
+        """Return what ``answer`` returns, once it is durable; None if the budget refused a call: the request does not count.
+
+        Args:
+            policy: The policy's name.
+            request_id: The request.
+            answer: Serves it; every call is asked of the guard, which makes its upper bound durable before it is made.
+        """
+        try:
+            reservation = self._ledger.reserve(request_id, (), 0.0)
+        except BudgetExhausted:  # calls have cost more than their bounds
+            return None
+        errors: list[StoreError] = []
+        budget = UnitBudget(0.0, partial(self._top_up, reservation, errors))
+        request = answer(budget)
+        if errors:
+            raise errors[0]
+        is_refused, budget.was_refused = budget.was_refused, True
+        budget.limit_usd = 0.0  # a thread that the request has left behind makes no call any more
+        budget.note_recorded(request.cost_usd)
+        with self._ledger.settling(reservation, budget.spent_usd + budget.reserved_usd):
+            if not is_refused:
+                self._kept.add(reservation.entry, policy, request)
+        if is_refused:
+            return None
+        self.served[policy, request_id] = request
+        return request
+
+    def _top_up(self, reservation: Reservation, errors: list[StoreError], upper_usd: float) -> bool:
+        """True if the reservation is raised; what the store fails with is raised at the end: the application may catch it."""
+        try:
+            self._ledger.top_up(reservation, upper_usd)
+        except BudgetExhausted:
+            return False
+        except StoreError as error:
+            errors.append(error)
+            raise
+        return True
