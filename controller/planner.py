@@ -40,6 +40,10 @@ class Planner:
 
     A trie whose arms are outcomes (``annotated.signals``, or the same ``returning_last()`` where earlier answers cannot be
     returned) is planned over like any other that branches.
+
+    Attributes:
+        is_contingent: whether plans hold a model for each arm: the trie branches.
+        engine_of: model name to engine name.
     """
 
     def __init__(self, annotated: AnnotatedTrie, *, available: Iterable[str] | None = None) -> None:
@@ -50,9 +54,9 @@ class Planner:
         self._size = len(annotated.trie)
         self._engines = annotated.engines
         self.engine_of = {model.name: model.engine for model in annotated.catalog.models}
-        """Model name to engine name."""
         self._prepared: set[ObjectiveClass] = set()
-        self._contingent = ContingentPlanner(self.metrics) if annotated.is_contingent else None
+        self.is_contingent = annotated.is_contingent
+        self._contingent = ContingentPlanner(self.metrics) if self.is_contingent else None
         self._lock = threading.Lock()
 
     def plan(
@@ -110,10 +114,12 @@ class Planner:
                 return Decision(node, *found, (), self.metrics, request, frontier)
         return self._scan(request, frontier)
 
-    @property
-    def is_contingent(self) -> bool:
-        """Whether plans hold a model for each arm: the trie branches."""
-        return self._contingent is not None
+    def lacks(self, stage: str | Collection[str], node: int) -> bool:
+        """Return whether the trie does not have the stage after the node, or none of several."""
+        trie = self.trie
+        if isinstance(stage, str) and trie.end[node] > node + 1 and trie.stages[int(trie.stage[node + 1])] == stage:
+            return False  # that of the first child: the usual case
+        return not self.is_contingent or trie.arms(node).keys().isdisjoint((stage,) if isinstance(stage, str) else stage)
 
     def prepare(self, objective: Objective) -> None:
         """Build the frontiers for objectives that differ from this one at most in the values of their bounds.

@@ -30,6 +30,10 @@ class Replanner:
             of ``max_cost_usd`` is not planned. None: money is not checked.
         raises: whether to raise the controller's own failures instead of noting them.
         is_off: make no plans.
+
+    Attributes:
+        seen: what the request has shown; None where plans do not depend on it.
+        branches: whether the application chooses between stages, so that models alone do not tell where a request is.
     """
 
     __slots__ = (
@@ -43,6 +47,7 @@ class Replanner:
         "_planner",
         "_raises",
         "_stages",
+        "branches",
         "seen",
     )
 
@@ -64,7 +69,7 @@ class Replanner:
         self._least_call_usd = least_call_usd
         self._excluded = None if least_call_usd is None else ExcludedModels(planner, least_call_usd)
         self.seen = None if planner.annotated.outcomes is None else SeenOutcomes(planner.annotated, self.node)
-        """What the request has shown; None where plans do not depend on it."""
+        self.branches = planner.is_contingent if self.seen is None else self.seen.branches
 
     def plan(
         self,
@@ -88,16 +93,16 @@ class Replanner:
             return None, "the controller is off"
         planner = self._planner
         try:
-            node = self.node(prefix)
-            trie = planner.trie
-            stage, unseen = self._arm(stage, prefix)
-            if planner.is_contingent:
-                lacking = self._lacking(stage, node, prefix)
-                if lacking:
-                    return None, lacking
-            elif not (trie.end[node] > node + 1 and trie.stages[int(trie.stage[node + 1])] == stage):  # of any child
-                return None, f"stage {stage!r} after {len(prefix)} invocations is not planned for: default model"
-            load_s, note = self._read_load(unseen)
+            node = self._nodes.get(prefix)
+            if node is None:
+                node = self.node(prefix)
+            stage, note = (stage, "") if self.seen is None else self._arm(self.seen, stage, prefix)
+            if planner.lacks(stage, node):
+                return None, self._lacking(stage, prefix)
+            load_s: FloatArray | None = None
+            if self._load is not None:
+                load_s, more = self._load.read()
+                note = _noted(note, more) if more else note
             if planner.metrics.missing:
                 note = _noted(note, f"not served any more, left out: {', '.join(planner.metrics.missing)}")
             here: _Position = {
@@ -106,7 +111,7 @@ class Replanner:
                 "spent_usd": spent_usd,
                 "load": load_s,
                 "may_stop": may_stop,
-                "stage": stage if planner.is_contingent else None,
+                "stage": stage,
             }
             if self._excluded is None:
                 return planner.plan(self._objective, candidates=self._candidates, **here), note
@@ -124,21 +129,14 @@ class Replanner:
             why = str(error) if isinstance(error, VineLMError) else type(error).__name__
             return None, f"the controller failed ({why}): default model"
 
-    def _arm(self, stage: str | frozenset[str], prefix: tuple[str, ...]) -> tuple[str | frozenset[str], str]:
-        """The stage as the trie names it, which may depend on what was seen, and a note."""
-        if self.seen is None:
-            return stage, ""
-        if self.seen.branches:
-            arms, note = self.seen.titles(prefix, (stage,) if isinstance(stage, str) else stage)
+    @staticmethod
+    def _arm(seen: SeenOutcomes, stage: str | frozenset[str], prefix: tuple[str, ...]) -> tuple[str | frozenset[str], str]:
+        """The stage as the trie names it by what was seen, and a note."""
+        if seen.branches:
+            arms, note = seen.titles(prefix, (stage,) if isinstance(stage, str) else stage)
             return (next(iter(arms), "") if len(arms) < 2 else arms), note
-        arm, note = self.seen.arm(prefix)
+        arm, note = seen.arm(prefix)
         return ("", note) if arm is None else (arm, note)
-
-    def _read_load(self, note: str) -> tuple[FloatArray | None, str]:
-        if self._load is None:
-            return None, note
-        load_s, more = self._load.read()
-        return load_s, _noted(note, more)
 
     def node(self, prefix: tuple[str, ...]) -> int:
         """Return the node of a prefix; ``KeyError`` if the trie has none."""
@@ -156,9 +154,8 @@ class Replanner:
         return node
 
     def note_stage(self, prefix: tuple[str, ...], stage: str) -> None:
-        """Note which stage follows ``prefix``; the models of a request do not tell where the template branches."""
-        branches = self._planner.is_contingent if self.seen is None else self.seen.branches
-        if branches and self._stages.get(prefix) != stage:
+        """Note which stage follows ``prefix``; needed where :attr:`branches`."""
+        if self._stages.get(prefix) != stage:
             self._stages[prefix] = stage
             self._forget_below(prefix)
 
@@ -180,6 +177,19 @@ class Replanner:
             return self.seen.returned_class(prefix)
         return None
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether requests may go on after the workflow's own check has passed an answer."""
+        return self.seen is not None and self.seen.goes_on
+
+    def ends_at(self, prefix: tuple[str, ...]) -> bool:
+        """Return whether requests that show what this one has end after ``prefix``; not where the trie lacks the path."""
+        if self.seen is None or self.branches:
+            return False
+        with suppress(KeyError):
+            return self.seen.arm(prefix)[0] is None
+        return False
+
     def _forget_below(self, prefix: tuple[str, ...]) -> None:
         self._nodes = {known: node for known, node in self._nodes.items() if known[: len(prefix)] != prefix or known == prefix}
 
@@ -190,11 +200,10 @@ class Replanner:
             return tuple(found if self.seen is None else dict.fromkeys(map(self.seen.stage_of, found)))
         return ()
 
-    def _lacking(self, stage: str | frozenset[str], node: int, prefix: tuple[str, ...]) -> str:
-        """Why nothing is planned for a stage that the trie does not have after the node; empty if it has it."""
-        known = self._planner.trie.arms(node)
-        if not known.keys().isdisjoint((stage,) if isinstance(stage, str) else stage):
-            return ""
+    def _lacking(self, stage: str | frozenset[str], prefix: tuple[str, ...]) -> str:
+        """The reason why nothing is planned for a stage that the trie does not have after ``prefix``."""
+        if not self._planner.is_contingent:
+            return f"stage {stage!r} after {len(prefix)} invocations is not planned for: default model"
         names = repr(stage) if isinstance(stage, str) else " or ".join(map(repr, sorted(stage)))
         return f"the template has no arm {names} after {'/'.join(prefix) or 'the start'}: default model"
 

@@ -147,11 +147,11 @@ class Session(StopRulePolicy):
             decision: Decision | None = None
             asked, model = self._chosen.get(prefix, (stage, None))
             if model is None or (asked != stage and self.planner.is_contingent):
-                model = self._choose(stage, prefix)
+                model, decision = self._choose(stage, prefix)
                 self._chosen[prefix] = (stage, model)
-                decision = self.steps[-1].decision
             elapsed_s = self._elapsed_s
-        self._tell_began(stage, (*prefix, model), elapsed_s, decision)
+        path = (*prefix, model)
+        self._tell("began", path, stage, path, elapsed_s, decision)
         return model
 
     def record(self, invocation: Invocation) -> None:
@@ -162,7 +162,7 @@ class Session(StopRulePolicy):
                 self._add(invocation)
                 excess_s = None if self._load is None else self._excess_s(invocation)
         finally:  # whatever cannot be recorded is under way no longer
-            self._tell_ended(invocation, excess_s)
+            self._tell("ended", invocation.prefix, invocation, excess_s)
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
         """Count the dollars that another process spent on ``prefix``; expected ones where they are not recorded.
@@ -170,7 +170,7 @@ class Session(StopRulePolicy):
         ``stages`` are those that ran, needed where the template branches.
         """
         with self._lock:
-            for k, stage in enumerate(stages):
+            for k, stage in enumerate(stages if self._replanner.branches else ()):
                 self._replanner.note_stage(prefix[:k], stage)
             self._inherit(prefix, costs_usd)
 
@@ -189,37 +189,28 @@ class Session(StopRulePolicy):
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:
         """Note that the invocation has no result and will be run again: its call is no longer in flight."""
-        for follower in self._followers:
-            try:
-                follower.interrupted(prefix)
-            except Exception as error:
-                self._follower_failed("interrupted", error, prefix)
+        self._tell("interrupted", prefix, prefix)
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return whether to go on: False where the stop rule ends the request or the plan does.
 
         ``arms`` are the stages of which one will come, where the template branches; None if they are not known.
         """
-        goes_on = self._goes_on(prefix, finished, state, arms)
-        if not goes_on and self.evidence is not None:
-            self.evidence.left()
-        return goes_on
-
-    def _goes_on(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None) -> bool:
-        seen = self._replanner.seen
         has_ended = self.has_ended(finished, state)
         if self.evidence is not None:
             self.evidence.verdict(prefix, has_ended)
-        if has_ended and not (seen is not None and seen.goes_on and self.mode == "enforce"):
-            return False
-        with self._lock:
-            self._replanner.note_verdict(prefix, finished)
-            branches = self.planner.is_contingent if seen is None else seen.branches
-            step = self._edge = self._arms_step(prefix, arms) if branches else self._end_step(prefix)
-            self.steps.append(step)
-        if has_ended and step.decision is None:
-            return False
-        return step.model is not None or (self.mode != "enforce" and step.stage is not None)
+        goes_on = not has_ended
+        if goes_on or (self._replanner.goes_on and self.mode == "enforce"):
+            with self._lock:
+                self._replanner.note_verdict(prefix, finished)
+                step = self._edge = self._end_step(prefix, arms)
+                self.steps.append(step)
+            goes_on = step.model is not None or (self.mode != "enforce" and step.stage is not None)
+            if has_ended and step.decision is None:
+                goes_on = False
+        if not goes_on and self.evidence is not None:
+            self.evidence.left()
+        return goes_on
 
     def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
         """Plan by what the invocation at the end of ``prefix`` has shown, where the trie knows what that means."""
@@ -250,7 +241,8 @@ class Session(StopRulePolicy):
             model = self._fallback(failed, tried)
             decision, elapsed_s = self.steps[-1].decision, self._elapsed_s
         if model is not None:
-            self._tell_began(failed.stage, (*failed.prefix[:-1], model), elapsed_s, decision)
+            path = (*failed.prefix[:-1], model)
+            self._tell("began", path, failed.stage, path, elapsed_s, decision)
         return model
 
     def note_failure(
@@ -263,7 +255,7 @@ class Session(StopRulePolicy):
     def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
         """Note in the trace which answer the request that ends after ``prefix`` returns, and why."""
         with self._lock:
-            self.steps.append(TraceStep("end", prefix, None, None, self._elapsed(), self._spent(prefix), None, note))
+            self.steps.append(TraceStep("end", prefix, None, None, *self._used(prefix), None, note))
 
     def trace(self) -> list[dict[str, Any]]:
         """Return every answer given, in order, as plain JSON types."""
@@ -296,7 +288,7 @@ class Session(StopRulePolicy):
     def elapsed_s(self) -> float:
         """Return the seconds since the request's arrival; never decreases, whatever the clock does."""
         with self._lock:
-            return self._elapsed()
+            return self._used()[0]
 
     def _plannable(self, objective: Objective, planner: Planner, on_error: OnError) -> Objective:
         """The objective, or one with a margin instead of the stochastic program, which the trie is too large for."""
@@ -310,33 +302,33 @@ class Session(StopRulePolicy):
 
     # -- those who follow the calls, without the lock: one that fails neither stops the others nor the request -------
 
-    def _tell_began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
+    def _tell(self, event: str, path: tuple[str, ...], *what: Any) -> None:
+        """Call that method of every follower, for the invocation at the end of ``path``."""
         for follower in self._followers:
             try:
-                follower.began(stage, path, elapsed_s, decision)
+                getattr(follower, event)(*what)
             except Exception as error:
-                self._follower_failed("began", error, path)
-
-    def _tell_ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        for follower in self._followers:
-            try:
-                follower.ended(invocation, excess_s)
-            except Exception as error:
-                self._follower_failed("ended", error, invocation.prefix)
-                with suppress(Exception):
-                    follower.interrupted(invocation.prefix)  # nothing stays under way
-
-    def _follower_failed(self, event: str, error: Exception, path: tuple[str, ...]) -> None:
-        note = f"a follower failed ({type(error).__name__}): not told that the invocation {event}"
-        self.steps.append(TraceStep("failed", path[:-1], None, None, self._elapsed_s, self.spent_usd, None, note))
+                note = f"a follower failed ({type(error).__name__}): not told that the invocation {event}"
+                self.steps.append(TraceStep("failed", path[:-1], None, None, self._elapsed_s, self.spent_usd, None, note))
+                if event == "ended":
+                    with suppress(Exception):
+                        follower.interrupted(path)  # nothing stays under way
 
     # -- one answer, with the lock held --------------------------------------------------------------------------
 
-    def _choose(self, stage: str, prefix: tuple[str, ...]) -> str:
-        self._replanner.note_stage(prefix, stage)
-        elapsed_s, spent_usd = self._elapsed(), self._spent(prefix)
+    def _choose(self, stage: str, prefix: tuple[str, ...]) -> tuple[str, Decision | None]:
+        """The model of the invocation, and the plan that it is from."""
+        if self._replanner.branches:
+            self._replanner.note_stage(prefix, stage)
+        elapsed_s, spent_usd = self._used(prefix)
         edge, self._edge = self._edge, None
-        if edge is not None and _plans_for(edge, stage, prefix) and elapsed_s - edge.elapsed_s <= PLAN_HOLDS_S:
+        if (
+            edge is not None
+            and edge.decision is not None
+            and edge.decision.next_model is not None
+            and (edge.stage, edge.prefix) == (stage, prefix)
+            and elapsed_s - edge.elapsed_s <= PLAN_HOLDS_S
+        ):
             decision, note = edge.decision, edge.note
         else:
             decision, note = self._replanner.plan(stage, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=False)
@@ -348,7 +340,7 @@ class Session(StopRulePolicy):
             alone = self._rows.note()
             note = f"{note}; {alone}" if note and alone else note or alone
         self.steps.append(TraceStep("model", prefix, stage, model, elapsed_s, spent_usd, decision, note))
-        return model
+        return model, decision
 
     def _fallback(self, failed: Invocation, tried: Collection[str]) -> str | None:
         stage, prefix, latest_s, cap_usd = (
@@ -357,7 +349,8 @@ class Session(StopRulePolicy):
             self.objective.max_latency_s,
             self.objective.max_cost_usd,
         )
-        elapsed_s, spent_usd = self._elapsed(), self._spent(prefix) + failed.cost_usd
+        elapsed_s, spent_usd = self._used(prefix)
+        spent_usd += failed.cost_usd
         decision: Decision | None = None
         model: str | None = None
         why = f"after {failed.prefix[-1]} ({failed.failure})"
@@ -392,47 +385,34 @@ class Session(StopRulePolicy):
         out = {*tried, *self.planner.metrics.missing}
         return next((model for model in allowed if model not in out and self._replanner.affords(model, spent_usd)), None)
 
-    def _end_step(self, prefix: tuple[str, ...]) -> TraceStep:
-        elapsed_s, spent_usd = self._elapsed(), self._spent(prefix)
-        following = self.template.stage_after(len(prefix))
-        if following is None:
-            return TraceStep("end", prefix, None, None, elapsed_s, spent_usd, None, "the last planned invocation")
-        if self._replanner.seen is not None and self._ends_here(prefix):
-            note = "requests that show this end here"
-            return TraceStep("end", prefix, following.name, None, elapsed_s, spent_usd, None, note)
-        decision, note = self._replanner.plan(following.name, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=True)
-        model = following.default_model if decision is None else decision.next_model
-        if self.mode == "observe" and decision is not None and decision.stop:
-            note = "observed only: would have ended here"
-        return TraceStep("end", prefix, following.name, model, elapsed_s, spent_usd, decision, note)
-
-    def _ends_here(self, prefix: tuple[str, ...]) -> bool:
-        """True if the trie says that requests which show this end; not where it does not know the path."""
-        try:
-            return self._replanner.seen is not None and self._replanner.seen.arm(prefix)[0] is None
-        except KeyError:
-            return False
-
-    def _arms_step(self, prefix: tuple[str, ...], arms: Collection[str] | None) -> TraceStep:
-        """The same where the application chooses between stages: one plan weighs all that may come."""
-        elapsed_s, spent_usd = self._elapsed(), self._spent(prefix)
-        coming = frozenset(self._replanner.arms(prefix) if arms is None else arms)
+    def _end_step(self, prefix: tuple[str, ...], arms: Collection[str] | None) -> TraceStep:
+        """The answer to an edge. Where the application chooses between stages, one plan weighs all ``arms`` that may come."""
+        elapsed_s, spent_usd = self._used(prefix)
+        if self._replanner.branches:
+            coming = sorted(self._replanner.arms(prefix) if arms is None else set(arms))
+        else:
+            following = self.template.stage_after(len(prefix))
+            coming = [] if following is None else [following.name]
         if not coming:
             return TraceStep("end", prefix, None, None, elapsed_s, spent_usd, None, "the last planned invocation")
-        only = next(iter(coming)) if len(coming) == 1 else coming
-        decision, note = self._replanner.plan(only, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=True)
-        first = min(coming)
-        model = self.default_model(first) if decision is None else decision.next_model
-        if self.mode == "observe" and decision is not None and decision.stop:
+        name = " or ".join(coming)
+        if self._replanner.ends_at(prefix):
+            note = "requests that show this end here"
+            return TraceStep("end", prefix, name, None, elapsed_s, spent_usd, None, note)
+        asked = coming[0] if len(coming) == 1 else frozenset(coming)
+        decision, note = self._replanner.plan(asked, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=True)
+        model = self.default_model(coming[0]) if decision is None else decision.next_model
+        if model is None and self.mode == "observe":
             note = "observed only: would have ended here"
-        return TraceStep("end", prefix, " or ".join(sorted(coming)), model, elapsed_s, spent_usd, decision, note)
+        return TraceStep("end", prefix, name, model, elapsed_s, spent_usd, decision, note)
 
     def _add(self, invocation: Invocation) -> None:
         super()._add(invocation)
         if self._on_spent is not None:
             self._on_spent(invocation.cost_usd)
         prefix = invocation.prefix
-        self._replanner.note_stage(prefix[:-1], invocation.stage)
+        if self._replanner.branches:
+            self._replanner.note_stage(prefix[:-1], invocation.stage)
         self._edge = None
         if prefix[:-1] not in self._accounted:
             self._inherit(prefix[:-1])
@@ -455,8 +435,7 @@ class Session(StopRulePolicy):
         for line in guard.take_refusals():
             self._replanner.exclude_refused(prefix, model)
             note = f"call refused: {line}"
-            spent_usd = self._spent(prefix)
-            self.steps.append(TraceStep("refused", prefix, invocation.stage, model, self._elapsed(), spent_usd, None, note))
+            self.steps.append(TraceStep("refused", prefix, invocation.stage, model, *self._used(prefix), None, note))
 
     # -- time and money used, with the lock held -----------------------------------------------------------------
 
@@ -469,16 +448,13 @@ class Session(StopRulePolicy):
             return None
         return invocation.latency_s - float(self.planner.annotated.latency_s[node])
 
-    def _elapsed(self) -> float:
+    def _used(self, prefix: tuple[str, ...] = ()) -> tuple[float, float]:
+        """Seconds since the arrival, and dollars recorded here or spent on the prefix by another process."""
         elapsed_s = self.clock.now() - self.started_at
         self._elapsed_s = max(self._elapsed_s, elapsed_s)
-        return self._elapsed_s
-
-    def _spent(self, prefix: tuple[str, ...]) -> float:
-        """Dollars recorded here and those that another process spent on the prefix."""
         if prefix not in self._accounted:
             self._inherit(prefix)
-        return self.spent_usd + self._inherited_usd
+        return self._elapsed_s, self.spent_usd + self._inherited_usd
 
     def _inherit(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None] = ()) -> None:
         """Count the invocations of the prefix that were not recorded here, each once."""
@@ -492,8 +468,3 @@ class Session(StopRulePolicy):
                 self._inherited_usd += usd
                 if not costs_usd:
                     self._expected_usd[prefix[:k]] = usd
-
-
-def _plans_for(edge: TraceStep, stage: str, prefix: tuple[str, ...]) -> bool:
-    """True if the loop's edge has planned for this very invocation."""
-    return edge.decision is not None and not edge.decision.stop and (edge.stage, edge.prefix) == (stage, prefix)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -378,7 +379,7 @@ class VineLM(LongRunning):
             ConfigError: no trie is loaded.
         """
         planner = self.served_planner(returns_earlier=returns_earlier)
-        control = self._control_of(objective)
+        control = self._control_of(objective) if self.correct_spend else None
         if control is not None:
             objective = control.begin()
             control.planned(planner.plan(objective).path_cost_usd)
@@ -395,7 +396,7 @@ class VineLM(LongRunning):
             mode=self.mode,
             on_error=self.on_error,
             fallback=self.fallback,
-            load=self._load_seen(),
+            load=self._load_seen,
             least_call_usd=self.models.least_call_usd,
             default=self._served_default,
             on_spent=None if control is None else control.spent,
@@ -408,7 +409,7 @@ class VineLM(LongRunning):
 
     def _control_of(self, objective: Objective) -> SpendControl | None:
         """The correction that all requests of an objective share; None where nothing is corrected."""
-        if not (self.correct_spend and self.mode == "enforce" and SpendControl.applies_to(objective)):
+        if not (self.mode == "enforce" and SpendControl.applies_to(objective)):
             return None
         control = self._spend_controls.get(objective)
         if control is None:
@@ -440,15 +441,15 @@ class VineLM(LongRunning):
         allowed = next((known.models for known in template.stages if known.name == stage), None)
         return next((model for model in allowed or () if model in self.catalog), next(iter(self.catalog)))
 
+    @cached_property
     def _load_seen(self) -> LoadSource | LoadMonitor | None:
         """The source of load as a session reads it, without blocking."""
-        if not never_blocks(self._load_source) and not self.models.is_virtual_time:
-            self._load_source = without_blocking(self._load_source)
-        return self._load_source
+        source = self._load_source
+        return source if never_blocks(source) or self.models.is_virtual_time else without_blocking(source)
 
     def _new_policy(self, context: RunContext) -> Policy | None:
         """A new session for the context's objective; None where there is nothing to plan with."""
-        if context.objective is None or self.planner is None:
+        if context.objective is None or self._planners is None:
             return None
         return self.session(
             context.objective,

@@ -195,7 +195,7 @@ def test_an_engine_that_really_queues_is_measured_polled_and_planned_around(engi
         while "gpu-1" not in load.delays():
             threading.Event().wait(0.005)
     assert load.delays()["gpu-1"].extra_s == curve.at(6)
-    assert VineLM("models.toml", load=load)._load_seen() is load
+    assert VineLM("models.toml", load=load)._load_seen is load
 
 
 @pytest.mark.parametrize("page", ["<html>welcome</html>", "{}"])
@@ -239,7 +239,7 @@ def test_vinelm_reads_the_file(engine, capsys, tmp_path):
     assert main(["calibrate", "gpu-1", *SMALL, "--yes"]) == 0
     assert 'VineLM(..., load="slowdown.json")' in capsys.readouterr().out
     vine = VineLM("models.toml", load="slowdown.json")
-    assert isinstance(vine._load_seen(), InFlightLoadMonitor)
+    assert isinstance(vine._load_seen, InFlightLoadMonitor)
     assert max(map(len, capsys.readouterr().out.splitlines()), default=0) <= 80
     text = (tmp_path / "slowdown.json").read_text()
     (tmp_path / "slowdown.json").write_text(text.replace("gpu-1", "gpu-9"))

@@ -46,14 +46,14 @@ def test_a_source_that_hangs_holds_up_no_decision(annotated):
 
 def test_a_monitor_of_the_users_is_read_apart_and_ours_directly(annotated):
     fast = vine_of(annotated, load=lambda: {"east": 50.0})
-    fast._load_seen()._patience_s = 10.0
+    fast._load_seen._patience_s = 10.0
     session = fast.session(OBJECTIVE)
     assert session.next_model("generate", ()) == Planner(annotated).plan(OBJECTIVE, load={"east": 50.0}).next_model
-    assert isinstance(fast._load_seen(), BackgroundLoadMonitor)
-    assert fast._load_seen() is fast._load_seen()
+    assert isinstance(fast._load_seen, BackgroundLoadMonitor)
+    assert fast._load_seen is fast._load_seen
     for ours in (InFlightLoadMonitor(), ReportedLoadMonitor({"east": LINE})):
-        assert vine_of(annotated, load=ours)._load_seen() is ours
-    assert isinstance(vine_of(annotated)._load_seen(), InFlightLoadMonitor)
+        assert vine_of(annotated, load=ours)._load_seen is ours
+    assert isinstance(vine_of(annotated)._load_seen, InFlightLoadMonitor)
 
 
 def test_an_engine_that_disappears_is_planned_without_its_load(annotated):
