@@ -322,6 +322,7 @@ class Session(StopRulePolicy):
             self._replanner.note_stage(prefix, stage)
         elapsed_s, spent_usd = self._used(prefix)
         edge, self._edge = self._edge, None
+        decision: Decision | None
         if (
             edge is not None
             and edge.decision is not None

@@ -41,6 +41,7 @@ BOUNDARIES = frozenset(
         "RunFinder.invoke",
         "RunFinder.ainvoke",
         "RunFinder._begun",
+        "RunFinder._abegun",
         "at_once",
         "RequestAccount.authorize",
         "RequestAccount.aauthorize",

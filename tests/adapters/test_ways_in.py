@@ -120,7 +120,7 @@ def test_a_defect_of_a_shared_account_refuses_calls_and_loses_no_dollar(shared, 
 
 
 @pytest.mark.parametrize(
-    "defect", [(RunFinder, "_context_of"), (RunFinder, "_filled"), (Session, "__init__"), (GuardPair, "authorize")]
+    "defect", [(RunFinder, "_context_of"), (RunFinder, "_policy_of"), (Session, "__init__"), (GuardPair, "authorize")]
 )
 def test_whatever_fails_a_shared_account_is_asked(shared, monkeypatch, defect):
     vine, backend, account = shared

@@ -16,7 +16,7 @@ from langgraph.types import Command, RetryPolicy, interrupt
 
 from vinelm import VineLM
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.adapters.langgraph.runs.run_registry import RunRegistry
+from vinelm.adapters.langgraph.runs.run_finder import RunRegistry
 from vinelm.backends.resolver import ModelResolver
 from vinelm.controller import Planner
 from vinelm.controller.testing import LoadMonitorContract

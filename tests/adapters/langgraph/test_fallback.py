@@ -306,7 +306,7 @@ def test_calls_at_once_go_over_together(monkeypatch):
         return {"a": ";".join(answer.content for answer in model.batch(["1", "2", "3"]))}
 
     vine = off_the_record(backend)
-    policy = vine.adapter.policy_of(vine.context())
+    policy = vine.adapter._finder._policy_of(vine.context())
     graph = one_stage(vine, generate)
     assert graph.invoke({}, context=vine.context(policy=policy))["a"] == "m1;m1;m1"
     assert [(one.prefix, one.failure) for one in policy.invocations] == [(("m0",), "server"), (("m1",), None)]

@@ -42,7 +42,7 @@ class FallbackModel(BaseChatModel):
     """
 
     binding: Any = Field(default=None, exclude=True, repr=False)
-    """The :class:`Attempts`, set in a copy of :data:`PROTOTYPE`."""
+    """The :class:`Attempts`."""
 
     @property
     def _llm_type(self) -> str:
@@ -173,8 +173,3 @@ class FallbackModel(BaseChatModel):
             except CallError as error:
                 if is_begun or not self.binding.fall_back(chosen, error):
                     raise
-
-
-PROTOTYPE = FallbackModel.model_construct(binding=None)
-"""To be copied, which takes some 2 µs: validation and LangChain's serialization would be repeated for every invocation."""
-PROTOTYPE._serialized  # noqa: B018 - LangChain computes it on first use and stores it with the fields

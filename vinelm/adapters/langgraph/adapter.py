@@ -17,7 +17,6 @@ from vinelm.adapters.langgraph.path.within_node import ThreadPaths
 from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, MOST_PRIORITY, ContextOwner, RunContext, attach
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
-from vinelm.adapters.langgraph.runs.run_registry import RunRegistry
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
@@ -52,7 +51,7 @@ class GraphAdapter(AdapterSettings):
     Attributes:
         invoke, ainvoke, call, acall, path_of: what nodes, chat models and edges ask; see
             :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
-        default_model, policy_of, default_scope: see :class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`.
+        default_model, default_scope: see :class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`.
 
     Args:
         models: makes the chat models.
@@ -82,14 +81,13 @@ class GraphAdapter(AdapterSettings):
         super().__init__(models, template, on_error, signals)
         self._agents: set[str] = set()
         self._has_unnamed = False
-        defaults = DefaultRuns(self, new_policy, enforces=enforces, fallback=fallback)
-        self._runs = RunRegistry(self, defaults.policy_of, defaults.any_default if on_error == "default" else None)
-        finder = self._finder = RunFinder(self, self._runs, defaults)
+        defaults = DefaultRuns(self, enforces=enforces, fallback=fallback)
+        finder = self._finder = RunFinder(self, new_policy, defaults)
+        self._runs = finder.runs
         self._finish = make_finish(finder)
         self.invoke, self.ainvoke, self.path_of = finder.invoke, finder.ainvoke, finder.path_of
         self.call, self.acall = finder.call, finder.acall
-        self.default_model, self.policy_of = defaults.default_model, defaults.policy_of
-        self.default_scope = defaults.default_scope
+        self.default_model, self.default_scope = defaults.default_model, defaults.default_scope
         self.thread_paths = ThreadPaths()
 
     @property

@@ -95,6 +95,20 @@ class RunOutcomes:
         with self._lock:
             self._shown.clear()
 
+    def told(self, config: RunnableConfig | None, path: Path, value: PathValue | None) -> list[Note]:
+        """Tell the policy what the invocations of ``path`` have shown; return what of that the stored path lacks.
+
+        Without ``config`` the state does not show the last of them: the node that made it has not ended.
+        """
+        if not path:
+            self.forget()
+            return []
+        if config is None:
+            self.tell(path)
+        else:
+            self.tell_at(config, path, fresh=False)
+        return self.notes(value)
+
     def notes(self, value: PathValue | None) -> list[Note]:
         """Return what the stored path lacks, to be written with the update of the node that runs."""
         models, stored = models_of(value), shown_of(value)

@@ -253,6 +253,12 @@ def stage_names(value: PathValue | None) -> tuple[str, ...]:
     return () if value is None else tuple(entry["stage"] for entry in value["path"])
 
 
+def path_of(value: PathValue) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return models and stages of the stored path, in order."""
+    path = value["path"]
+    return tuple([entry["model"] for entry in path]), tuple([entry["stage"] for entry in path])
+
+
 def models_of(value: PathValue | None) -> tuple[str, ...]:
     """Return the models of the stored path, in order."""
     return () if value is None else tuple(entry["model"] for entry in value["path"])

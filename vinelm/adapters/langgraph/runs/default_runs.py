@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -15,11 +14,9 @@ from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, RunContext, carried_by
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.clock import VirtualClock
-from vinelm.errors import InfeasibleError
 from vinelm.money.bound_guard import BoundGuard
 from vinelm.objective import Objective
 from vinelm.policies import DefaultPolicy
-from vinelm.policies.policy import Policy
 from vinelm.telemetry import ObserverGroup
 
 INTERNAL = "__pregel_"
@@ -27,24 +24,16 @@ INTERNAL = "__pregel_"
 
 
 class DefaultRuns:
-    """Makes the policy of each run, and what stands in for a part of VineLM that has failed.
+    """Makes the policy of runs that are not planned, and what stands in for a part of VineLM that has failed.
 
     Args:
         settings: of the adapter.
-        new_policy: returns the policy of a new run whose context has none; None, or a result of None, stands for the defaults.
         enforces: whether policies change what runs. If so and ``fallback``, runs without a policy fall back.
         fallback: whether another model of the stage answers after a failed call.
     """
 
-    def __init__(
-        self,
-        settings: AdapterSettings,
-        new_policy: Callable[[RunContext], Policy | None] | None,
-        *,
-        enforces: bool,
-        fallback: bool,
-    ) -> None:
-        self._settings, self._new_policy, self._enforces = settings, new_policy, enforces
+    def __init__(self, settings: AdapterSettings, *, enforces: bool, fallback: bool) -> None:
+        self._settings, self._enforces = settings, enforces
         self._fallbacks = self.allowed_models if fallback and enforces else None
 
     def default_model(self, stage: str) -> str:
@@ -74,30 +63,20 @@ class DefaultRuns:
             model = self._settings.declared.get(stage) or ""
         return model if model in catalog else next(iter(catalog))
 
-    def policy_of(self, context: RunContext) -> Policy:
-        """Return the policy of a new run."""
-        try:
-            policy = context.policy
-            if policy is None and self._new_policy is not None:
-                policy = self._new_policy(context)
-            if policy is None:
-                objective = context.objective
-                return DefaultPolicy(
-                    self.default_model,
-                    fallbacks=self._fallbacks,
-                    max_latency_s=None if objective is None else objective.max_latency_s,
-                    max_cost_usd=None if objective is None else objective.max_cost_usd,
-                    started_at=context.started_at,
-                    on_error=self._settings.on_error,
-                    clock=self._settings.models.new_clock(),
-                    template=self._settings.template,
-                    request=context.request,
-                )
-            return policy
-        except InfeasibleError:
-            raise
-        except Exception as error:
-            return self._stand_in(error, "the session", context.objective)
+    def policy(self, context: RunContext) -> DefaultPolicy:
+        """Return the policy of a run that is not planned."""
+        objective = context.objective
+        return DefaultPolicy(
+            self.default_model,
+            fallbacks=self._fallbacks,
+            max_latency_s=None if objective is None else objective.max_latency_s,
+            max_cost_usd=None if objective is None else objective.max_cost_usd,
+            started_at=context.started_at,
+            on_error=self._settings.on_error,
+            clock=self._settings.models.new_clock(),
+            template=self._settings.template,
+            request=context.request,
+        )
 
     # -- where VineLM itself has failed --------------------------------------------------------------------------
 
@@ -118,7 +97,7 @@ class DefaultRuns:
             raise error
         ask = self._settings.account_of
         context = _context(runtime, objective, None if ask is None else config)
-        policy = self._stand_in(
+        policy = self.stand_in(
             error, f"stage {stage!r}" if stage else "the run", None if context is None else context.objective
         )
         is_capped = policy.guard is not None or (
@@ -154,8 +133,11 @@ class DefaultRuns:
         run.path, run.stages = (*prefix, model), ()
         return InvocationScope(self._settings.models, ObserverGroup(), run, stage, run.path)
 
-    def _stand_in(self, error: Exception, what: str, objective: Objective | None) -> DefaultPolicy:
-        """A policy of default models that does nothing else; under a cap per request it counts calls at their upper bounds."""
+    def stand_in(self, error: Exception, what: str, objective: Objective | None) -> DefaultPolicy:
+        """Return a policy of default models that does nothing else; a cap per request counts calls at their upper bounds.
+
+        Raises the error where that was asked for.
+        """
         if self._settings.on_error == "raise":
             raise error
         policy = DefaultPolicy(self.any_default, on_error="default", clock=VirtualClock(), template=self._settings.template)

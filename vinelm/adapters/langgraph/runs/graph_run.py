@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple
 from weakref import WeakMethod
 
 from vinelm.adapters.langgraph.accounts.request_account import RequestAccount
-from vinelm.adapters.langgraph.accounts.thread_accounts import ThreadAccounts
+from vinelm.adapters.langgraph.accounts.thread_accounts import Beginning, ThreadAccounts
 from vinelm.adapters.langgraph.path.outcomes import RunOutcomes
-from vinelm.adapters.langgraph.path.path_channel import PathValue, costs_of, models_of, shown_of, stage_names
+from vinelm.adapters.langgraph.path.path_channel import PathValue, costs_of, path_of, shown_of
 from vinelm.adapters.langgraph.path.places import RunPlaces, Where
 from vinelm.adapters.langgraph.path.superstep import Superstep
 from vinelm.adapters.langgraph.runs.run_context import RunContext
@@ -24,7 +24,6 @@ from vinelm.policies.policy import Policy
 from vinelm.requests.protocols import CallGuard, Invocation
 from vinelm.signals import Outcome, Signals
 from vinelm.telemetry import DecisionEvent, ObserverGroup
-from vinelm.template.flow import Flow
 
 NOBODY = ObserverGroup()
 
@@ -57,6 +56,7 @@ class GraphRun:
         context: what the run's caller asked for.
         path: models of the run's invocations up to the last one that began; None before the first.
         stages: the stages of ``path``.
+        places: the path as the run itself keeps it: since an invocation inside a subgraph, or outside of a graph; else None.
         flow: which stages may follow which; None if the template is a chain, where the length of a path says it, or unknown.
         on_error: what follows a failure of the policy itself.
         clock: the policy's; under ``on_error="default"`` one that does not fail.
@@ -76,7 +76,6 @@ class GraphRun:
         "_named",
         "_observers",
         "_own_guard",
-        "_places",
         "_shared_account",
         "_stand_in",
         "_superstep",
@@ -92,6 +91,7 @@ class GraphRun:
         "on_error",
         "outcomes",
         "path",
+        "places",
         "policy",
         "request_account",
         "stages",
@@ -141,7 +141,7 @@ class GraphRun:
         self._observers = observers
         self._lock = Lock()
         self._superstep: Superstep | None = None
-        self._places = None if policy.locate is None else RunPlaces(self._inner_model, policy.locate)
+        self.places = None if policy.locate is None else RunPlaces(self._model_of, policy.locate)
         self.is_rooted = False
         self._unwritten_usd = 0.0
         self._turns: dict[str, int] = {}
@@ -159,6 +159,18 @@ class GraphRun:
                 account = RequestAccount(self._own_guard, accounts, _weakly(self._paid), _weakly(self.note_failure))
                 self.guard = self._beside_shared(account)
                 self.request_account = account
+
+    async def open_account(self, begun: Beginning, *, is_async: bool) -> None:
+        """Find the request's account and count what it has paid. If that fails, calls are refused; the next invocation tries
+        again.
+        """
+        assert self.request_account is not None
+        try:
+            await self.request_account.open(begun, is_async=is_async)
+        except Exception as error:
+            if self.on_error == "raise":
+                raise
+            self.note_failure("the request's account", error)
 
     def _beside_shared(self, guard: CallGuard | None) -> CallGuard | None:
         """The guard, and before it the account that requests share, if there is one."""
@@ -203,24 +215,24 @@ class GraphRun:
             current = self._superstep
             if current is None or step != current.key:
                 current = self._superstep = Superstep(step, prefix, stages)
-            ahead = current.ahead_of(stage, self.flow)
+            ahead = current.ahead_of(stage, self.flow) if current.choices or self.flow is not None else ()
             if prefix != current.prefix:
                 current = self._superstep = Superstep(step, prefix, stages)
-            choice = current.choose(stage, ahead, self._model_of)
+            choice = current.choose(stage, ahead, self._model_of if self.flow is None else self._model_in_flow)
             choice.begun += 1
-            self.path, self.stages = current.end()
+            if len(current.choices) == 1:
+                self.path, self.stages = choice.path, (*current.stages, stage)
+            else:
+                self.path, self.stages = current.end()
             return choice.path
 
-    def _model_of(self, stage: str, prefix: tuple[str, ...]) -> str:
-        model = self._inner_model(stage, prefix)
-        if self.flow is not None and self._superstep is not None:
-            self._note_arm(stage, prefix, model, self._superstep, self.flow)
-        return model
-
-    def _note_arm(self, stage: str, prefix: tuple[str, ...], model: str, step: Superstep, flow: Flow) -> None:
-        """Note an arm that the template lacks, where the policy does not do so itself."""
-        if not step.is_in(stage, flow):
+    def _model_in_flow(self, stage: str, prefix: tuple[str, ...]) -> str:
+        """The policy's model, and a note of an arm that the template lacks, where the policy does not make one itself."""
+        model, step = self._model_of(stage, prefix), self._superstep
+        assert self.flow is not None
+        if step is not None and not step.is_in(stage, self.flow):
             self.policy.note_unexpected(stage, prefix, model, step.stages)
+        return model
 
     def record(self, invocation: Invocation) -> None:
         """Record an invocation of this run with its policy."""
@@ -229,9 +241,9 @@ class GraphRun:
         except Exception as error:
             self._degrade("record", error, invocation.prefix, invocation.stage)
             self.interrupted(invocation.prefix)  # whatever cannot be recorded is under way no longer
-        if self._places is not None:
+        if self.places is not None:
             with self._lock:
-                if self._places.ended(invocation) and self.path == invocation.prefix:
+                if self.places.ended(invocation) and self.path == invocation.prefix:
                     self.path, self.stages = invocation.prefix[:-1], self.stages[:-1]
         if self.outcomes is not None and invocation.failure is not None:
             self.outcomes.tell_failed(invocation.prefix)
@@ -255,11 +267,7 @@ class GraphRun:
         """
         started = time.perf_counter()
         prefix = failed.prefix[:-1]
-        try:
-            model = self.policy.fallback_model(failed, tried)
-        except Exception as error:
-            self._degrade("fallback_model", error, prefix, failed.stage)
-            return None
+        model = self._guarded("fallback_model", prefix, None, failed, tried, stage=failed.stage)
         if model is None:
             return None
         self.record(failed)
@@ -267,7 +275,7 @@ class GraphRun:
         with self._lock:
             step = self._superstep
             choice = None if step is None else step.choices.get(failed.stage)
-            if self._places is not None and self._places.moved(failed.prefix, path):
+            if self.places is not None and self.places.moved(failed.prefix, path):
                 self.path, self.stages = path, (*self.stages[: len(prefix)], failed.stage)
             elif step is not None and choice is not None and choice.is_lost:  # no other branch has an answer of that model
                 choice.path, choice.begun, choice.failed = path, 1, 0
@@ -285,30 +293,21 @@ class GraphRun:
             if self._is_resumed:
                 return
             self._is_resumed = True
-        prefix, costs_usd, stages = models_of(value), costs_of(value), stage_names(value)
+        (prefix, stages), costs_usd = path_of(value), costs_of(value)
         if self._stand_in is not None:
             for usd in costs_usd:
                 self._stand_in.add_inherited(usd)
-        try:
-            self.policy.resumed(prefix, costs_usd, () if self.flow is None else stages)
-        except Exception as error:
-            self._degrade("resumed", error, prefix)
+        self._guarded("resumed", prefix, None, prefix, costs_usd, () if self.flow is None else stages)
         if self.outcomes is not None:
             self.outcomes.inherit(prefix, shown_of(value))
 
     def _observe(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
-        try:
-            self.policy.observed(prefix, outcome)
-        except Exception as error:
-            self._degrade("observed", error, prefix)
+        self._guarded("observed", prefix, None, prefix, outcome)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
         """Return the class of the answer that the policy wants returned after ``prefix``; None for the last answer."""
-        try:
-            return self.policy.returned(prefix)
-        except Exception as error:
-            self._degrade("returned", error, prefix)
-            return None
+        found: int | None = self._guarded("returned", prefix, None, prefix)
+        return found
 
     def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
         """Note in the policy's trace which answer is returned, and why; never raises."""
@@ -339,31 +338,29 @@ class GraphRun:
 
     # -- invocations that no channel of the root graph carries, whose path the run itself keeps ----------------------
 
-    @property
-    def keeps_path(self) -> bool:
-        """Whether the run itself keeps its path: since an invocation inside a subgraph, or outside of a graph."""
-        return self._places is not None
-
     def enter(self, where: Where, stage: str) -> tuple[str, ...]:
         """Return the path of the invocation of ``stage`` that begins there, its model included."""
         with self._lock:
-            if self._places is None:
-                self._places = RunPlaces(self._inner_model)
-            path, stages = self._places.enter(where, stage, self.path or (), self.stages)
+            if self.places is None:
+                self.places = RunPlaces(self._model_of)
+            path, stages = self.places.enter(where, stage, self.path or (), self.stages)
             if len(path) >= len(self.path or ()):
                 self.path, self.stages = path, stages
             return path
 
     def is_past(self, where: Where) -> bool:
         """Whether what begins at ``where`` begins after the superstep of the path's last invocation, if the run keeps it."""
-        return self._places is not None and self._places.last_step != where.step
+        return self.places is not None and self.places.last_step != where.step
 
-    def _inner_model(self, stage: str, prefix: tuple[str, ...]) -> str:
+    def _model_of(self, stage: str, prefix: tuple[str, ...]) -> str:
+        """The policy's model of an invocation; the stage's default one where the policy fails."""
         if self.outcomes is not None:
             self.outcomes.tell(prefix)
-        choose = self._observed_model if self._observers.observers else self.policy.next_model
+        started = time.perf_counter()
         try:
-            model = choose(stage, prefix)
+            model = self.policy.next_model(stage, prefix)
+            if self._observers.observers:
+                self._announce("model", stage, prefix, model, started=started)
         except Exception as error:
             return self._default_after(error, stage, prefix)
         self._named = (*prefix, model)
@@ -401,12 +398,6 @@ class GraphRun:
             self._announce("end", None, prefix, None, goes_on=goes_on, started=started, explains=goes_on or not finished)
         return goes_on
 
-    def _observed_model(self, stage: str, prefix: tuple[str, ...]) -> str:
-        started = time.perf_counter()
-        model = self.policy.next_model(stage, prefix)
-        self._announce("model", stage, prefix, model, started=started)
-        return model
-
     def _announce(
         self,
         kind: Literal["model", "end"],
@@ -421,10 +412,8 @@ class GraphRun:
         """Notify the observers of an answer, which no failure of theirs or of the explanation may change."""
         seconds = time.perf_counter() - started
         explanation: Mapping[str, Any] = {}
-        try:
-            explanation = self.policy.last_step() if explains else {}
-        except Exception as error:
-            self._degrade("last_step", error, prefix, stage, model)
+        if explains:
+            explanation = self._guarded("last_step", prefix, explanation, stage=stage, model=model)
         with suppress(Exception):
             self._observers.decided(
                 DecisionEvent(
@@ -446,6 +435,22 @@ class GraphRun:
         """Note in the policy's trace that ``what`` has failed, with the type of the error; never raises."""
         with suppress(Exception):
             self.policy.note_failure(what, error, prefix, stage, model)
+
+    def _guarded(
+        self,
+        name: str,
+        prefix: tuple[str, ...],
+        default: Any,
+        *asked: Any,
+        stage: str | None = None,
+        model: str | None = None,
+    ) -> Any:
+        """The answer of that method of the policy, or ``default`` where the policy fails."""
+        try:
+            return getattr(self.policy, name)(*asked)
+        except Exception as error:
+            self._degrade(name, error, prefix, stage, model)
+            return default
 
     def _degrade(
         self, what: str, error: Exception, prefix: tuple[str, ...], stage: str | None = None, model: str | None = None

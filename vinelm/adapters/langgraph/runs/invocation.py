@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
 from math import fsum
 from threading import Lock
 from typing import TYPE_CHECKING, Any, SupportsFloat
@@ -14,10 +13,11 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
 
 from vinelm.adapters.calls.app_repeats import app_repeats
-from vinelm.adapters.calls.fallback_model import PROTOTYPE, REPEATABLE
+from vinelm.adapters.calls.fallback_model import REPEATABLE, FallbackModel
 from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.path.path_channel import Entry, Note
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun
+from vinelm.backends.base import bound_instance
 from vinelm.errors import CallError, FailureKind
 from vinelm.requests.protocols import CallContext, ChatModelSource, Invocation
 from vinelm.rows.observation import Usage
@@ -46,7 +46,6 @@ class InvocationScope:
         run: the run that the invocation belongs to.
         stage, path: see the attributes.
         limits: fields of the catalog entry to replace, such as ``max_tokens``.
-        request_id: the request's id if the caller gave one; goes into the path's entry.
         falls_back: False where the caller repeats failed calls itself.
         notes: what earlier invocations showed, to be written with the path's entry.
     """
@@ -58,7 +57,6 @@ class InvocationScope:
         "_notes",
         "_observers",
         "_recorded",
-        "_request_id",
         "_run",
         "_started_s",
         "_tokens",
@@ -79,13 +77,12 @@ class InvocationScope:
         path: tuple[str, ...],
         *,
         limits: Mapping[str, Any] | None = None,
-        request_id: str | None = None,
         falls_back: bool = True,
         notes: Sequence[Note] = (),
     ) -> None:
         self.stage = stage
         self._notes = notes
-        self._run, self._models, self._limits, self._request_id = run, models, limits, request_id
+        self._run, self._models, self._limits = run, models, limits
         self._observers: ObserverGroup | None = observers if observers.observers else None
         self._usages: list[Usage] = []  # of all attempts: a call of the last one may end after the next has begun
         self._recorded = 0
@@ -94,8 +91,7 @@ class InvocationScope:
         self._begin(path)
         self.model: BaseChatModel = self.answering
         if falls_back and run.falls_back:
-            self.model = copy(PROTOTYPE)
-            self.model.__dict__["binding"] = self
+            self.model = bound_instance(FallbackModel, self)
 
     def _begin(self, path: tuple[str, ...]) -> None:
         """Begin an attempt with the model at the end of ``path``."""
@@ -170,7 +166,7 @@ class InvocationScope:
     @property
     def is_kept_by_run(self) -> bool:
         """Whether the run itself keeps the path, because no channel of the root graph carries all of it."""
-        return self._run.keeps_path
+        return self._run.places is not None
 
     def note_failure(self, what: str, error: Exception) -> None:
         """Note in the trace that ``what`` of VineLM itself has failed."""
@@ -179,8 +175,8 @@ class InvocationScope:
     def entry(self) -> Entry:
         """Return the path's entry for the invocation, with the dollars that the run has recorded since its last entry."""
         entry: Entry = {"k": len(self.path) - 1, "stage": self.stage, "model": self.path[-1]}
-        if self._request_id is not None:
-            entry["request"] = self._request_id
+        if self._run.context.request_id is not None:
+            entry["request"] = self._run.context.request_id
         usd = self._run.take_unwritten_usd()
         if usd:
             entry["usd"] = usd

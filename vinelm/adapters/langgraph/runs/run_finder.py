@@ -1,39 +1,137 @@
-"""Which run a node, an edge or a chat model belongs to, and where in its path it stands."""
+"""The runs in progress, and which of them a node, an edge or a chat model belongs to: where it stands in its path."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Lock
 from typing import Any, TypedDict, Unpack
+from weakref import WeakValueDictionary
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
 from vinelm.adapters.langgraph.accounts.at_once import at_once
+from vinelm.adapters.langgraph.accounts.saver_rows import SaverRows
+from vinelm.adapters.langgraph.accounts.thread_accounts import Beginning, ThreadAccounts
 from vinelm.adapters.langgraph.path.path_channel import (
     ChannelSession,
     Note,
-    PathChannel,
     PathValue,
+    account_of,
     channel_of,
     is_new_request,
-    models_of,
+    path_of,
     read_path,
-    stage_names,
 )
 from vinelm.adapters.langgraph.path.places import is_inner, where_of
 from vinelm.adapters.langgraph.path.within_node import path_here
 from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns, current_runtime, told_configurable
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun, RunPath
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
-from vinelm.adapters.langgraph.runs.run_accounts import open_account, with_account
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, RunContext, carried_by
-from vinelm.adapters.langgraph.runs.run_registry import RunRegistry
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.adapters.langgraph.runs.streaming import streams_tokens
-from vinelm.errors import VineLMError, WorkflowError
+from vinelm.errors import InfeasibleError, VineLMError, WorkflowError
 from vinelm.objective import Objective
+from vinelm.policies.policy import Policy
+
+_CHECKPOINTER, _DURABILITY = "__pregel_checkpointer", "__pregel_durability"  # LangGraph's, in a task's config
+
+
+class RunRegistry:
+    """Finds the run that a node or an edge belongs to. Thread-safe.
+
+    A run lives as long as LangGraph's channels for it. Where those are not known (graphs of chat models alone, with-blocks)
+    the newest ``bound`` runs are kept, and an older one loses its policy.
+
+    Args:
+        settings: of the adapter.
+        new_policy: returns the policy of a new run; called once per run.
+        default: returns a stage's default model; None where failures of VineLM itself are raised.
+        bound: number of runs to keep, at least 1.
+    """
+
+    def __init__(
+        self,
+        settings: AdapterSettings,
+        new_policy: Callable[[RunContext], Policy],
+        default: Callable[[str], str] | None = None,
+        bound: int = 4096,
+    ) -> None:
+        self._settings, self._new_policy, self._default, self._bound = settings, new_policy, default, bound
+        self._kept: OrderedDict[int, GraphRun] = OrderedDict()
+        self._by_control: WeakValueDictionary[int, GraphRun] = (
+            WeakValueDictionary()
+        )  # each holds its control: the id is its own
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        """Number of runs kept here."""
+        return len(self._kept)
+
+    def known(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
+        """Return the run of that opening, or of LangGraph's ``control`` where none is known; None if it is new."""
+        if opening is None:
+            return self._kept.get(id(control))
+        run: GraphRun | None = opening.owned.get(self)
+        if run is None:
+            run = self._by_control.get(id(control))
+            if run is None or run.is_rooted:  # of an earlier invoke to which the application gave the same control
+                return None
+            opening.owned[self] = run  # begun by a stage inside a subgraph
+            run.is_rooted = True
+        return run
+
+    def of(self, opening: ChannelSession | None, control: Any, context: RunContext) -> GraphRun:
+        """Return the same run; if it is new, it is made for ``context`` and gets its policy."""
+        with self._lock:
+            run = self.known(opening, control)
+            if run is None:
+                run = self._new(control, context)
+                self._by_control[id(control)] = run
+                if opening is not None:
+                    opening.owned[self] = run
+                    run.is_rooted = True
+                    return run
+                self._kept[id(control)] = run
+                while len(self._kept) > self._bound:
+                    self._kept.popitem(last=False)
+            elif opening is None:
+                self._kept.move_to_end(id(control))
+            return run
+
+    def inner(self, control: Any, context: RunContext) -> GraphRun:
+        """Return the run of a stage inside a subgraph: that of the root graph, unless ``context`` is another request's."""
+        run = self._by_control.get(id(control))
+        if run is not None and _is_same_request(run.context, context):
+            return run
+        return self.of(None, control, context)
+
+    def alone(self, context: RunContext) -> GraphRun:
+        """Return a run of its own that nobody asks for again."""
+        return self._new(None, context)
+
+    def _new(self, control: Any, context: RunContext) -> GraphRun:
+        settings = self._settings
+        return GraphRun(
+            control,
+            self._new_policy(context),
+            context,
+            settings.observers,
+            self._default,
+            signals=settings.signals,
+            account_of=None if settings.account_of is None else partial(settings.account_of, context),
+        )
+
+    def forget(self, control: Any) -> None:
+        """Drop that run, if it is kept here."""
+        with self._lock:
+            self._kept.pop(id(control), None)
 
 
 class InvokeOptions(TypedDict, total=False):
@@ -53,20 +151,49 @@ class InvokeOptions(TypedDict, total=False):
     objective: Objective | None
 
 
+@dataclass(slots=True)
+class Place:
+    """Where an invocation begins, filled in as it is found.
+
+    Attributes:
+        stage, config, runtime, options: what the invocation was begun with; see :meth:`RunFinder.invoke`.
+        run: the run that it belongs to; None before it is known.
+        prefix, stages: models and stages of the path before it.
+        value: the stored path; None if there is none, or the run keeps its path itself.
+        step: what distinguishes the superstep in the run; None where the run keeps its path itself.
+        shows: whether the state shows what the invocation before this one has made.
+    """
+
+    stage: str
+    config: RunnableConfig | None
+    runtime: Runtime[Any] | None
+    options: InvokeOptions
+    run: GraphRun | None = None
+    prefix: tuple[str, ...] = ()
+    stages: tuple[str, ...] = ()
+    value: PathValue | None = None
+    step: Any = None
+    shows: bool = True
+
+
 class RunFinder:
     """Finds the run of every invocation and edge; a run that is new gets its policy. Thread-safe.
 
     Attributes:
         settings: see Args.
+        runs: the runs in progress.
 
     Args:
         settings: of the adapter.
-        runs: the runs in progress.
-        defaults: what stands in where VineLM itself fails.
+        new_policy: returns the policy of a new run whose context has none; None, or a result of None, stands for the defaults.
+        defaults: what stands in where nothing is planned, or VineLM itself fails.
     """
 
-    def __init__(self, settings: AdapterSettings, runs: RunRegistry, defaults: DefaultRuns) -> None:
-        self.settings, self._runs, self._defaults = settings, runs, defaults
+    def __init__(
+        self, settings: AdapterSettings, new_policy: Callable[[RunContext], Policy | None] | None, defaults: DefaultRuns
+    ) -> None:
+        self.settings, self._new_policy, self._defaults = settings, new_policy, defaults
+        self.runs = RunRegistry(settings, self._policy_of, None if settings.on_error == "raise" else defaults.any_default)
 
     def invoke(
         self,
@@ -88,7 +215,7 @@ class RunFinder:
         Raises:
             WorkflowError: the node runs outside of a graph's run.
         """
-        return at_once(self._begun(stage, carried, config, runtime, options, is_async=False))
+        return self._begun(Place(stage, config, runtime, options, value=carried), self._find_node)
 
     async def ainvoke(
         self,
@@ -99,57 +226,7 @@ class RunFinder:
         **options: Unpack[InvokeOptions],
     ) -> InvocationScope:
         """Like :meth:`invoke`, without blocking the event loop while the checkpointer is asked what the request has paid."""
-        return await self._begun(stage, carried, config, runtime, options, is_async=True)
-
-    async def _begun(
-        self,
-        stage: str,
-        carried: PathValue | None,
-        config: RunnableConfig,
-        runtime: Runtime[Any],
-        options: InvokeOptions,
-        *,
-        is_async: bool,
-    ) -> InvocationScope:
-        """The invocation; it never waits unless ``is_async``."""
-        run: GraphRun | None = None
-        prefix: tuple[str, ...] = ()
-        stages: tuple[str, ...] = ()
-        limits, falls_back, objective = options.get("limits"), options.get("falls_back", True), options.get("objective")
-        try:
-            if is_inner(runtime):
-                run = self._inner_run(stage, config, runtime)
-                prefix = run.path or ()
-                if _is_unopened(run):
-                    await open_account(run, config, is_inner=True, is_async=is_async)
-                return self._kept_scope(run, stage, config, limits, falls_back=falls_back, is_inner=True)
-            channel = channel_of(config)
-            opening = None if channel is None else channel.opening
-            run = self._runs.known(opening, runtime.control) or self._new_run(opening, runtime, config, objective)
-            if run.keeps_path:
-                prefix = run.path or ()
-                if _is_unopened(run):
-                    await open_account(run, config, is_inner=True, is_async=is_async)
-                return self._kept_scope(run, stage, config, limits, falls_back=falls_back)
-            value, is_repeated = self._value(channel, carried, config, own_writes=options.get("own_writes", False))
-            step: Any = config.get("metadata", {}).get("langgraph_step", len(models_of(value)))
-            if is_repeated:
-                step = (step, len(models_of(value)))
-            if value is not None:
-                prefix, stages = models_of(value), stage_names(value)
-                if self._begins(run, stage, value, options):
-                    prefix = stages = ()
-                elif run.path is None:
-                    run.resumed(value)
-            if _is_unopened(run):
-                await open_account(run, config, value, continues=bool(prefix), is_async=is_async)
-            notes = self._notes(run, prefix, value, None if is_repeated else config)
-            path = run.decide(step, stage, prefix, stages)
-            return self._scope(run, stage, path, limits, falls_back=falls_back, notes=notes)
-        except (VineLMError, GraphBubbleUp):  # the caller's, or LangGraph's
-            raise
-        except Exception as error:
-            return self._defaults.default_scope(error, stage, prefix, run, config, runtime, objective)
+        return await self._abegun(Place(stage, config, runtime, options, value=carried), self._find_node)
 
     def call(
         self, stage: str, config: RunnableConfig | None, runtime: Runtime[Any] | None, **options: Unpack[InvokeOptions]
@@ -165,114 +242,140 @@ class RunFinder:
             options: ``objective`` (where neither the graph nor the with-block names one), ``limits`` and ``falls_back`` of
                 :class:`InvokeOptions`.
         """
-        return at_once(self._called(stage, config, runtime, options, is_async=False))
+        return self._begun(Place(stage, config, runtime, options), self._find_call)
 
     async def acall(
         self, stage: str, config: RunnableConfig | None, runtime: Runtime[Any] | None, **options: Unpack[InvokeOptions]
     ) -> InvocationScope:
         """Like :meth:`call`, without blocking the event loop while the checkpointer is asked what the request has paid."""
-        return await self._called(stage, config, runtime, options, is_async=True)
+        return await self._abegun(Place(stage, config, runtime, options), self._find_call)
 
-    async def _called(
-        self,
-        stage: str,
-        config: RunnableConfig | None,
-        runtime: Runtime[Any] | None,
-        options: InvokeOptions,
-        *,
-        is_async: bool,
-    ) -> InvocationScope:
-        """The invocation; it never waits unless ``is_async``."""
-        run: GraphRun | None = None
-        prefix: tuple[str, ...] = ()
-        limits, falls_back, objective = options.get("limits"), options.get("falls_back", True), options.get("objective")
+    # -- one invocation ------------------------------------------------------------------------------------------
+
+    def _begun(self, place: Place, find: Callable[[Place], GraphRun]) -> InvocationScope:
+        """The invocation, on the stage's default model where VineLM itself fails."""
         try:
-            run = self._run_here(config, runtime, objective)
-            prefix = run.path or ()
-            if config is not None and _is_unopened(run):
-                await open_account(run, config, is_inner=True, is_async=is_async)
-            return self._scope(run, stage, run.enter(where_of(config), stage), limits, falls_back=falls_back)
+            run = find(place)
+            account = run.request_account
+            if account is not None and not account.is_open and place.config is not None:
+                at_once(run.open_account(self._beginning(place, place.config), is_async=False))
+            return self._scope(run, place)
+        except (VineLMError, GraphBubbleUp):  # the caller's, or LangGraph's
+            raise
+        except Exception as error:
+            return self._default_scope(place, error)
+
+    async def _abegun(self, place: Place, find: Callable[[Place], GraphRun]) -> InvocationScope:
+        """The same for a caller that can wait."""
+        try:
+            run = find(place)
+            account = run.request_account
+            if account is not None and not account.is_open and place.config is not None:
+                await run.open_account(self._beginning(place, place.config), is_async=True)
+            return self._scope(run, place)
         except (VineLMError, GraphBubbleUp):
             raise
         except Exception as error:
-            return self._defaults.default_scope(error, stage, prefix, run, config, runtime, objective)
+            return self._default_scope(place, error)
 
-    @staticmethod
-    def _value(
-        channel: PathChannel | None, carried: PathValue | None, config: RunnableConfig, *, own_writes: bool
-    ) -> tuple[PathValue | None, bool]:
-        """The path before the invocation, and whether this execution of the node has written a part of it itself."""
-        if own_writes:
-            return path_here(config)
-        if channel is not None:
-            return (channel.get() if channel.path else None), False
-        return (carried if carried is not None else read_path(config, fresh=False)), False
+    def _default_scope(self, place: Place, error: Exception) -> InvocationScope:
+        """The invocation on the stage's default model."""
+        objective = place.options.get("objective")
+        return self._defaults.default_scope(error, place.stage, place.prefix, place.run, place.config, place.runtime, objective)
 
-    @staticmethod
-    def _begins(run: GraphRun, stage: str, value: PathValue, options: InvokeOptions) -> bool:
-        """Whether the invocation is the first of a request, not the next of the stored path."""
-        is_same_run = run.knows(models_of(value))
-        if options.get("continues") or (options.get("run_is_request") and is_same_run):
-            return False
-        return is_new_request(value, stage, run.policy.template, run.context.request_id, is_same_run=is_same_run)
-
-    @staticmethod
-    def _notes(
-        run: GraphRun, prefix: tuple[str, ...], value: PathValue | None, config: RunnableConfig | None
-    ) -> Sequence[Note]:
-        """Tell the policy what the invocations of ``prefix`` have shown; returns what of that the stored path lacks.
-
-        Without ``config`` the state does not show the last of them: the node that made it has not ended.
-        """
-        if run.outcomes is None:
-            return ()
-        if not prefix:
-            run.outcomes.forget()
-            return ()
-        if config is None:
-            run.outcomes.tell(prefix)
+    def _scope(self, run: GraphRun, place: Place) -> InvocationScope:
+        """The invocation with its model, once the place is known."""
+        stage, options, settings = place.stage, place.options, self.settings
+        notes: list[Note] = []
+        if place.step is None:
+            path = run.enter(where_of(place.config), stage)
         else:
-            run.outcomes.tell_at(config, prefix, fresh=False)
-        return run.outcomes.notes(value)
-
-    def _inner_run(self, stage: str, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
-        """The run of a stage inside a subgraph."""
-        context = self._context_of(runtime, None, config)
-        if context.chat_host is not None:
-            context.chat_host.admit_inner(stage, node=where_of(config).task.partition(":")[0])
-        return with_account(self._runs.inner(runtime.control, context), config)
-
-    def _kept_scope(
-        self,
-        run: GraphRun,
-        stage: str,
-        config: RunnableConfig,
-        limits: Mapping[str, Any] | None,
-        *,
-        falls_back: bool,
-        is_inner: bool = False,
-    ) -> InvocationScope:
-        """The invocation of a run that keeps its path itself."""
-        where = where_of(config)
-        if run.outcomes is not None and run.path is not None and not is_inner and run.is_past(where):
-            run.outcomes.tell_at(config, run.path, fresh=False)  # a subgraph sees a part of the state only
-        return self._scope(run, stage, run.enter(where, stage), limits, falls_back=falls_back)
-
-    def _scope(
-        self,
-        run: GraphRun,
-        stage: str,
-        path: tuple[str, ...],
-        limits: Mapping[str, Any] | None,
-        *,
-        falls_back: bool,
-        notes: Sequence[Note] = (),
-    ) -> InvocationScope:
-        settings, request_id = self.settings, run.context.request_id
+            if run.outcomes is not None:
+                notes = run.outcomes.told(place.config if place.shows else None, place.prefix, place.value)
+            path = run.decide(place.step, stage, place.prefix, place.stages)
         return InvocationScope(
-            settings.models, settings.observers, run, stage, path,
-            limits=limits, request_id=request_id, falls_back=falls_back, notes=notes,
-        )  # fmt: skip
+            settings.models,
+            settings.observers,
+            run,
+            stage,
+            path,
+            limits=options.get("limits"),
+            falls_back=options.get("falls_back", True),
+            notes=notes,
+        )
+
+    def _find_node(self, place: Place) -> GraphRun:
+        """The run of a node's invocation; its place is filled in."""
+        config, runtime, options, carried = place.config, place.runtime, place.options, place.value
+        assert config is not None
+        if runtime is None or runtime.control is None:
+            raise WorkflowError("a stage ran outside a graph's run: invoke the compiled graph")
+        if is_inner(runtime):
+            place.value = None
+            return self._found_inside(place, config, runtime)
+        channel = channel_of(config)
+        opening = None if channel is None else channel.opening
+        run = place.run = self.runs.known(opening, runtime.control) or self._new_run(place, opening, config)
+        if run.places is not None:
+            place.value = None
+            place.prefix = run.path or ()
+            where = where_of(config)
+            if run.outcomes is not None and run.path is not None and run.is_past(where):
+                run.outcomes.tell_at(config, run.path, fresh=False)
+            return run
+        is_repeated = False
+        if options.get("own_writes"):
+            value, is_repeated = path_here(config)
+        elif channel is not None:
+            value = channel.get() if channel.path else None
+        else:
+            value = read_path(config, fresh=False) if carried is None else carried
+        place.value, place.shows = value, not is_repeated
+        models, stages = ((), ()) if value is None else path_of(value)
+        place.step = config.get("metadata", {}).get("langgraph_step", len(models))
+        if is_repeated:
+            place.step = (place.step, len(models))
+        if value is not None:
+            is_same_run = run.knows(models)
+            goes_on = options.get("continues") or (options.get("run_is_request") and is_same_run)
+            if goes_on or not is_new_request(
+                value, place.stage, run.policy.template, run.context.request_id, is_same_run=is_same_run
+            ):
+                place.prefix, place.stages = models, stages
+                if run.path is None:
+                    run.resumed(value)
+        return run
+
+    def _found_inside(self, place: Place, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
+        """The run of a node's invocation inside a subgraph, which sees a part of the state only."""
+        context = self._context_of(carried_by(runtime.context), None, config)
+        if context.chat_host is not None:
+            context.chat_host.admit_inner(place.stage, node=where_of(config).task.partition(":")[0])
+        run = place.run = with_account(self.runs.inner(runtime.control, context), config)
+        place.prefix = run.path or ()
+        return run
+
+    def _find_call(self, place: Place) -> GraphRun:
+        """The run of a chat model's invocation; its place is filled in."""
+        run = place.run = self._run_here(place.config, place.runtime, place.options.get("objective"))
+        place.prefix = run.path or ()
+        return run
+
+    @staticmethod
+    def _beginning(place: Place, config: RunnableConfig) -> Beginning:
+        """Where the invocation begins, for the account of its request."""
+        channel, key, run = channel_of(config), account_of(place.value), place.run
+        is_stored = place.step is not None and channel is not None and channel.opening is not None and channel.opening.is_stored
+        given, continues = config.get("configurable", {}), place.step is not None and bool(place.prefix)
+        return Beginning(
+            checkpoint_id=(given.get("checkpoint_map") or {}).get(""),
+            request_id=None if run is None else run.context.request_id,
+            account=key if continues else None,
+            after=None if continues or (key is None and not is_stored) else key or "",
+            is_saved_late=given.get(_DURABILITY) == "exit",
+        )
+
+    # -- the run ---------------------------------------------------------------------------------------------------
 
     def path_of(self, config: RunnableConfig) -> RunPath | None:
         """Return the run that an edge belongs to and its path.
@@ -282,13 +385,13 @@ class RunFinder:
         channel = channel_of(config)
         opening = None if channel is None else channel.opening
         runtime = current_runtime() if channel is None else None
-        run = self._runs.known(opening, None if runtime is None else runtime.control)
+        run = self.runs.known(opening, None if runtime is None else runtime.control)
         if run is not None and run.path is not None:
             return RunPath(run, run.path, run.stages)
         runtime = current_runtime()  # resumed behind the stage
         if runtime is None or runtime.control is None:
             return None
-        run = run or self._runs.known(opening, runtime.control)
+        run = run or self.runs.known(opening, runtime.control)
         if run is not None and run.path is not None:  # begun inside a subgraph
             return RunPath(run, run.path, run.stages)
         try:
@@ -299,57 +402,78 @@ class RunFinder:
             return None
         if value is None or value["closed"]:
             return None
-        run = run or self._new_run(opening, runtime, config)
+        run = run or self._new_run(Place("", config, runtime, {}), opening, config)
         run.resumed(value)
-        return RunPath(run, models_of(value), stage_names(value))
+        return RunPath(run, *path_of(value))
 
     def _run_here(self, config: RunnableConfig | None, runtime: Runtime[Any] | None, objective: Objective | None) -> GraphRun:
-        context = carried_by(None if runtime is None else runtime.context)
+        carried = carried_by(None if runtime is None else runtime.context)
         channel = None if config is None else channel_of(config)
         opening = None if channel is None else channel.opening
         key: Any = None if runtime is None else runtime.control
-        if key is None and AMBIENT.get() is context:
-            key = context
-        if context.objective is None and objective is not None:
-            context = replace(context, objective=objective)
+        if key is None and AMBIENT.get() is carried:
+            key = carried
         if runtime is not None and runtime.control is not None and is_inner(runtime):
-            return with_account(self._runs.inner(runtime.control, self._filled(context, None, config)), config)
-        context = self._filled(context, opening, config)
+            return with_account(self.runs.inner(runtime.control, self._context_of(carried, None, config, objective)), config)
+        context = self._context_of(carried, opening, config, objective)
         if key is None:
-            return self._runs.alone(context)
-        return with_account(self._runs.of(opening, key, context), config)
+            return self.runs.alone(context)
+        return with_account(self.runs.of(opening, key, context), config)
 
-    def _new_run(
+    def _new_run(self, place: Place, opening: ChannelSession | None, config: RunnableConfig) -> GraphRun:
+        assert place.runtime is not None
+        carried = place.runtime.context
+        if not isinstance(carried, RunContext):
+            carried = carried_by(carried)
+        context = self._context_of(carried, opening, config, place.options.get("objective"))
+        run = self.runs.of(opening, place.runtime.control, context)
+        return run if run.guard is None else with_account(run, config)
+
+    def _context_of(
         self,
+        carried: RunContext,
         opening: ChannelSession | None,
-        runtime: Runtime[Any],
-        config: RunnableConfig,
+        config: RunnableConfig | None,
         objective: Objective | None = None,
-    ) -> GraphRun:
-        context = self._context_of(runtime, opening, config)
-        if context.objective is None and objective is not None:
-            context = replace(context, objective=objective)
-        return with_account(self._runs.of(opening, runtime.control, context), config)
-
-    def _context_of(self, runtime: Runtime[Any], opening: ChannelSession | None, config: RunnableConfig) -> RunContext:
-        if runtime.control is None:
-            raise WorkflowError("a stage ran outside a graph's run: invoke the compiled graph")
-        return self._filled(carried_by(runtime.context), opening, config)
-
-    def _filled(self, context: RunContext, opening: ChannelSession | None, config: RunnableConfig | None) -> RunContext:
+    ) -> RunContext:
         """The context with what only the run itself knows: its arrival, and whether it may return an earlier answer."""
-        if context.started_at is None and opening is not None and not self.settings.models.is_virtual_time:
-            context = replace(context, started_at=opening.at_s)
-        if config is not None and self.settings.returns_earlier and not streams_tokens(config):
-            context = replace(context, returns_earlier=True)
-        if config is not None and self.settings.tells_config:
-            context = replace(context, configurable=told_configurable(config))
-        return context
+        settings, known = self.settings, dict[str, Any]()
+        if carried.objective is None and objective is not None:
+            known["objective"] = objective
+        if carried.started_at is None and opening is not None and not settings.models.is_virtual_time:
+            known["started_at"] = opening.at_s
+        if config is not None and settings.has_finish and settings.returns_earlier and not streams_tokens(config):
+            known["returns_earlier"] = True
+        if config is not None and settings.tells_config:
+            known["configurable"] = told_configurable(config)
+        return replace(carried, **known) if known else carried
+
+    def _policy_of(self, context: RunContext) -> Policy:
+        """The policy of a new run."""
+        try:
+            policy = context.policy
+            if policy is None and self._new_policy is not None:
+                policy = self._new_policy(context)
+            return self._defaults.policy(context) if policy is None else policy
+        except InfeasibleError:
+            raise
+        except Exception as error:
+            return self._defaults.stand_in(error, "the session", context.objective)
 
 
-def _is_unopened(run: GraphRun) -> bool:
-    """Whether it is to be read what earlier runs of the request have paid."""
-    return run.request_account is not None and not run.request_account.is_open
+def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
+    """Return ``run``, which keeps what its request pays beside the thread's checkpoints, if it has a cap and a checkpointer."""
+    if config is not None and run.can_keep_account:
+        given = config.get("configurable", {})
+        saver = given.get(_CHECKPOINTER)
+        if isinstance(saver, BaseCheckpointSaver) and given.get("thread_id") is not None:
+            run.keep_account(ThreadAccounts(SaverRows(saver, given)))
+    return run
 
 
-__all__ = ["RunFinder"]
+def _is_same_request(one: RunContext, other: RunContext) -> bool:
+    """Contexts may be copies: LangGraph hands them down, and the arrival is filled in."""
+    return one.policy is other.policy and one.objective == other.objective and one.request_id == other.request_id
+
+
+__all__ = ["InvokeOptions", "RunFinder", "RunRegistry"]
