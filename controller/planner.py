@@ -116,10 +116,7 @@ class Planner:
 
     def lacks(self, stage: str | Collection[str], node: int) -> bool:
         """Return whether the trie does not have the stage after the node, or none of several."""
-        trie = self.trie
-        if isinstance(stage, str) and trie.end[node] > node + 1 and trie.stages[int(trie.stage[node + 1])] == stage:
-            return False  # that of the first child: the usual case
-        return not self.is_contingent or trie.arms(node).keys().isdisjoint((stage,) if isinstance(stage, str) else stage)
+        return self.trie.arms(node).keys().isdisjoint((stage,) if isinstance(stage, str) else stage)
 
     def prepare(self, objective: Objective) -> None:
         """Build the frontiers for objectives that differ from this one at most in the values of their bounds.

@@ -97,7 +97,8 @@ class Replanner:
             if node is None:
                 node = self.node(prefix)
             stage, note = (stage, "") if self.seen is None else self._arm(self.seen, stage, prefix)
-            if planner.lacks(stage, node):
+            trie, first = planner.trie, node + 1  # the stage of the first child: in the usual case that of all
+            if not (trie.end[node] > first and trie.stages[int(trie.stage[first])] == stage) and planner.lacks(stage, node):
                 return None, self._lacking(stage, prefix)
             load_s: FloatArray | None = None
             if self._load is not None:
@@ -176,11 +177,6 @@ class Replanner:
         with suppress(KeyError):
             return self.seen.returned_class(prefix)
         return None
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether requests may go on after the workflow's own check has passed an answer."""
-        return self.seen is not None and self.seen.goes_on
 
     def ends_at(self, prefix: tuple[str, ...]) -> bool:
         """Return whether requests that show what this one has end after ``prefix``; not where the trie lacks the path."""

@@ -196,13 +196,15 @@ class Session(StopRulePolicy):
 
         ``arms`` are the stages of which one will come, where the template branches; None if they are not known.
         """
-        has_ended = self.has_ended(finished, state)
+        has_ended = finished if self._judge is None else self.has_ended(finished, state)
         if self.evidence is not None:
             self.evidence.verdict(prefix, has_ended)
         goes_on = not has_ended
-        if goes_on or (self._replanner.goes_on and self.mode == "enforce"):
+        seen = self._replanner.seen
+        if goes_on or (seen is not None and seen.goes_on and self.mode == "enforce"):
             with self._lock:
-                self._replanner.note_verdict(prefix, finished)
+                if seen is not None:
+                    self._replanner.note_verdict(prefix, finished)
                 step = self._edge = self._end_step(prefix, arms)
                 self.steps.append(step)
             goes_on = step.model is not None or (self.mode != "enforce" and step.stage is not None)
@@ -397,7 +399,7 @@ class Session(StopRulePolicy):
         if not coming:
             return TraceStep("end", prefix, None, None, elapsed_s, spent_usd, None, "the last planned invocation")
         name = " or ".join(coming)
-        if self._replanner.ends_at(prefix):
+        if self._replanner.seen is not None and self._replanner.ends_at(prefix):
             note = "requests that show this end here"
             return TraceStep("end", prefix, name, None, elapsed_s, spent_usd, None, note)
         asked = coming[0] if len(coming) == 1 else frozenset(coming)

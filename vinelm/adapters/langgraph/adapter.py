@@ -8,9 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Protocol, overload
 
-from vinelm.adapters.langgraph.nodes.destinations import Destinations, To
 from vinelm.adapters.langgraph.nodes.finish import make_finish
-from vinelm.adapters.langgraph.nodes.route import ROUTE_INJECTED, make_route
+from vinelm.adapters.langgraph.nodes.route import ROUTE_INJECTED, Destinations, To, make_route
 from vinelm.adapters.langgraph.nodes.signature import INJECTED, injected_parameters
 from vinelm.adapters.langgraph.nodes.stage import make_stage
 from vinelm.adapters.langgraph.path.within_node import ThreadPaths
@@ -207,14 +206,13 @@ class GraphAdapter(AdapterSettings):
         destinations = Destinations(again, end, to, times)
         asked = injected_parameters(fn, f"route {destinations.name}", ROUTE_INJECTED)
         if destinations.end is not None:
-            self.agains += destinations.again
-            self.ends.add(destinations.end)
+            self.note_exits(destinations.again, destinations.end)
         return make_route(self._finder, fn, asked, destinations)
 
     @property
     def finish(self) -> Node:
         """The node that returns an earlier answer where the policy trusts it more; see :attr:`vinelm.VineLM.finish`."""
-        self.has_finish = True
+        self.note_exits()
         return self._finish
 
     # -- one run -----------------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 
 from vinelm.adapters.langgraph.accounts.at_once import at_once
-from vinelm.adapters.langgraph.path.path_channel import models_of
-from vinelm.adapters.langgraph.path.places import is_inner
+from vinelm.adapters.langgraph.path.path_channel import is_inner, models_of
 from vinelm.adapters.langgraph.path.within_node import path_here, write_path
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, carried_by

@@ -13,6 +13,7 @@ from vinelm.backends.base import Counts, estimate_tokens
 from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
 from vinelm.backends.offline.hash_random import digest, exp, generator, normal, uniform
 from vinelm.backends.offline.presets import (
+    BEHAVIOURS,
     FEEDBACK_GAIN,
     HARDNESS_SD,
     REPEAT_KIND_SHARE,
@@ -98,8 +99,9 @@ class SimulatedBackend:
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """Return a chat model for one invocation; :class:`ConfigError` for an unknown model id or a call without a request."""
-        behaviour_of(model)
-        request_of(call, "simulated")
+        if model.model_id not in BEHAVIOURS or call.request is None:
+            behaviour_of(model)
+            request_of(call, "simulated")
         return OfflineChatModel.bound(self, model, call)
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, NotRequired, TypedDict, TypeGuard
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.errors import EmptyChannelError, InvalidUpdateError
+from langgraph.runtime import Runtime
 
 from vinelm.errors import WorkflowError
 from vinelm.template import Template
@@ -275,6 +276,12 @@ def channel_of(config: RunnableConfig) -> PathChannel | None:
             if isinstance(channel, PathChannel):
                 return channel
     return None
+
+
+def is_inner(runtime: Runtime[Any]) -> bool:
+    """Return whether the node of ``runtime`` is inside a subgraph."""
+    info = runtime.execution_info
+    return info is not None and "|" in info.checkpoint_ns
 
 
 def execution_of(config: RunnableConfig) -> Execution | None:

@@ -8,7 +8,6 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.runtime import Runtime
 
 from vinelm.requests.protocols import Invocation
 
@@ -130,10 +129,4 @@ def where_of(config: RunnableConfig | None) -> Where:
     return Where(str(step), str(given.get("checkpoint_ns") or "").partition("|")[0])
 
 
-def is_inner(runtime: Runtime[Any]) -> bool:
-    """Return whether the node of ``runtime`` is inside a subgraph."""
-    info = runtime.execution_info
-    return info is not None and "|" in info.checkpoint_ns
-
-
-__all__ = ["PlaceKey", "RunPlaces", "Where", "is_inner", "where_of"]
+__all__ = ["PlaceKey", "RunPlaces", "Where", "where_of"]

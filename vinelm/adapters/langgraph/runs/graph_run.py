@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Literal, NamedTuple
 from weakref import WeakMethod
@@ -14,11 +15,10 @@ from vinelm.adapters.langgraph.accounts.thread_accounts import Beginning, Thread
 from vinelm.adapters.langgraph.path.outcomes import RunOutcomes
 from vinelm.adapters.langgraph.path.path_channel import PathValue, costs_of, path_of, shown_of
 from vinelm.adapters.langgraph.path.places import RunPlaces, Where
-from vinelm.adapters.langgraph.path.superstep import Superstep
 from vinelm.adapters.langgraph.runs.run_context import RunContext
 from vinelm.adapters.langgraph.runs.steady_clock import steady
 from vinelm.clock import VirtualClock
-from vinelm.errors import InfeasibleError, VineLMError
+from vinelm.errors import InfeasibleError, VineLMError, WorkflowError
 from vinelm.money.bound_guard import BoundGuard, with_account
 from vinelm.policies.policy import Policy
 from vinelm.requests.protocols import CallGuard, Invocation
@@ -40,6 +40,91 @@ def _weakly(method: Callable[..., None]) -> Callable[..., None]:
             found(*args)
 
     return call
+
+
+@dataclass(slots=True)
+class StageChoice:
+    """The model of one stage in a superstep, and how many of the invocations that began with it have failed."""
+
+    path: tuple[str, ...]
+    begun: int = 0
+    failed: int = 0
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether every invocation that began with the model has failed, so that a retry may use another one."""
+        return 0 < self.begun == self.failed
+
+
+@dataclass(slots=True)
+class Superstep:
+    """The choices of one superstep, which began behind ``prefix``. The run that owns it locks it.
+
+    Attributes:
+        key: LangGraph's number of the superstep.
+        prefix, stages: models and stages of the path before it.
+        choices: the choice of each stage, in the order in which they were made.
+    """
+
+    key: object
+    prefix: tuple[str, ...]
+    stages: tuple[str, ...]
+    choices: dict[str, StageChoice] = field(default_factory=dict)
+
+    def choose(self, stage: str, ahead: tuple[str, ...], ask: Callable[[str, tuple[str, ...]], str]) -> StageChoice:
+        """Return the choice for ``stage``; ``ask(stage, prefix)`` names the models that are not chosen yet, in order.
+
+        Args:
+            stage: name of the stage.
+            ahead: the stages of the superstep whose choices come before it.
+            ask: called for stages without a choice, and again where all that began with a choice has failed.
+        """
+        prefix = self.prefix
+        for name in ahead:
+            found = self.choices.get(name)
+            if found is None:
+                found = self.choices[name] = StageChoice((*prefix, ask(name, prefix)))
+            prefix = (*prefix, found.path[-1])
+        choice = self.choices.get(stage)
+        if choice is None:
+            choice = self.choices[stage] = StageChoice((*prefix, ask(stage, prefix)))
+        elif choice.is_lost:
+            choice.path = (*prefix, ask(stage, prefix))
+        return choice
+
+    def end(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return models and stages of the path behind the superstep, as far as it was chosen."""
+        placed = sorted((len(choice.path), stage, choice.path[-1]) for stage, choice in self.choices.items())
+        return (*self.prefix, *(model for _, _, model in placed)), (*self.stages, *(stage for _, stage, _ in placed))
+
+    def ahead_of(self, stage: str, flow: Flow | None) -> tuple[str, ...]:
+        """Return the stages of this superstep whose choices come before that of ``stage``.
+
+        Raises:
+            WorkflowError: another stage runs in it, and the template does not say that the two run side by side.
+        """
+        others = [name for name in self.choices if name != stage]
+        if flow is None and not others:
+            return ()
+        before = None if flow is None else self._in_flow(stage, flow)
+        for other in others:
+            if flow is None or not (other in (before or ()) or stage in (self._in_flow(other, flow) or ())):
+                raise WorkflowError(
+                    f"stages {other!r} and {stage!r} run in one superstep: VineLM chooses models along one path, so put an "
+                    f"edge between them, or declare Parallel((Stage({other!r}), Stage({stage!r}))) in the template"
+                )
+        return before or ()
+
+    def is_in(self, stage: str, flow: Flow) -> bool:
+        """Whether the template has the stage here."""
+        return self._in_flow(stage, flow) is not None
+
+    def _in_flow(self, stage: str, flow: Flow) -> tuple[str, ...] | None:
+        """The choices before ``stage`` in this superstep; None where the template does not have it there."""
+        try:
+            return flow.ahead_of(flow.at(self.stages), stage)
+        except KeyError:  # behind an arm that the template lacks
+            return None
 
 
 class GraphRun:
@@ -373,9 +458,7 @@ class GraphRun:
         prefix: tuple[str, ...],
         finished: bool,
         state: Any,
-        *,
         arms: frozenset[str] | None = None,
-        tells_arms: bool = False,
     ) -> bool:
         """Return the policy's answer to an edge that can end the request.
 
@@ -383,12 +466,11 @@ class GraphRun:
             prefix: models of the invocations so far.
             finished: the workflow's own verdict.
             state: the application's state.
-            arms: the stages that may come next; None if they are not known.
-            tells_arms: hand ``arms`` on to policies that take it.
+            arms: the stages that may come next, where the workflow branches; None if they are not known.
         """
         started = time.perf_counter()
         try:
-            goes_on = self.policy.should_continue(prefix, finished, state, arms if tells_arms else None)
+            goes_on = self.policy.should_continue(prefix, finished, state, arms)
         except Exception as error:
             if self.policy.has_judge:  # the caller's own code may have raised it
                 raise

@@ -24,11 +24,12 @@ from vinelm.adapters.langgraph.path.path_channel import (
     PathValue,
     account_of,
     channel_of,
+    is_inner,
     is_new_request,
     path_of,
     read_path,
 )
-from vinelm.adapters.langgraph.path.places import is_inner, where_of
+from vinelm.adapters.langgraph.path.places import where_of
 from vinelm.adapters.langgraph.path.within_node import path_here
 from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns, current_runtime, told_configurable
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun, RunPath
@@ -336,7 +337,7 @@ class RunFinder:
         if is_repeated:
             place.step = (place.step, len(models))
         if value is not None:
-            is_same_run = run.knows(models)
+            is_same_run = models == run.path or run.knows(models)
             goes_on = options.get("continues") or (options.get("run_is_request") and is_same_run)
             if goes_on or not is_new_request(
                 value, place.stage, run.policy.template, run.context.request_id, is_same_run=is_same_run
@@ -442,7 +443,7 @@ class RunFinder:
             known["objective"] = objective
         if carried.started_at is None and opening is not None and not settings.models.is_virtual_time:
             known["started_at"] = opening.at_s
-        if config is not None and settings.has_finish and settings.returns_earlier and not streams_tokens(config):
+        if config is not None and settings.returns_earlier and not streams_tokens(config):
             known["returns_earlier"] = True
         if config is not None and settings.tells_config:
             known["configurable"] = told_configurable(config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from langgraph.graph import END
 
@@ -30,6 +30,8 @@ class AdapterSettings:
         declared: the stages wrapped so far, each with the default model that the application declared, or None.
         agains, ends: where the edges wrapped so far lead when the request goes on, and when the policy ends it.
         has_finish: whether the application asked for the node that returns an earlier answer.
+        returns_earlier: whether a request that the policy ends can return an earlier answer than the last one: answers are
+            declared, the finish node was asked for, and some edge asks the policy, none of which ends at once.
     """
 
     def __init__(self, models: ChatModelSource, template: Template | None, on_error: OnError, signals: Signals | None) -> None:
@@ -43,22 +45,22 @@ class AdapterSettings:
         self.declared: dict[str, str | None] = {}
         self.agains: list[str] = []
         self.ends: set[str] = set()
-        self.has_finish = False
+        self.has_finish = self.returns_earlier = False
 
     @property
     def catalog(self) -> Catalog:
         """The models that stages may run on."""
         return self.models.catalog
 
-    @property
-    def returns_earlier(self) -> bool:
-        """Whether a request that the policy ends can return an earlier answer than the last one.
-
-        That is so if answers are declared, the finish node was asked for, and some edge asks the policy, none of which ends at
-        once.
-        """
+    def note_exits(self, again: Iterable[str] = (), end: str | None = None) -> None:
+        """Note the places of an edge that asks the policy, or that the finish node was asked for."""
+        if end is None:
+            self.has_finish = True
+        else:
+            self.agains += again
+            self.ends.add(end)
         has_answers = self.signals is not None and bool(self.signals.answer)
-        return has_answers and self.has_finish and bool(self.ends) and END not in self.ends
+        self.returns_earlier = has_answers and self.has_finish and bool(self.ends) and END not in self.ends
 
 
 __all__ = ["AdapterSettings"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from vinelm.adapters.langgraph.nodes.destinations import UNDECLARED_TIMES
+from vinelm.adapters.langgraph.nodes.route import UNDECLARED_TIMES
 from vinelm.adapters.langgraph.structure.regions import Part, Region, Successors
 from vinelm.adapters.langgraph.structure.stage_graph import ENDED, Bound, StageGraph, Together
 from vinelm.errors import TemplateError
