@@ -19,7 +19,7 @@ from .formatting import percent as percent
 from .formatting import seconds as seconds
 from .formatting import template_words as template_words
 from .formatting import usd as usd
-from .judge_text import judge_words as judge_words
-from .shown_lines import shown_lines as shown_lines
 from .store.page import report as report
 from .store.page import store_page as store_page
+from .store_text import judge_words as judge_words
+from .store_text import shown_lines as shown_lines

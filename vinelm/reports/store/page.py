@@ -24,7 +24,6 @@ from vinelm.reports.document import Chart, Mark, Report, Section, Table
 from vinelm.reports.drawing.html import write_page
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
 from vinelm.reports.formatting import percent, template_words, thousand, usd
-from vinelm.reports.judge_text import judge_words
 from vinelm.reports.store.evidence_sections import (
     TERMS,
     Facts,
@@ -37,6 +36,7 @@ from vinelm.reports.store.evidence_sections import (
 )
 from vinelm.reports.store.plan_sections import ShownPlan, flow_section, planned, price_section, spending_section
 from vinelm.reports.store.sweep_sections import cost_sweep_chart, sweep_sections
+from vinelm.reports.store_text import judge_words
 from vinelm.rows.observation import Observation
 from vinelm.traces import StoreIdentity
 from vinelm.trie.annotated_trie import AnnotatedTrie
