@@ -18,12 +18,19 @@ from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.plans.sweep import showcase
 from vinelm.objective import Objective
-from vinelm.reports.charts import cost_chart
-from vinelm.reports.contingent import arm_tables, estimated_frontiers, frontier_section, plans_section, stage_table
 from vinelm.reports.document import Chart, Mark, Report, Section, Table
 from vinelm.reports.drawing.html import write_page
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
 from vinelm.reports.formatting import percent, template_words, thousand, usd
+from vinelm.reports.store.estimated_sections import (
+    COST_CAPTION,
+    arm_tables,
+    cost_chart,
+    estimated_frontiers,
+    frontier_section,
+    plans_section,
+    stage_table,
+)
 from vinelm.reports.store.evidence_sections import (
     TERMS,
     Facts,
@@ -260,9 +267,10 @@ class _StorePage:
     @property
     def _hero(self) -> Chart:
         chart = cost_sweep_chart(self.judged, self._marks)
-        return chart or cost_chart(
-            "cost", estimated_frontiers(self.plans, "max_cost_usd"), note="Estimated; nothing was judged."
-        )
+        if chart is not None:
+            return chart
+        frontiers = estimated_frontiers(self.plans, "max_cost_usd")
+        return cost_chart("cost", frontiers, f"{COST_CAPTION} Estimated; nothing was judged.")
 
     @property
     def _marks(self) -> tuple[Mark, ...]:
