@@ -31,8 +31,8 @@ from vinelm.requests.protocols import Backend, Sampler
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Template
 from vinelm.traces import ObservationStore, StoreIdentity
-from vinelm.traces.growth.broken_stage import retire_broken
 from vinelm.traces.growth.changes import differences
+from vinelm.traces.growth.grow import retire_broken
 from vinelm.traces.growth.plan import RequestDigest
 from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.store.shared_run import SharedRun, shared_run

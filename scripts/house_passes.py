@@ -143,7 +143,7 @@ def main() -> None:
 
     from vinelm.backends import create_backends
 
-    models = Catalog.from_toml(catalog)
+    models = Catalog.from_file(catalog)
     vine = VineLM(models, create_backends(models, workflow=my_app.workflow), trie="x.vine")
     app = my_app.build(vine).compile()
     recorder = Recorder(root, (my_app.solve.__code__, my_app.check.__code__, my_app.fix.__code__))

@@ -69,7 +69,7 @@ def try_app(name: str, models: Path, folder: Path, budget_usd: float) -> Trial:
 
 
 def _check(trial: Trial, spec: str, models: Path) -> None:
-    report = check_workflow(load_workflow(spec), Catalog.from_toml(models))
+    report = check_workflow(load_workflow(spec), Catalog.from_file(models))
     wrong = [f"{item.name}: {item.detail}" for item in report.items if not item.is_ok]
     trial.refused = wrong[0] if wrong else ""
 

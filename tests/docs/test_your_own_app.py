@@ -61,7 +61,7 @@ def test_the_profiled_app_is_served(followed, monkeypatch, max_cost_usd):
     monkeypatch.chdir(EXAMPLE.parent)
     monkeypatch.syspath_prepend(str(EXAMPLE.parent))
     workflow = load_workflow("my_app:workflow")
-    catalog = Catalog.from_toml("models.toml")
+    catalog = Catalog.from_file("models.toml")
     vine = VineLM(
         models=catalog,
         backends=create_backends(catalog, workflow=workflow),

@@ -20,7 +20,7 @@ from vinelm.traces import check_store
 from vinelm.workflows import load_workflow
 
 BEFORE = Path(__file__).parent / "before"
-MODELS = Catalog.from_toml(BEFORE / "models.toml")
+MODELS = Catalog.from_file(BEFORE / "models.toml")
 DIGESTS = json.loads((BEFORE / "digests.json").read_text())
 MODULES = {"sql": "sql.app", "react": "react.app", "coding": "coding.app"}
 

@@ -22,7 +22,7 @@ from vinelm.traces.databases.schema import SCHEMA_VERSION
 from vinelm.workflows import load_workflow
 
 BEFORE = Path(__file__).parent / "before"
-MODELS = Catalog.from_toml(BEFORE / "models.toml")
+MODELS = Catalog.from_file(BEFORE / "models.toml")
 LARGE = MODELS["large"]
 
 

@@ -63,11 +63,6 @@ def address_of(where: str | Path | PostgresUrl) -> StoreAddress:
     return PostgresUrl(url)
 
 
-def is_database(where: str | Path) -> bool:
-    """Return whether a store at this address is a database."""
-    return isinstance(address_of(where), PostgresUrl)
-
-
 def file_of(where: StoreAddress, what: str) -> Path:
     """Return the path of a store that is a file.
 

@@ -6,7 +6,7 @@ Retired rows keep their dollars on the ledger and their state. They are used aga
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, bindparam, delete, select, update
@@ -18,8 +18,8 @@ from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.databases.schema import RESCORING
 from vinelm.traces.growth import retirement
 from vinelm.traces.growth.changes import changes_between
-from vinelm.traces.growth.plan import RequestDigest, RowJudge, restoration_of, retirement_of
-from vinelm.traces.store.rows import read_rows
+from vinelm.traces.growth.plan import BROKEN_STAGE, RequestDigest, RowJudge, restoration_of, retirement_of
+from vinelm.traces.store.rows import decode_prefix, read_rows
 from vinelm.traces.store.run_state import UNFINISHED
 from vinelm.traces.store.store import ObservationStore, number_of
 
@@ -143,6 +143,30 @@ def preview_growth(
             raise _Undo
     except _Undo:
         return found
+
+
+def retire_broken(store: ObservationStore, cells: Collection[tuple[str, Sequence[str]]]) -> None:
+    """Retire the rows of a stage that was broken: they are executed again, and never used again.
+
+    One transaction. Their dollars and calls keep counting.
+
+    Args:
+        store: held by the caller.
+        cells: request and prefix of each row.
+    """
+    named = {(request_id, tuple(prefix)) for request_id, prefix in cells}
+    rows, meta = schema.observations.c, schema.meta
+    with store.database.transaction() as connection:
+        order = connection.execute(select(rows.row_id, rows.request_id, rows.prefix).order_by(rows.row_id)).all()
+        places = [place for place, row in enumerate(order) if (row.request_id, decode_prefix(row.prefix)) in named]
+        text = connection.execute(select(meta.c.value).where(meta.c.key == UNFINISHED)).scalar()
+        if text:  # the number of rows that the unfinished run found, without those that leave
+            run = json.loads(text)
+            run["rows"] -= sum(place < run["rows"] for place in places)
+            connection.execute(update(meta).where(meta.c.key == UNFINISHED).values(value=json.dumps(run)))
+        retired = [(order[place].row_id, BROKEN_STAGE) for place in places]
+        digests = retirement.request_digests(connection)
+        retirement.retire(connection, retired, scored_id=store.identity_id, digests=digests)
 
 
 def _grow(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from vinelm.catalog import Price
 from vinelm.rows.observation import Cell
 from vinelm.template import StopRule
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.growth.conditions import RowConditions
-from vinelm.traces.growth.repricing import RecordedCost
 
 ENDS_EARLIER = "its request now ends earlier"
 BROKEN_STAGE = "a stage was broken"
@@ -22,6 +23,55 @@ class RequestDigest(NamedTuple):
 
     full: str | None
     inputs: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCost:
+    """What a row recorded about its dollars.
+
+    Attributes:
+        cost_usd: dollars as they were charged.
+        calls: model calls.
+        tokens_in: prompt tokens of all calls; None: unknown.
+        tokens_out: completion tokens; None: unknown.
+        tokens_cached: the part of ``tokens_in`` that was read from a prompt cache; None: unknown, counted as none.
+    """
+
+    cost_usd: float
+    calls: int
+    tokens_in: int | None
+    tokens_out: int | None
+    tokens_cached: int | None
+
+    def at(self, recorded: Price, now: Price) -> float | None:
+        """Return the row's dollars at another price; None if it recorded no tokens.
+
+        Dollars that the tokens do not explain (failed attempts that were billed, a discount) change in the same proportion.
+
+        Args:
+            recorded: the price that ``cost_usd`` was charged at.
+            now: the price to apply.
+        """
+        if self.calls == 0 or is_same_amount(recorded, now):
+            return self.cost_usd
+        if self.tokens_in is None or self.tokens_out is None:
+            return None
+        before, after = self._of_tokens(recorded), self._of_tokens(now)
+        if before <= 0:
+            return after + self.cost_usd
+        return after if math.isclose(self.cost_usd, before) else after * self.cost_usd / before
+
+    def _of_tokens(self, price: Price) -> float:
+        assert self.tokens_in is not None
+        assert self.tokens_out is not None
+        tokens_usd = price.cost_usd(self.tokens_in, self.tokens_out, self.tokens_cached or 0) - price.call
+        return tokens_usd + price.call * self.calls
+
+
+def is_same_amount(one: Price, other: Price) -> bool:
+    """Return whether two prices charge the same: where they were read, and when, does not matter."""
+    about = {"source", "as_of"}
+    return one.model_dump(exclude=about) == other.model_dump(exclude=about)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from vinelm.traces.databases.address import file_of
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.databases.lock import run_lock
 from vinelm.traces.growth.grow import set_prices
+from vinelm.traces.growth.plan import is_same_amount
 from vinelm.traces.store.atomic import copied_store
 from vinelm.traces.store.merge import rows_digest
 from vinelm.traces.store.row_validation import cell_name
@@ -116,11 +117,8 @@ def _identity(store: ObservationStore, prices: Catalog) -> StoreIdentity:
 
 
 def _changed(before: Catalog, now: Catalog) -> frozenset[str]:
-    """Models whose dollars may differ: where a price was read, and when, does not matter."""
-    about = {"source", "as_of"}
-    return frozenset(
-        name for name in before if before[name].price.model_dump(exclude=about) != now[name].price.model_dump(exclude=about)
-    )
+    """The models whose dollars may differ."""
+    return frozenset(name for name in before if not is_same_amount(before[name].price, now[name].price))
 
 
 def _require_tokens(store: ObservationStore, now: StoreIdentity) -> None:

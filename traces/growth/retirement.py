@@ -10,8 +10,7 @@ from sqlalchemy import Connection, RowMapping, bindparam, func, select, text, up
 
 from vinelm.template import Template
 from vinelm.traces.databases import schema
-from vinelm.traces.growth.plan import RequestDigest, RowJudge, StoredRow
-from vinelm.traces.growth.repricing import RecordedCost
+from vinelm.traces.growth.plan import RecordedCost, RequestDigest, RowJudge, StoredRow
 from vinelm.traces.store.rows import decode_prefix
 
 _COLUMNS = ", ".join(column.name for column in schema.observations.columns)

@@ -125,18 +125,6 @@ def _bad_rows(connection: sqlite3.Connection, template: Template) -> Iterator[st
             yield f"{where}: {cell_name(row.request_id, row.prefix)}: {problem}"
 
 
-def _duplicates(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
-    query = "SELECT request_id, prefix, count(*) FROM observations NOT INDEXED GROUP BY 1, 2 HAVING count(*) > 1"
-    for request, prefix, count in connection.execute(query):
-        yield f"request {request!r}, prefix {prefix}: {count} rows"
-
-
-def _unregistered(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
-    query = "SELECT DISTINCT request_id FROM observations WHERE request_id NOT IN (SELECT request_id FROM requests)"
-    for (request,) in connection.execute(query):
-        yield f"request {request!r}"
-
-
 def _below_a_failure(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
     failed = set(connection.execute("SELECT request_id, prefix FROM observations WHERE failure IS NOT NULL"))
     if not failed:
@@ -169,39 +157,6 @@ def _is_intact(digest: str, content: bytes | None, place: CheckpointPlace | None
         return False
 
 
-def _orphan_checkpoints(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
-    query = (
-        "SELECT c.request_id, c.prefix FROM checkpoints c LEFT JOIN observations o "
-        "ON o.request_id = c.request_id AND o.prefix = c.prefix WHERE o.row_id IS NULL"
-    )
-    for request, prefix in connection.execute(query):
-        yield f"request {request!r}, prefix {prefix}"
-
-
-def _orphan_blobs(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
-    query = (
-        "SELECT digest FROM blobs WHERE digest NOT IN "
-        "(SELECT digest FROM checkpoints UNION ALL SELECT state FROM retired WHERE state IS NOT NULL)"
-    )
-    for (digest,) in connection.execute(query):
-        yield f"digest {digest[:12]}"
-
-
-def _unsettled(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
-    query = "SELECT request_id, prefix, reserved_usd FROM ledger WHERE settled_usd IS NULL ORDER BY entry_id"
-    for request, prefix, upper in connection.execute(query):
-        yield f"request {request!r}, prefix {prefix}, {upper:g} dollars"
-
-
-def _bad_entries(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
-    query = (
-        "SELECT entry_id, request_id, prefix FROM ledger WHERE NOT (reserved_usd >= 0 AND reserved_usd < 9e999) "
-        "OR NOT (coalesce(settled_usd, 0) >= 0 AND coalesce(settled_usd, 0) < 9e999)"
-    )
-    for entry, request, prefix in connection.execute(query):
-        yield f"entry {entry}: request {request!r}, prefix {prefix}"
-
-
 def _unpaid(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
     query = (
         "SELECT request_id, prefix FROM observations o WHERE NOT EXISTS "
@@ -223,6 +178,41 @@ def _wrong_tables(connection: sqlite3.Connection, _template: Template) -> Iterat
             yield f"{table.name}: {', '.join(sorted(missing))}"
 
 
+def _found_by(query: str, words: str = "request {0!r}, prefix {1}") -> Check:
+    """The check that a query finds no row; each that it finds is told in these words."""
+
+    def check(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
+        for row in connection.execute(query):
+            yield words.format(*row)
+
+    return check
+
+
+_duplicates = _found_by(
+    "SELECT request_id, prefix, count(*) FROM observations NOT INDEXED GROUP BY 1, 2 HAVING count(*) > 1",
+    "request {0!r}, prefix {1}: {2} rows",
+)
+_unregistered = _found_by(
+    "SELECT DISTINCT request_id FROM observations WHERE request_id NOT IN (SELECT request_id FROM requests)", "request {0!r}"
+)
+_orphan_checkpoints = _found_by(
+    "SELECT c.request_id, c.prefix FROM checkpoints c LEFT JOIN observations o "
+    "ON o.request_id = c.request_id AND o.prefix = c.prefix WHERE o.row_id IS NULL"
+)
+_orphan_blobs = _found_by(
+    "SELECT substr(digest, 1, 12) FROM blobs WHERE digest NOT IN "
+    "(SELECT digest FROM checkpoints UNION ALL SELECT state FROM retired WHERE state IS NOT NULL)",
+    "digest {0}",
+)
+_unsettled = _found_by(
+    "SELECT request_id, prefix, reserved_usd FROM ledger WHERE settled_usd IS NULL ORDER BY entry_id",
+    "request {0!r}, prefix {1}, {2:g} dollars",
+)
+_bad_entries = _found_by(
+    "SELECT request_id, prefix, entry_id FROM ledger WHERE NOT (reserved_usd >= 0 AND reserved_usd < 9e999) "
+    "OR NOT (coalesce(settled_usd, 0) >= 0 AND coalesce(settled_usd, 0) < 9e999)",
+    "entry {2}: request {0!r}, prefix {1}",
+)
 _UNSETTLED = "reservations of calls that never returned: the next run charges them at their upper bound"
 _CHECKS: tuple[tuple[str, bool, Check], ...] = (
     ("tables or columns are missing", True, _wrong_tables),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from vinelm.catalog.entries import entry
 from vinelm.catalog.environment import take_variables
 from vinelm.catalog.langchain import models_of_chats, models_of_strings
-from vinelm.catalog.loading import catalog_text, read_catalog_file, tables_of, toml_tables
+from vinelm.catalog.loading import read_catalog_file, tables_of
 from vinelm.catalog.model import Model, Price, all_entries, grouped
 from vinelm.catalog.prices import old_price_note
 from vinelm.catalog.secrets import refuse_secrets
@@ -108,12 +108,6 @@ class Catalog(Mapping[str, Model]):
         """
         models, backends = tables_of(plain, where)
         return cls([entry(item, where) for item in models], backends)
-
-    @classmethod
-    def from_toml(cls, path: str | Path) -> Catalog:
-        """Read a catalog from a TOML file; :class:`ConfigError` if it is missing or malformed."""
-        take_variables(Path(path).parent, catalog_text(path))
-        return cls.from_dict(toml_tables(path), where=str(path))
 
     @classmethod
     def from_file(cls, path: str | Path) -> Catalog:

@@ -145,7 +145,6 @@ class Report:
         headline: The main result in one sentence.
         is_gain: Whether the headline reports a gain; sets its colour.
         hero: The picture right below the headline.
-        summary: The main results as a table under the headline.
         simulated: What was simulated, shown in the head and in every picture; None if nothing was.
         terms: (term, explanation) pairs, for a reader who meets them for the first time.
         provenance: (name, value) pairs at the end of the page.
@@ -159,6 +158,5 @@ class Report:
     sections: tuple[Section, ...]
     provenance: tuple[tuple[str, str], ...]
     simulated: str | None = None
-    summary: Table | None = None
     hero: Picture | None = None
     terms: tuple[tuple[str, str], ...] = ()

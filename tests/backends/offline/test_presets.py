@@ -16,7 +16,7 @@ def test_presets_load_the_same_from_toml(preset, tmp_path):
     path = tmp_path / "models.toml"
     path.write_text(simulated_toml(preset))
     catalog = simulated_catalog(preset)
-    assert Catalog.from_toml(path).to_dict() == catalog.to_dict()
+    assert Catalog.from_file(path).to_dict() == catalog.to_dict()
     assert Catalog.from_dict(simulated_tables(preset)).to_dict() == catalog.to_dict()
     assert tomllib.loads(path.read_text())["model"][0]["provider"] == "simulated"
 

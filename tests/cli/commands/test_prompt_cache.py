@@ -184,7 +184,7 @@ def test_it_pays_when_served(made):
     workflow = load_workflow(SPEC)
     spent = {}
     for has_cache in (True, False):
-        catalog = Catalog.from_toml(made[True][2])
+        catalog = Catalog.from_file(made[True][2])
         backends = create_backends(catalog, workflow=workflow)
         vine = VineLM(catalog, backends, template=workflow.template, trie=made[has_cache][1], labelled=True)
         app = workflow.build(vine).compile()

@@ -24,7 +24,7 @@ def write(tmp_path, text):
 
 
 def test_reads_models_prices_and_backend_settings(tmp_path):
-    catalog = Catalog.from_toml(write(tmp_path, GOOD))
+    catalog = Catalog.from_file(write(tmp_path, GOOD))
     assert list(catalog) == ["big"]
     assert catalog["big"].model_id == "big-1"
     assert catalog["big"].engine == "openai"
@@ -49,15 +49,15 @@ def test_reads_models_prices_and_backend_settings(tmp_path):
 )
 def test_bad_files_get_one_line_that_names_the_place(tmp_path, text, says):
     with pytest.raises(ConfigError, match=says) as caught:
-        Catalog.from_toml(write(tmp_path, text))
+        Catalog.from_file(write(tmp_path, text))
     assert "\n" not in str(caught.value)
 
 
 def test_missing_file_and_unknown_model(tmp_path):
     with pytest.raises(ConfigError, match="cannot read"):
-        Catalog.from_toml(tmp_path / "none.toml")
+        Catalog.from_file(tmp_path / "none.toml")
     with pytest.raises(ConfigError, match="unknown model 'small'"):
-        Catalog.from_toml(write(tmp_path, GOOD)).subset(("small",))
+        Catalog.from_file(write(tmp_path, GOOD)).subset(("small",))
 
 
 def test_cached_tokens_are_part_of_the_input():
@@ -69,7 +69,7 @@ def test_cached_tokens_are_part_of_the_input():
 
 def test_a_catalog_is_a_value(tmp_path):
     path = write(tmp_path, GOOD)
-    assert Catalog.from_toml(path) == Catalog.from_toml(path)
+    assert Catalog.from_file(path) == Catalog.from_file(path)
 
 
 CANARY = "canary-do-not-print"

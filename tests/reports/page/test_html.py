@@ -167,15 +167,3 @@ def test_the_hero_is_above_the_findings():
     page = render(make_report(hero=make_report().sections[0].parts[0], sections=()))
     places = [page.index(text) for text in ("No gain: use model m1.", 'id="chart-cost"', "one &amp; two", "<main")]
     assert places == sorted(places)
-
-
-def test_the_summary_stands_between_the_headline_and_the_findings():
-    summary = Table(
-        title="All of it", columns=("wanted", "so"), rows=(Row(cells=("cost <= $1 <b>", "use VineLM"), detail="d"),)
-    )
-    page = render(make_report(summary=summary))
-    places = [
-        page.index(text)
-        for text in ("No gain: use", "All of it", "cost ≤\N{NO-BREAK SPACE}$1 &lt;b&gt;", "one &amp; two", "<main")
-    ]
-    assert places == sorted(places)

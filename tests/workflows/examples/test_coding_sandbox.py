@@ -13,8 +13,8 @@ import pytest
 
 from vinelm.errors import ConfigError
 from vinelm.workflows.examples.coding import boundary, solution_process
+from vinelm.workflows.examples.coding.app import TASKS
 from vinelm.workflows.examples.coding.sandbox import MAX_CODE_CHARS, raises, run_tests
-from vinelm.workflows.examples.coding.tasks import TASKS
 
 TESTS = "f(1) == 2"
 SCRIPTS = str(Path(__file__).parents[3] / "scripts")

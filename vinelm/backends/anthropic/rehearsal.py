@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from vinelm.backends.http.clients import library_of
+from vinelm.backends.http.clients import answering_client, library_of
 from vinelm.backends.http.transport import tls_context
 from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients, rehearsing_pool
 
@@ -42,21 +41,10 @@ def rehearsing_clients() -> ClientPool[EventLoopClients[Anthropic, AsyncAnthropi
         from anthropic import Anthropic, DefaultHttpxClient
 
         library = library_of(DefaultHttpxClient)
-        http: Any = import_module(library)
         tls_context(library)  # for the asynchronous clients: a synchronous one is made before the first call
-        client = Anthropic(
-            api_key="none",
-            base_url="http://rehearsal.invalid",
-            max_retries=0,
-            http_client=http.Client(transport=http.MockTransport(lambda request: _answer(http, request))),
-        )
+        stream = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in _EVENTS)
+        http = answering_client(library, _MESSAGE, stream)
+        client = Anthropic(api_key="none", base_url="http://rehearsal.invalid", max_retries=0, http_client=http)
         return client, client.close
 
     return rehearsing_pool(make)
-
-
-def _answer(http: Any, request: Any) -> Any:
-    if json.loads(request.content).get("stream"):
-        stream = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in _EVENTS)
-        return http.Response(200, headers={"content-type": "text/event-stream"}, content=stream.encode())
-    return http.Response(200, json=_MESSAGE)

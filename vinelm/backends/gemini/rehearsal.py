@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from vinelm.backends.gemini.client import client_over
+from vinelm.backends.http.clients import answering_client
 from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients, rehearsing_pool
 
 if TYPE_CHECKING:
@@ -21,18 +22,7 @@ def rehearsing_clients() -> ClientPool[EventLoopClients[Client, Client]]:
     """Return a pool of synchronous clients that answer every call alike."""
 
     def make() -> tuple[Client, Any]:
-        import httpx2
-
-        http = httpx2.Client(transport=httpx2.MockTransport(_answer))
+        http = answering_client("httpx2", _ANSWER, f"data: {json.dumps(_ANSWER)}\n\n")
         return client_over({"vertexai": False, "api_key": "none"}, httpx_client=http), http.close
 
     return rehearsing_pool(make)
-
-
-def _answer(request: Any) -> Any:
-    import httpx2
-
-    if "alt=sse" in str(request.url):
-        content = f"data: {json.dumps(_ANSWER)}\n\n".encode()
-        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=content)
-    return httpx2.Response(200, json=_ANSWER)

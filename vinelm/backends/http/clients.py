@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from vinelm.backends.http.answer_body import BodyLimits
@@ -28,6 +30,18 @@ def async_http_client(library: str, limits: BodyLimits | None = None, **settings
     httpx = importlib.import_module(library)
     transport = AsyncBoundedTransport(httpx, limits or BodyLimits())
     return httpx.AsyncClient(transport=transport, follow_redirects=False, **settings)
+
+
+def answering_client(library: str, whole: Mapping[str, Any], stream: str) -> Any:
+    """Return a synchronous client of ``library`` that sends nothing: a request that asks for a stream gets ``stream``."""
+    httpx = importlib.import_module(library)
+
+    def answer(request: Any) -> Any:
+        if json.loads(request.content).get("stream") or "alt=sse" in str(request.url):
+            return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=stream.encode())
+        return httpx.Response(200, json=whole)
+
+    return httpx.Client(transport=httpx.MockTransport(answer))
 
 
 def library_of_openai() -> str:

@@ -10,9 +10,11 @@ P(right | another call was wrong). Do not tune them afterwards: create another p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -71,136 +73,13 @@ def _kinds(*, syntax: float, column: float, filter: float, aggregate: float, joi
     }
 
 
-def _weakness(joins: float, aggregation: float, nesting: float, dates: float, filters: float) -> dict[str, float]:
-    return {"joins": joins, "aggregation": aggregation, "nesting": nesting, "dates": dates, "filters": filters}
+def _behaviours() -> Iterator[tuple[str, Behaviour]]:
+    text = (Path(__file__).parent / "simulated_models.toml").read_text(encoding="utf-8")
+    for name, row in tomllib.loads(text).items():
+        yield name, Behaviour(**{**row, "kinds": _kinds(**row["kinds"])})
 
 
-BEHAVIOURS: Mapping[str, Behaviour] = MappingProxyType(
-    {
-        "gemma-27b": Behaviour(
-            shaped_like="Gemma-3-27B",
-            family="dense",
-            ability=0.45,
-            weakness=_weakness(0.78, 0.54, 0.96, 0.72, 0.3),
-            kinds=_kinds(syntax=0.30, column=0.22, filter=0.16, aggregate=0.12, join=0.12, value=0.08),
-            ttft_s=0.45,
-            tokens_per_s=55.0,
-            latency_sigma=0.30,
-            reasoning_tokens=20,
-            input_usd=0.23,
-            output_usd=0.38,
-        ),
-        "sonnet": Behaviour(
-            shaped_like="Sonnet-4.6",
-            family="frontier",
-            ability=1.25,
-            weakness=_weakness(0.48, 0.54, 0.6, 0.36, 0.3),
-            kinds=_kinds(syntax=0.06, column=0.24, filter=0.20, aggregate=0.18, join=0.22, value=0.10),
-            ttft_s=1.10,
-            tokens_per_s=62.0,
-            latency_sigma=0.35,
-            reasoning_tokens=120,
-            input_usd=3.0,
-            output_usd=15.0,
-        ),
-        "kimi-k2": Behaviour(
-            shaped_like="Kimi-K2.5",
-            family="mixture",
-            ability=1.0,
-            weakness=_weakness(0.54, 0.42, 0.72, 0.6, 0.36),
-            kinds=_kinds(syntax=0.10, column=0.20, filter=0.20, aggregate=0.15, join=0.20, value=0.15),
-            ttft_s=0.95,
-            tokens_per_s=48.0,
-            latency_sigma=0.45,
-            reasoning_tokens=260,
-            input_usd=0.60,
-            output_usd=3.0,
-        ),
-        "qwen-32b": Behaviour(
-            shaped_like="Qwen3-32B",
-            family="reasoner",
-            ability=0.6,
-            weakness=_weakness(0.54, 0.84, 0.54, 0.6, 0.36),
-            kinds=_kinds(syntax=0.18, column=0.30, filter=0.12, aggregate=0.20, join=0.12, value=0.08),
-            ttft_s=0.40,
-            tokens_per_s=85.0,
-            latency_sigma=0.40,
-            reasoning_tokens=180,
-            input_usd=0.15,
-            output_usd=0.60,
-        ),
-        "glm": Behaviour(
-            shaped_like="GLM-4.7",
-            family="mixture",
-            ability=0.87,
-            weakness=_weakness(0.66, 0.48, 0.54, 0.54, 0.3),
-            kinds=_kinds(syntax=0.12, column=0.18, filter=0.26, aggregate=0.14, join=0.18, value=0.12),
-            ttft_s=0.80,
-            tokens_per_s=70.0,
-            latency_sigma=0.40,
-            reasoning_tokens=220,
-            input_usd=0.60,
-            output_usd=2.20,
-        ),
-        "llama-70b": Behaviour(
-            shaped_like="Llama-3.3-70B",
-            family="dense",
-            ability=0.62,
-            weakness=_weakness(0.48, 0.66, 1.02, 0.66, 0.3),
-            kinds=_kinds(syntax=0.24, column=0.18, filter=0.14, aggregate=0.16, join=0.18, value=0.10),
-            ttft_s=0.50,
-            tokens_per_s=95.0,
-            latency_sigma=0.30,
-            reasoning_tokens=20,
-            input_usd=0.72,
-            output_usd=0.72,
-        ),
-        "deepseek-v3": Behaviour(
-            shaped_like="DeepSeek-V3.2",
-            family="mixture",
-            ability=0.95,
-            weakness=_weakness(0.48, 0.6, 0.66, 0.42, 0.36),
-            kinds=_kinds(syntax=0.10, column=0.26, filter=0.16, aggregate=0.20, join=0.16, value=0.12),
-            ttft_s=1.20,
-            tokens_per_s=40.0,
-            latency_sigma=0.50,
-            reasoning_tokens=60,
-            input_usd=0.62,
-            output_usd=1.85,
-        ),
-        "gpt-oss-120b": Behaviour(
-            shaped_like="gpt-oss-120b",
-            family="reasoner",
-            ability=0.77,
-            weakness=_weakness(0.72, 0.48, 0.48, 0.36, 0.42),
-            kinds=_kinds(syntax=0.14, column=0.22, filter=0.22, aggregate=0.12, join=0.22, value=0.08),
-            ttft_s=0.35,
-            tokens_per_s=160.0,
-            latency_sigma=0.35,
-            reasoning_tokens=240,
-            input_usd=0.15,
-            output_usd=0.60,
-        ),
-        # Only for the preset "one-wins": the best and the cheapest at once. Its mistakes are those of hard questions, where the
-        # others fail too, and asking it again is worth more than asking another.
-        "all-rounder": Behaviour(
-            shaped_like="no real model",
-            family="all-rounder",
-            ability=2.3,
-            weakness=_weakness(0.3, 0.3, 0.3, 0.3, 0.18),
-            family_sd=0.1,
-            persistent_sd=0.3,
-            fresh_sd=1.2,
-            kinds=_kinds(syntax=0.30, column=0.15, filter=0.15, aggregate=0.15, join=0.15, value=0.10),
-            ttft_s=0.30,
-            tokens_per_s=170.0,
-            latency_sigma=0.25,
-            reasoning_tokens=20,
-            input_usd=0.10,
-            output_usd=0.30,
-        ),
-    }
-)
+BEHAVIOURS: Mapping[str, Behaviour] = MappingProxyType(dict(_behaviours()))
 
 PRESETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from vinelm.backends.http.clients import library_of_openai
+from vinelm.backends.http.clients import answering_client, library_of_openai
 from vinelm.backends.http.transport import tls_context
 from vinelm.backends.openai.client import NO_KEY
 from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients, rehearsing_pool
@@ -15,40 +14,23 @@ from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients, reh
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
 
-_NOWHERE = "http://rehearsal.invalid/v1"
-
 
 def rehearsing_clients(
     whole: Mapping[str, Any], *events: Mapping[str, Any]
 ) -> ClientPool[EventLoopClients[OpenAI, AsyncOpenAI]]:
     """Return a pool of synchronous clients: whole calls are answered with ``whole``, streamed ones with ``events``."""
-    answer = _answering(whole, events)
+    stream = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
 
     def make() -> tuple[OpenAI, Callable[[], None]]:
         import openai
 
-        http: Any = import_module(library_of_openai())
-        tls_context(library_of_openai())  # for the asynchronous clients: a synchronous one is made before the first call
-        client = openai.OpenAI(
-            api_key=NO_KEY,
-            base_url=_NOWHERE,
-            max_retries=0,
-            http_client=http.Client(transport=http.MockTransport(lambda request: answer(http, request))),
-        )
+        library = library_of_openai()
+        tls_context(library)  # for the asynchronous clients: a synchronous one is made before the first call
+        http = answering_client(library, whole, stream)
+        client = openai.OpenAI(api_key=NO_KEY, base_url="http://rehearsal.invalid/v1", max_retries=0, http_client=http)
         return client, client.close
 
     return rehearsing_pool(make)
-
-
-def _answering(whole: Mapping[str, Any], events: tuple[Mapping[str, Any], ...]) -> Callable[[Any, Any], Any]:
-    stream = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
-
-    def answer(http: Any, request: Any) -> Any:
-        if json.loads(request.content).get("stream"):
-            return http.Response(200, headers={"content-type": "text/event-stream"}, content=stream.encode())
-        return http.Response(200, json=whole)
-
-    return answer
 
 
 _USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}

@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Any, Literal
 
 import numpy as np
 
 from vinelm.evaluation.plans.plans import Plans
-from vinelm.evaluation.plans.roles import Interval, Role
 from vinelm.objective import Objective
 
 Bound = Literal["max_cost_usd", "max_latency_s"]
-
-
-@dataclass(frozen=True, slots=True)
-class SweepPoint:
-    """A policy's averages per request under one cap of a sweep.
-
-    Attributes:
-        cap: The cap in dollars or seconds; infinity for none.
-        plan: The plan before the request, in words.
-        utility: Share of right answers, under a latency cap of those in time, with its interval.
-        late: Fraction of answers after the latency cap; None if not known.
-    """
-
-    cap: float
-    plan: str
-    utility: Interval
-    accuracy: float
-    cost_usd: float
-    latency_s: float
-    late: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyFrontier:
-    """A policy's points by rising cap. Caps without a feasible plan are left out."""
-
-    name: str
-    role: Role
-    points: tuple[SweepPoint, ...]
 
 
 def spaced_caps(low: float, high: float, bound: Bound, n_caps: int = 12) -> list[float]:

@@ -19,13 +19,19 @@ from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.plans.sweep import showcase
 from vinelm.evaluation.store_sweeps.judged_store import JudgedStore, judge_store
 from vinelm.objective import Objective
-from vinelm.reports.charts import cost_chart
-from vinelm.reports.contingent import arm_tables, estimated_frontiers, frontier_section, plans_section, stage_table
 from vinelm.reports.document import Chart, Mark, Report, Section, Table
 from vinelm.reports.drawing.html import write_page
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
 from vinelm.reports.formatting import percent, template_words, thousand, usd
-from vinelm.reports.judge_text import judge_words
+from vinelm.reports.store.estimated_sections import (
+    COST_CAPTION,
+    arm_tables,
+    cost_chart,
+    estimated_frontiers,
+    frontier_section,
+    plans_section,
+    stage_table,
+)
 from vinelm.reports.store.evidence_sections import (
     TERMS,
     Facts,
@@ -38,6 +44,7 @@ from vinelm.reports.store.evidence_sections import (
 )
 from vinelm.reports.store.plan_sections import ShownPlan, flow_section, planned, price_section, spending_section
 from vinelm.reports.store.sweep_sections import cost_sweep_chart, sweep_sections
+from vinelm.reports.store_text import judge_words
 from vinelm.rows.observation import Observation
 from vinelm.traces import StoreIdentity
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -261,9 +268,10 @@ class _StorePage:
     @property
     def _hero(self) -> Chart:
         chart = cost_sweep_chart(self.judged, self._marks)
-        return chart or cost_chart(
-            "cost", estimated_frontiers(self.plans, "max_cost_usd"), note="Estimated; nothing was judged."
-        )
+        if chart is not None:
+            return chart
+        frontiers = estimated_frontiers(self.plans, "max_cost_usd")
+        return cost_chart("cost", frontiers, f"{COST_CAPTION} Estimated; nothing was judged.")
 
     @property
     def _marks(self) -> tuple[Mark, ...]:

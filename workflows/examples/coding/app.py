@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import ast
 import random
+import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from vinelm import Request, Workflow
@@ -15,9 +18,38 @@ from vinelm.template import Loop, Stage, Template
 from vinelm.workflows.examples.coding.boundary import allow_unsafe, require_boundary, warn_if_unsafe
 from vinelm.workflows.examples.coding.graph import build
 from vinelm.workflows.examples.coding.sandbox import run_tests
-from vinelm.workflows.examples.coding.tasks import TASKS
 from vinelm.workflows.examples.example_cli import Defaults, Flag, run
 
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A function to write.
+
+    Args:
+        name: name of the function.
+        text: the task.
+        right: a solution.
+        failing_visible: a wrong solution that fails the visible tests.
+        passing_visible: a wrong solution that fails only the hidden tests.
+        visible: expressions that must be true, one a line, for the loop.
+        hidden: the same for scoring.
+        hard: difficulty in [0, 1].
+    """
+
+    name: str
+    text: str
+    right: str
+    failing_visible: str
+    passing_visible: str
+    visible: str
+    hidden: str
+    hard: float
+
+
+TASKS = tuple(
+    Task(**{name: value.lstrip("\n") if name in ("visible", "hidden") else value for name, value in row.items()})
+    for row in tomllib.loads((Path(__file__).parent / "data" / "tasks.toml").read_text(encoding="utf-8"))["task"]
+)
 _BY_NAME = {task.name: task for task in TASKS}
 
 

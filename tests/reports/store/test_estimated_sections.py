@@ -6,7 +6,7 @@ from vinelm.errors import ConfigError
 from vinelm.estimator import make_estimator
 from vinelm.evaluation.plans.path_plans import PathPlans
 from vinelm.profiler import CascadeSampler
-from vinelm.reports.contingent import estimated_frontiers
+from vinelm.reports.store.estimated_sections import estimated_frontiers
 from vinelm.rows.observation import Observation
 from vinelm.trie.recorded_table import RecordedTable
 
@@ -59,7 +59,7 @@ def test_a_whole_sample_is_the_whole_table():
 def test_estimated_frontiers_never_fall_and_vinelm_is_on_top(sampled):
     _, _, annotated = sampled
     frontiers = estimated_frontiers(PathPlans(annotated), "max_cost_usd")
-    vinelm, static, single = ([p.accuracy for p in f.points] for f in frontiers)
+    vinelm, static, single = ([p.accuracy.value for p in f.points] for f in frontiers)
     assert vinelm == sorted(vinelm)
     for rival in (static, single):
         assert all(a >= b for a, b in zip(vinelm[-len(rival) :], rival, strict=True))

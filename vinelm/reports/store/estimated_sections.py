@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -11,10 +11,9 @@ from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.evaluation.plans.arms import arm_shares
 from vinelm.evaluation.plans.plans import NAMES, PlannedPolicy, Plans
 from vinelm.evaluation.plans.roles import Interval, Role
-from vinelm.evaluation.plans.sweep import Bound, PolicyFrontier, SweepPoint, spaced_caps
+from vinelm.evaluation.plans.sweep import Bound, spaced_caps
 from vinelm.objective import Objective
-from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
-from vinelm.reports.document import Row, Section, Table
+from vinelm.reports.document import Chart, Row, Section, Series, Table
 from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, usd
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -25,7 +24,7 @@ _BANDS = (
     "Bands: 95 %, from the standard errors of the estimate, as if all ends of a plan erred alike: too wide rather "
     "than too narrow."
 )
-_COST_CAPTION = (
+COST_CAPTION = (
     "Each point maximises accuracy under one budget per request, on average: VineLM's among the corners of the hull of all "
     f"contingent plans and all static plans. Horizontal axis: expected dollars per request. {_BANDS}"
 )
@@ -37,6 +36,26 @@ _FRONTIER_INTRO = (
     "of many estimates is biased upwards: validate a plan on requests that were not profiled. A static plan is one "
     "model for each stage."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    """A policy's estimated averages per request under one cap, in dollars or seconds; ``plan`` is in words."""
+
+    cap: float
+    plan: str
+    accuracy: Interval
+    cost_usd: float
+    latency_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFrontier:
+    """A policy's points by rising cap. Caps without a feasible plan are left out."""
+
+    name: str
+    role: Role
+    points: tuple[FrontierPoint, ...]
 
 
 def interval_of(value: float, standard_error: float | None) -> Interval:
@@ -58,7 +77,7 @@ def estimated_frontiers(plans: Plans[Any], bound: Bound) -> tuple[PolicyFrontier
     )
 
 
-def _point(plans: Plans[Any], bound: Bound, cap: float, role: Role) -> SweepPoint | None:
+def _point(plans: Plans[Any], bound: Bound, cap: float, role: Role) -> FrontierPoint | None:
     is_cost = bound == "max_cost_usd"
     objective = (
         Objective(maximize="accuracy", max_cost_usd=cap) if is_cost else Objective(maximize="accuracy", max_latency_s=cap)
@@ -66,29 +85,76 @@ def _point(plans: Plans[Any], bound: Bound, cap: float, role: Role) -> SweepPoin
     found = plans.of_role(objective, role)
     if found is None:
         return None
-    return SweepPoint(
-        cap=cap,
-        plan=found.words,
-        utility=interval_of(found.accuracy, found.standard_error),
-        accuracy=found.accuracy,
-        cost_usd=found.path_cost_usd,
-        latency_s=found.expected_latency_s,
-        late=None,
-    )
+    accuracy = interval_of(found.accuracy, found.standard_error)
+    return FrontierPoint(cap, found.words, accuracy, found.path_cost_usd, found.expected_latency_s)
 
 
 def frontier_section(plans: Plans[Any]) -> Section:
     """Return the estimated frontiers of VineLM's plans and of static ones, as charts and tables."""
     cost = estimated_frontiers(plans, "max_cost_usd")
-    parts: list[Any] = [
-        replace(cost_chart("estimated-cost", cost), caption=_COST_CAPTION),
-        frontier_table("Data of the accuracy–cost frontier", cost, "budget", is_cost=True),
-    ]
+    parts = [cost_chart("estimated-cost", cost, COST_CAPTION), _frontier_table("cost", cost, "budget", usd)]
     if plans.annotated.knows_latency:
         latency = estimated_frontiers(plans, "max_latency_s")
-        parts.append(replace(latency_chart("estimated-latency", latency), y_title="accuracy", caption=_LATENCY_CAPTION))
-        parts.append(frontier_table("Data of the accuracy–latency frontier", latency, "cap", is_cost=False))
+        parts += [_latency_chart(latency), _frontier_table("latency", latency, "cap", seconds)]
     return Section(title="Estimated frontiers", intro=_FRONTIER_INTRO, parts=tuple(parts))
+
+
+def cost_chart(name: str, frontiers: Sequence[PolicyFrontier], caption: str) -> Chart:
+    """Plot accuracy against the dollars spent per request. What a point says has the budget that led to it."""
+    return Chart(
+        name=name,
+        title="Accuracy–cost frontier",
+        caption=caption,
+        x_title="mean cost per request, US$ (log scale)",
+        y_title="accuracy",
+        x_prefix="$",
+        x_is_log=True,
+        series=tuple(_series(one, [p.cost_usd for p in one.points], "budget", usd) for one in frontiers if one.points),
+    )
+
+
+def _latency_chart(frontiers: Sequence[PolicyFrontier]) -> Chart:
+    return Chart(
+        name="estimated-latency",
+        title="Accuracy–latency frontier",
+        caption=_LATENCY_CAPTION,
+        x_title="latency cap per request, s",
+        y_title="accuracy",
+        series=tuple(_series(one, [p.cap for p in one.points], "cap", seconds) for one in frontiers if one.points),
+    )
+
+
+def _series(frontier: PolicyFrontier, x: list[float], bound: str, unit: Callable[[float], str]) -> Series:
+    points = frontier.points
+    return Series(
+        name=frontier.name,
+        role=frontier.role,
+        x=x,
+        y=[point.accuracy.value for point in points],
+        low=[point.accuracy.low for point in points],
+        high=[point.accuracy.high for point in points],
+        hover=[_hover(f"{frontier.name} at {bound} {unit(point.cap)}", point) for point in points],
+    )
+
+
+def _hover(what: str, point: FrontierPoint) -> str:
+    steps = point.plan.replace(", ", "\n→ ")
+    return (
+        f"{what}\n{percent(point.accuracy.value)} ({percent_interval(point.accuracy)})\n"
+        f"{usd(point.cost_usd)}, {seconds(point.latency_s)} per request\n{steps}"
+    )
+
+
+def _frontier_table(kind: str, frontiers: Sequence[PolicyFrontier], bound: str, unit: Callable[[float], str]) -> Table:
+    """The data of a chart, one row for each policy and cap."""
+    rows = []
+    for one in frontiers:
+        for point in one.points:
+            accuracy = (percent(point.accuracy.value), percent_interval(point.accuracy))
+            cells = (one.name, unit(point.cap), *accuracy, usd(point.cost_usd), seconds(point.latency_s))
+            rows.append(Row(role=one.role, cells=cells, detail=point.plan))
+    columns = ("policy", bound, "accuracy", "95 % interval", "mean cost", "mean latency")
+    return Table(title=f"Data of the accuracy–{kind} frontier", columns=columns, rows=tuple(rows), is_folded=True)
 
 
 def plans_section(plans: Plans[Any], objectives: Sequence[Objective]) -> Section:
