@@ -13,7 +13,6 @@ from .sampling.samplers import ExhaustiveSampler as ExhaustiveSampler
 from .sampling.samplers import make_sampler as make_sampler
 from .scheduling.results import ProfileResult as ProfileResult
 from .scheduling.results import Progress as Progress
-from .scheduling.results import StoppedBy as StoppedBy
 from .scheduling.settings import ExecutionConfig as ExecutionConfig
 from .scheduling.settings import ProfileSettings as ProfileSettings
 from .scheduling.settings import RayCluster as RayCluster

@@ -12,10 +12,9 @@ from typing import Any
 from vinelm.errors import ConfigError, StoreError
 from vinelm.extras import require_extra
 from vinelm.io.operating_system import can_fork
-from vinelm.profiler.execution.job import Job, UnitOutcome, Worker
+from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome, Worker
 from vinelm.profiler.execution.replayed.runner import Units
 from vinelm.profiler.execution.unit import LocalWorker
-from vinelm.profiler.execution.unit_budget import TopUp
 from vinelm.profiler.scheduling.settings import ExecutionConfig, ProfileSettings, RayCluster
 from vinelm.requests.protocols import RateLimiter
 from vinelm.traces import CheckpointPlace, ObservationStore

@@ -1,4 +1,4 @@
-"""Forecasts what a profile will execute and cost. Pure: no model is called.
+"""Forecasts what a profile will execute and cost, and what it lacks to reach its coverage. Pure: no model is called.
 
 The whole run, round after round up to its limits, is simulated dozens of times, each time with rates, prices and times drawn
 anew from the store's rows (requests resampled whole), or from the catalog's price limits where there are none. The results are
@@ -130,6 +130,84 @@ def forecast_profile(
         held_back_by=_most([by for _, by in times]),
         rounds=proposals.rounds,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What a run needs if no budget stops it, and what there is. The intervals are those of the forecast.
+
+    Attributes:
+        coverage: the coverage at which the run ends, in (0, 1].
+        cost_usd: dollars needed, those of earlier runs not included.
+        calls: model calls needed.
+        requests: requests on which rows are bought.
+        rows: rows that are bought.
+        left_usd: dollars left of the budget; None without one.
+        left_calls: calls left of the budget; None without one.
+        left_requests: requests to sample from.
+        left_rows: the most rows that could be bought: one for each request and sequence of models that has none.
+    """
+
+    coverage: float
+    cost_usd: ForecastInterval
+    calls: ForecastInterval
+    requests: ForecastInterval
+    rows: ForecastInterval
+    left_usd: float | None
+    left_calls: int | None
+    left_requests: int
+    left_rows: int
+
+    @property
+    def short_usd(self) -> float:
+        """The dollars that the budget lacks at the high end of the forecast; 0 without a budget."""
+        return 0.0 if self.left_usd is None else max(self.cost_usd.high - self.left_usd, 0.0)
+
+
+def needs_of(
+    forecast: Forecast,
+    limits: ProfileLimits,
+    template: Template,
+    n_requests: int,
+    *,
+    coverage: float,
+    rows: Sequence[Observation] = (),
+    committed_usd: float = 0.0,
+) -> Needs:
+    """Compare the forecast of a run without budgets with what the budgets leave.
+
+    Args:
+        forecast: of the run to ``coverage``, without budgets.
+        limits: the budgets of the run that is planned.
+        template: a bound template.
+        n_requests: the number of requests to sample from.
+        coverage: where the forecast run ends.
+        rows: the store's.
+        committed_usd: dollars that count on the store's ledger.
+    """
+    budget_usd, budget_calls = limits.budget_usd, limits.budget_calls
+    made = sum(row.calls for row in rows)
+    return Needs(
+        coverage=coverage,
+        cost_usd=forecast.cost_usd,
+        calls=forecast.all_calls,
+        requests=forecast.requests,
+        rows=forecast.cells,
+        left_usd=None if budget_usd is None else max(budget_usd - committed_usd, 0.0),
+        left_calls=None if budget_calls is None else max(budget_calls - made, 0),
+        left_requests=n_requests,
+        left_rows=max(n_requests * _prefixes(template) - len(rows), 0),
+    )
+
+
+def _prefixes(template: Template) -> int:
+    """The number of sequences of models that the template allows, shorter ones included."""
+    positions = template.flow.positions
+    below = [0] * len(positions)
+    for number in range(len(positions) - 1, -1, -1):  # an arm leads to a higher number
+        arms = positions[number].arms.items()
+        below[number] = sum(len(template.stage(stage).models or ()) * (1 + below[after]) for stage, after in arms)
+    return below[0]
 
 
 def _most(words: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from vinelm.profiler.coverage.coverage import coverage_of
 from vinelm.profiler.dry_run.outcome_model import OutcomeModel, Unit
 from vinelm.profiler.dry_run.throughput import Workload
 from vinelm.profiler.execution.ledger import ProfileLimits
-from vinelm.profiler.scheduling.active_path import activate
+from vinelm.profiler.scheduling.request_paths import activate
 from vinelm.requests.protocols import RequestPath, Sampler
 from vinelm.rows.observation import Cell, Observation
 

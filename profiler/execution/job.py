@@ -1,4 +1,4 @@
-"""What a unit is given and what it leaves, wherever it runs; and how another process builds its workflow again."""
+"""What a unit is given (a job, its budget, and what builds its workflow in another process), and what it leaves."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.judging import Judgement
+from vinelm.money.spend_guard import SpendGuard
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Cell, Observation
@@ -59,6 +60,50 @@ class Job:
     def stage(self, template: Template) -> str:
         """Return the stage of the unit's invocation. Where it is not known before it runs, the first of those that may be."""
         return template.stages_at(len(self.prefix), self.stages)[0].name
+
+
+class UnitBudget(SpendGuard):
+    """What one unit may still spend. Calls of one unit may come from several threads.
+
+    Args:
+        upper_usd: dollars that are already reserved for the unit.
+        top_up: asked before a call that needs more. If it refuses, the call is not made and :attr:`was_refused` stays true,
+            even where the application catches the exception.
+        on_settled: called with the dollars of each call that has ended.
+        on_reserved: called with the dollars that calls under way may cost, whenever they change.
+    """
+
+    def __init__(
+        self,
+        upper_usd: float,
+        top_up: TopUp,
+        *,
+        on_settled: Callable[[float], None] | None = None,
+        on_reserved: Callable[[float], None] | None = None,
+    ) -> None:
+        super().__init__(upper_usd)
+        self.was_refused = False
+        self._top_up = top_up
+        self._on_settled = on_settled
+        self._on_reserved = on_reserved
+
+    def _raise_limit(self, needed_usd: float) -> bool:
+        if self.was_refused or not self._top_up(needed_usd):
+            self.was_refused = True
+            return False
+        self.limit_usd = needed_usd
+        return True
+
+    def _refusal(self, upper_usd: float, left_usd: float) -> str:
+        return f"the next call may cost up to ${upper_usd:.6f}, more than is left of the budget"
+
+    def _settled(self, cost_usd: float) -> None:
+        if self._on_settled is not None:
+            self._on_settled(cost_usd)
+
+    def _reservation_changed(self) -> None:
+        if self._on_reserved is not None:
+            self._on_reserved(self.reserved_usd)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from vinelm.judging import Judgement, LLMJudge
 from vinelm.judging.judge import AGAIN
 from vinelm.judging.judgement import REFUSED, verdict_of
 from vinelm.profiler.execution.fingerprint import code_digest
+from vinelm.profiler.execution.job import UnitBudget
 from vinelm.profiler.execution.ledger import FIRST_PROMPT_TOKENS
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitModels
-from vinelm.profiler.execution.unit_budget import UnitBudget
 from vinelm.requests.protocols import Backend, CallContext
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Usage

@@ -61,7 +61,7 @@ class PriceBound:
     The completion is bounded by the model's ``max_tokens``. The prompt is not known before the stage writes it: assumed are the
     longest prompt observed at that stage times a margin (2,048 tokens before the first), as many calls as the stage ever made
     in one invocation, and at least the price of the model's most expensive invocation. Where the backend can price a call from
-    its real prompt, the reservation is raised before the call (:mod:`vinelm.profiler.execution.unit_budget`); elsewhere an
+    its real prompt, the reservation is raised before the call (:class:`~vinelm.profiler.execution.job.UnitBudget`); else an
     unusually long prompt can exceed the bound, and the excess of that one call is settled at its real price. The same sequence
     of cells gives the same bounds.
     """

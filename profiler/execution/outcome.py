@@ -1,9 +1,9 @@
-"""What a unit's row says: the kind and place of its failure, the score of its answer, and what it showed."""
+"""What a unit's row says: how it failed and where, the score of its answer, what it showed, and which stage comes next."""
 
 from __future__ import annotations
 
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from types import TracebackType
@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.errors import CallError, FailureKind, VineLMError, WorkflowError
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
+from vinelm.errors import CallError, FailureKind, TemplateError, VineLMError, WorkflowError
 from vinelm.judging import LLMJudge
 from vinelm.profiler.execution.checkpoints import StateError
 from vinelm.profiler.execution.judging import UNIT_JUDGE
@@ -20,7 +21,7 @@ from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation
 from vinelm.signals import Signals
 from vinelm.signals.declaration import STATUS, digest_of_text
-from vinelm.template import Stage
+from vinelm.template import Stage, Template
 
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
@@ -135,3 +136,35 @@ def with_error(row: Observation, signals: Signals | None) -> Observation:
     if row.failure is None or signals is None or signals.signal != "status":
         return row
     return replace(row, signal=STATUS[0])
+
+
+def stages_in(values: Any) -> tuple[str, ...]:
+    """Return the stages that have run so far, as the path in the graph's state has them."""
+    path = (values or {}).get(PATH_KEY) if isinstance(values, Mapping) else getattr(values, PATH_KEY, None)
+    return () if not path else tuple(entry["stage"] for entry in path["path"])
+
+
+def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str]) -> tuple[str | None, str | None]:
+    """Return the stage that comes next, and what is wrong if the template lacks it there.
+
+    Args:
+        template: one that branches.
+        stages: those that have run, the unit's own last.
+        reached: the stages that the graph is about to run; none where it has ended.
+
+    Returns:
+        (stage, None); (None, None) where the graph or the template ends; (None, problem) where they disagree.
+    """
+    names = list(dict.fromkeys(reached))
+    try:
+        arms = [stage.name for stage in template.arms_after(stages)]
+    except TemplateError as error:
+        return None, f"{error}: make graph and template agree"
+    if not names or not arms:
+        return None, None
+    if len(names) == 1 and names[0] in arms:
+        return names[0], None
+    after = f"after {' > '.join(stages)} the graph goes to {' and '.join(map(repr, names))}"
+    if len(names) > 1:
+        return None, f"{after} in one superstep: declare them as Parallel, or put an edge between them"
+    return None, f"{after}, where the template has {' or '.join(map(repr, arms))}: add an arm for it, with Branch"

@@ -16,7 +16,7 @@ from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.clock import Clock
 from vinelm.errors import WorkflowError
-from vinelm.profiler.execution.unit_budget import UnitBudget
+from vinelm.profiler.execution.job import UnitBudget
 from vinelm.requests.protocols import Backend, CallContext, PricesCalls, RateLimiter
 from vinelm.rows.observation import Usage
 from vinelm.template import Template

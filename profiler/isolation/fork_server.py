@@ -20,8 +20,7 @@ from typing import Any, NoReturn
 
 from vinelm.errors import DatasetError, InputError
 from vinelm.io.operating_system import ENDING, die_with_parent, kill_group, limit_process, reaped
-from vinelm.profiler.execution.job import WorkflowSource
-from vinelm.profiler.execution.unit_budget import UnitBudget
+from vinelm.profiler.execution.job import UnitBudget, WorkflowSource
 from vinelm.profiler.isolation.framing import plain_row, receive, send
 from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter
 from vinelm.requests.protocols import Backend, Preloads

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from vinelm.errors import BudgetExhausted
 from vinelm.profiler.execution.job import Job
-from vinelm.profiler.scheduling.active_path import ActivePath
-from vinelm.profiler.scheduling.request_paths import ActivePaths
+from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths
 from vinelm.profiler.scheduling.run_state import Purchase, RunState
 from vinelm.profiler.scheduling.threads import TopUpRequest
 from vinelm.rows.observation import Cell

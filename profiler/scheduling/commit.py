@@ -9,8 +9,7 @@ from collections import Counter
 from dataclasses import replace
 
 from vinelm.errors import WorkflowError
-from vinelm.profiler.scheduling.active_path import ActivePath
-from vinelm.profiler.scheduling.request_paths import ActivePaths
+from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.rows.observation import Cell, Observation
 from vinelm.signals.classes import answer_classes

@@ -7,15 +7,185 @@ only if it would be admitted whatever the outcome of the cells before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 from vinelm.profiler.execution.ledger import PriceBound
-from vinelm.profiler.scheduling.active_path import ActivePath, activate
 from vinelm.requests.protocols import RequestPath, Sampler
-from vinelm.rows.observation import Observation
-from vinelm.template import Template
+from vinelm.rows.observation import Cell, Observation
+from vinelm.template import StopRule, Template
 
 LARGEST_BLOCK = 256
+
+
+Visit = tuple[str, str]
+"""(stage, model) of one invocation."""
+
+
+def activate(
+    request_path: RequestPath, number: int, template: Template, round_: int = 0, *, may_go_on: bool = True
+) -> ActivePath:
+    """Return the path under way.
+
+    Args:
+        request_path: what the sampler proposed.
+        number: its position among all paths of the run.
+        template: a bound template.
+        round_: the sampler's round.
+        may_go_on: whether the workflow can go on below a passed check; otherwise a path that asks for it is an ordinary one. On
+            a template that branches every path is: no edge says which stage comes after the end.
+    """
+    kind = ActivePath if template.is_linear else ContingentPath
+    return kind(request_path, number, template, round_, may_go_on=may_go_on and template.is_linear)
+
+
+class ActivePath:
+    """A request path on a linear template.
+
+    Attributes:
+        request_id: the request.
+        models: those of its invocations, as far as they are known.
+        number: the position among all paths of the run.
+        round: the sampler's round that proposed it.
+        probability: see :class:`~vinelm.requests.protocols.RequestPath`.
+        goes_on: whether it is executed to its end although the workflow's own check passes an answer before.
+        committed: how many of its cells are committed.
+    """
+
+    __slots__ = (
+        "_executed", "_template", "committed", "goes_on", "models", "number", "probability", "request_id", "round"
+    )  # fmt: skip
+
+    def __init__(
+        self, request_path: RequestPath, number: int, template: Template, round_: int = 0, *, may_go_on: bool = True
+    ) -> None:
+        self.request_id = request_path.request_id
+        self.round, self.probability = round_, request_path.probability
+        self.goes_on = request_path.goes_on and may_go_on and template.stop == "workflow"
+        self.models = cast("tuple[str, ...]", request_path.path)
+        self.number = number
+        self.committed = 0
+        self._executed = 0
+        self._template = template
+
+    @property
+    def longest(self) -> int:
+        """The most invocations that the path may have."""
+        return len(self.models)
+
+    def cell(self, length: int) -> Cell:
+        """Return the cell after that many invocations, at most those of :attr:`models`."""
+        return self.request_id, self.models[:length]
+
+    def possible(self, length: int) -> Sequence[Visit]:
+        """Return what may run as the last of that many invocations, at most :attr:`longest`."""
+        return ((self._template.invocations[length - 1].name, self.models[length - 1]),)
+
+    def resolve(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int:
+        """Return the number of cells that are known once the rows are taken into account."""
+        return len(self.models)
+
+    def ends_at(self, row: Observation, rule: StopRule) -> bool:
+        """Return whether the path ends at one of its rows."""
+        return row.ended(rule) and (row.failure is not None or not self.goes_on)
+
+    def next_length(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int | None:
+        """Return the length of the shortest prefix without a row; None where the path ends before one."""
+        known = self.resolve(rows, rule)
+        while self._executed < known:
+            row = rows.get(self.cell(self._executed + 1))
+            if row is None:
+                return self._executed + 1
+            if self.ends_at(row, rule):
+                return None
+            self._executed += 1
+        return None
+
+
+class ContingentPath(ActivePath):
+    """A request path on a template that branches: the row of each cell tells which stage comes next, and with it the model.
+
+    What it resolves to depends on the rows of its own cells alone, whenever they came. The stage of the first invocation may
+    not be known before it runs; all stages that may come first have the same model then.
+    """
+
+    __slots__ = ("_ahead", "_choices", "_coming", "_is_over", "_position", "_stages")
+
+    def __init__(
+        self, request_path: RequestPath, number: int, template: Template, round_: int = 0, *, may_go_on: bool = False
+    ) -> None:
+        super().__init__(request_path._replace(path=(), goes_on=False), number, template, round_)
+        self._choices = request_path.path
+        self._stages: list[str] = []  # of the cells that have a row, after which the path goes on
+        self._position = 0  # of the template's flow, after them
+        self._coming: str | None = None  # the stage after them, once it is known
+        self._is_over = False
+        self._ahead: list[tuple[Visit, ...]] | None = None
+
+    @property
+    def longest(self) -> int:
+        """See :attr:`ActivePath.longest`."""
+        return len(self._stages) + len(self._foreseen())
+
+    def possible(self, length: int) -> Sequence[Visit]:
+        """See :meth:`ActivePath.possible`."""
+        done = len(self._stages)
+        if length <= done:
+            return ((self._stages[length - 1], self.models[length - 1]),)
+        return self._foreseen()[length - done - 1]
+
+    def resolve(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int:
+        """See :meth:`ActivePath.resolve`."""
+        while not self._is_over:
+            if len(self.models) == len(self._stages):
+                models = {model for _, model in self._foreseen()[0]} if self._foreseen() else set()
+                if len(models) != 1:
+                    self._is_over = True
+                    break
+                self.models += tuple(models)
+            row = rows.get(self.cell(len(self.models)))
+            if row is None:
+                break
+            self._is_over = row.ended(rule) or not self._follow(row)
+        return len(self.models)
+
+    def _follow(self, row: Observation) -> bool:
+        """Go on to the stage after the row; False if it is not known, or the template ends."""
+        positions = self._template.flow.positions
+        after = positions[self._position].arms.get(row.stage)
+        if after is None:
+            return False
+        coming = row.next_stage(tuple(positions[after].arms))
+        if coming is None:
+            return False
+        self._stages.append(row.stage)
+        self._position, self._coming, self._ahead = after, coming, None
+        return True
+
+    def _foreseen(self) -> list[tuple[Visit, ...]]:
+        """What may run as each of the invocations from the first without a row on."""
+        if self._ahead is None:
+            self._ahead = []
+            positions, arms = {self._position}, self._template.flow.positions
+            for k in range(len(self._stages), len(self._choices)):
+                found: dict[Visit, None] = {}
+                after: set[int] = set()
+                for stage, number in (arm for position in sorted(positions) for arm in arms[position].arms.items()):
+                    model = self._model(k, stage)
+                    if model is not None and (self._ahead or self._coming in (None, stage)):
+                        found[stage, model] = None
+                        after.add(number)
+                if not found:
+                    break
+                self._ahead.append(tuple(found))
+                positions = after
+        return self._ahead
+
+    def _model(self, k: int, stage: str) -> str | None:
+        """The path's model for a stage as invocation ``k``, if the stage allows it."""
+        choice = self._choices[k]
+        model = choice if isinstance(choice, str) else choice.get(stage)
+        return model if model in (self._template.stage(stage).models or ()) else None
 
 
 class ActivePaths:

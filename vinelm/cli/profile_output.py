@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from vinelm.api.certainty import Shortfall
     from vinelm.cli.inputs import Inputs
     from vinelm.profiler import Forecast, ProfileResult
-    from vinelm.profiler.dry_run.forecast import ForecastInterval
-    from vinelm.profiler.dry_run.needs import Needs
+    from vinelm.profiler.dry_run.forecast import ForecastInterval, Needs
     from vinelm.traces import ObservationStore
 
 GROUPS = ("model", "depth", "stage")

@@ -11,18 +11,15 @@ from vinelm.adapters.langgraph.chat_call import profiled_unit
 from vinelm.adapters.langgraph.exits import resolved, with_graph_exits
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError
-from vinelm.profiler.execution.arms import arm_after
-from vinelm.profiler.execution.job import UnitOutcome
+from vinelm.profiler.execution.job import UnitBudget, UnitOutcome
 from vinelm.profiler.execution.judging import make_judging
-from vinelm.profiler.execution.outcome import failed_row, scored, with_shown
-from vinelm.profiler.execution.replayed.application import Application
+from vinelm.profiler.execution.outcome import arm_after, failed_row, scored, with_shown
+from vinelm.profiler.execution.replayed.application import Application, RepeatGuard
 from vinelm.profiler.execution.replayed.model import UnitCalls
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy
 from vinelm.profiler.execution.replayed.record import Record
-from vinelm.profiler.execution.replayed.repeats import RepeatGuard
 from vinelm.profiler.execution.unit import NeedsReplayError, UnitRunner
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UNIT_CALLS, UnitAdapter
-from vinelm.profiler.execution.unit_budget import UnitBudget
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Request, Workflow
 

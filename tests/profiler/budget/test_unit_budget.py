@@ -8,7 +8,7 @@ from kit.toys.profiling import catalog_for, cost_of, new_store, toy
 
 from vinelm.errors import CallRefused
 from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, profile
-from vinelm.profiler.execution.unit_budget import UnitBudget
+from vinelm.profiler.execution.job import UnitBudget
 from vinelm.rows.observation import Usage
 
 USAGE = Usage(model="m", cost_usd=0.25, latency_s=0.0)

@@ -9,7 +9,7 @@ from kit.toys.branching import branching, cost_of, reachable
 
 from vinelm.profiler import CascadeSampler, ProfileLimits, coverage_of, forecast_profile
 from vinelm.profiler.coverage.coverage import Coverage
-from vinelm.profiler.scheduling.active_path import activate
+from vinelm.profiler.scheduling.request_paths import activate
 from vinelm.requests.protocols import RequestPath
 from vinelm.rows.observation import Observation
 from vinelm.template import END, Branch, Loop, Stage, Template

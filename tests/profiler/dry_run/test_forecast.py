@@ -5,7 +5,7 @@ from kit.toys.profiling import ToyBackend, catalog_for, cost_of, new_store, reac
 from kit.toys.rounds import DoublingRounds
 
 from vinelm.profiler import ProfileLimits, ProfileSettings, forecast_profile, make_sampler, profile
-from vinelm.profiler.dry_run.needs import needs_of
+from vinelm.profiler.dry_run.forecast import needs_of
 from vinelm.requests.protocols import RequestPath
 from vinelm.trie import Trie
 

@@ -102,7 +102,7 @@ def test_the_record_is_the_same_in_every_runner_and_scores_again_without_a_call(
     }
     assert all(outcome.checkpoint[:1] == b"r" for outcome in first.values())
     calls = list(one.backends["test"].calls)
-    from vinelm.profiler.execution.unit_budget import UnitBudget
+    from vinelm.profiler.execution.job import UnitBudget
 
     for prefix, outcome in first.items():
         again = one.score(request, prefix, outcome.checkpoint, UnitBudget(0.0, lambda _: False))

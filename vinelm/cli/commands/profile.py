@@ -16,7 +16,7 @@ from vinelm.cli.options import flag, option, output_options, stop_option, workfl
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
     from vinelm.profiler import ExecutionConfig, Forecast, ProfileLimits, ProfileResult, RayCluster
-    from vinelm.profiler.dry_run.needs import Needs
+    from vinelm.profiler.dry_run.forecast import Needs
     from vinelm.requests.protocols import Sampler
     from vinelm.rows.observation import Observation
     from vinelm.traces import CheckpointPlace, ObservationStore, StoreIdentity
@@ -246,7 +246,7 @@ def _forecast(
 ) -> tuple[Forecast, Needs]:
     """Forecast the run, and what it would need without budgets."""
     from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler
-    from vinelm.profiler.dry_run.needs import needs_of
+    from vinelm.profiler.dry_run.forecast import needs_of
     from vinelm.profiler.dry_run.throughput import rates_of
     from vinelm.profiler.runner import continued_share
     from vinelm.traces.databases.address import address_of
