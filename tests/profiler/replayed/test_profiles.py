@@ -13,7 +13,7 @@ from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, ch
 from vinelm.traces import ObservationStore
 
 
-def run(path, workflow, execution=None, backend=None, **settings):
+def run(path, workflow, execution=ExecutionConfig(), backend=None, **settings):
     with new_store(path, workflow) as store:
         backends = {"test": backend or ToyBackend()}
         result = profile(workflow, catalog_for(workflow), backends, store, ProfileSettings(execution=execution, **settings))
