@@ -221,17 +221,13 @@ def _word(step: Step) -> str:
 
 
 def _following(template: Template, rows: Sequence[Observation]) -> Stage | None:
-    """The stage that the next unit runs; on a template that branches the one that the last row goes on to."""
-    if template.is_linear:
-        return template.stage_after(len(rows))
-    if rows and rows[-1].arm is None:
-        return None
-    return template.stage(str(rows[-1].arm)) if rows else template.first_stages[0]
+    """The stage that the next unit runs: the one that the last row goes on to."""
+    return template.following(len(rows), rows[-1].arm) if rows else template.first_stages[0]
 
 
 def _stages(template: Template, rows: Sequence[Observation], stage: Stage) -> tuple[str, ...]:
     """What the unit is told; see :class:`~vinelm.profiler.execution.job.Job`."""
-    if template.is_linear or (not rows and len(template.first_stages) > 1):
+    if not rows and len(template.first_stages) > 1:
         return ()
     return (*(row.stage for row in rows), stage.name)
 

@@ -65,7 +65,7 @@ class UnitRunner:
         self._first_boundaries = _first_boundaries(self.template, opening, self._boundaries)
         self._endings = self._after_the_loops()
         self.signals = workflow.signals
-        self.can_go_on = self.template.is_linear and self.template.stop == "workflow" and bool(self.control.ends)
+        self.can_go_on = self.template.knows_past_ends and self.template.stop == "workflow" and bool(self.control.ends)
         """Whether a request can go on below a passed check: an edge of ``vine.route`` asks for it."""
         again = set(self.control.adapter.agains) - {node for group in nodes.by_stage.values() for node in group}
         self._again = again.pop() if self.can_go_on and len(again) == 1 else None
@@ -189,7 +189,7 @@ class UnitRunner:
 
     def _refuse_oracle(self) -> None:
         """Refuse to go on past the end of a graph where it is not known which stage would have come."""
-        if self.template.stop == "oracle" and not self.template.is_linear:
+        if self.template.stop == "oracle" and not self.template.knows_past_ends:
             raise WorkflowError(
                 f"workflow {self.workflow.name!r}: its template branches, and the oracle stop goes on past the workflow's own "
                 "end, where no edge says which stage comes: use stop='workflow'"

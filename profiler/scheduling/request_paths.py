@@ -36,7 +36,7 @@ def activate(
             a template that branches every path is: no edge says which stage comes after the end.
     """
     kind = ActivePath if template.is_linear else ContingentPath
-    return kind(request_path, number, template, round_, may_go_on=may_go_on and template.is_linear)
+    return kind(request_path, number, template, round_, may_go_on=may_go_on and template.knows_past_ends)
 
 
 class ActivePath:

@@ -243,7 +243,10 @@ def test_nothing_is_bought_where_nothing_would_stay(tmp_path):
     assert run(path, workflow) == ([], [], before)
 
 
-@pytest.mark.parametrize("execution", [ExecutionConfig(), ExecutionConfig(isolation="thread", workers=4)], ids=["inline", "thread"])
+PLACES = (ExecutionConfig(), ExecutionConfig(isolation="thread", workers=4))
+
+
+@pytest.mark.parametrize("execution", PLACES, ids=["inline", "thread"])
 def test_a_capped_run_on_a_grown_store_is_the_beginning_of_the_uncapped(tmp_path, execution):
     workflow = toy(n_models=3, n_requests=6)
     for name in ("whole", "capped"):

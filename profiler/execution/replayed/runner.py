@@ -56,7 +56,7 @@ class ReplayRunner:
         self.template = self.control.adapter.template = with_graph_exits(self.template, app)
         self._app = Application(app, workflow)
         self.signals = workflow.signals
-        self.can_go_on = self.template.is_linear and bool(self.control.ends)
+        self.can_go_on = self.template.knows_past_ends and bool(self.control.ends)
         """Whether a request can go on below a passed check."""
         self.judging = make_judging(workflow, catalog, backends)
         self.last_error: Exception | None = None

@@ -18,7 +18,10 @@ def processes(workers=2, *, mischief=None, settings=None, **more):
     return ExecutionConfig(isolation="process", workers=workers, source=source, **more)
 
 
-def run(path, workflow, execution=ExecutionConfig(), backend=None, **settings):
+INLINE = ExecutionConfig()
+
+
+def run(path, workflow, execution=INLINE, backend=None, **settings):
     with new_store(path, workflow) as store:
         backends = {"test": backend or ToyBackend()}
         result = profile(workflow, catalog_for(workflow), backends, store, ProfileSettings(execution=execution, **settings))

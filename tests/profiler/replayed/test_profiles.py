@@ -12,8 +12,10 @@ from vinelm.adapters.langgraph import build_graph
 from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, check_workflow, profile
 from vinelm.traces import ObservationStore
 
+INLINE = ExecutionConfig()
 
-def run(path, workflow, execution=ExecutionConfig(), backend=None, **settings):
+
+def run(path, workflow, execution=INLINE, backend=None, **settings):
     with new_store(path, workflow) as store:
         backends = {"test": backend or ToyBackend()}
         result = profile(workflow, catalog_for(workflow), backends, store, ProfileSettings(execution=execution, **settings))
