@@ -24,6 +24,7 @@ from vinelm.policies.policy import Policy
 from vinelm.requests.protocols import CallGuard, Invocation
 from vinelm.signals import Outcome, Signals
 from vinelm.telemetry import DecisionEvent, ObserverGroup
+from vinelm.template.flow import Flow
 
 NOBODY = ObserverGroup()
 
