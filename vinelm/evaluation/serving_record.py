@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from vinelm.errors import BudgetExhausted, ConfigError, StoreError
+from vinelm.profiler.execution.job import UnitBudget
 from vinelm.profiler.execution.ledger import Ledger, ProfileLimits, Reservation
-from vinelm.profiler.execution.unit_budget import UnitBudget
 from vinelm.requests.protocols import CallGuard
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.databases import opening
