@@ -22,7 +22,7 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_
     """Print the cost by model, depth and stage, the coverage, what was saved, and the next command."""
     from vinelm.cli.console import say
     from vinelm.reports import percent, usd
-    from vinelm.reports.shown_lines import shown_lines
+    from vinelm.reports.store_text import shown_lines
     from vinelm.traces.store.shown import ShownRows
 
     for by in GROUPS:

@@ -119,7 +119,7 @@ def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> Non
     from vinelm.cli.commands.trie import show_depths, signals_words
     from vinelm.cli.console import say
     from vinelm.reports import percent
-    from vinelm.reports.judge_text import judge_words
+    from vinelm.reports.store_text import judge_words
 
     meta = annotated.meta
     show_depths(annotated, f"{meta['workflow']}: {annotated.trie.n_nodes:,} paths from {meta['observations']:,} observations")

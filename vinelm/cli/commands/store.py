@@ -153,7 +153,7 @@ def _show_growth(facts: dict[str, Any]) -> None:
 def _show_signals(facts: dict[str, Any]) -> None:
     """The rows' signals, where the workflow declares them."""
     from vinelm.cli.console import say
-    from vinelm.reports.shown_lines import shown_lines
+    from vinelm.reports.store_text import shown_lines
     from vinelm.traces.store.shown import SignalRecord
 
     if facts["continued"]:

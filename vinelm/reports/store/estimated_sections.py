@@ -92,7 +92,10 @@ def _point(plans: Plans[Any], bound: Bound, cap: float, role: Role) -> FrontierP
 def frontier_section(plans: Plans[Any]) -> Section:
     """Return the estimated frontiers of VineLM's plans and of static ones, as charts and tables."""
     cost = estimated_frontiers(plans, "max_cost_usd")
-    parts = [cost_chart("estimated-cost", cost, COST_CAPTION), _frontier_table("cost", cost, "budget", usd)]
+    parts: list[Table | Chart] = [
+        cost_chart("estimated-cost", cost, COST_CAPTION),
+        _frontier_table("cost", cost, "budget", usd),
+    ]
     if plans.annotated.knows_latency:
         latency = estimated_frontiers(plans, "max_latency_s")
         parts += [_latency_chart(latency), _frontier_table("latency", latency, "cap", seconds)]
