@@ -12,8 +12,8 @@ from vinelm.cli.main import main
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.judging import Judgement
 from vinelm.judging.judgement import JUDGED
-from vinelm.reports.store_text import judge_words
 from vinelm.reports.store.page import store_page
+from vinelm.reports.store_text import judge_words
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Observation
 from vinelm.template import Stage, Template
