@@ -17,14 +17,15 @@ from vinelm.controller.planning.frontier_cache import FrontierCache
 from vinelm.controller.planning.infeasibility import infeasible, no_end
 from vinelm.controller.planning.metric import LATENCY_CAP
 from vinelm.controller.planning.objective_class import ObjectiveClass, limits_of
+from vinelm.controller.planning.path_decision import PathDecision
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest, load_array
 from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.plans.decision_graph import DecisionGraph
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.decision_graph import DecisionGraph
 
 SMALL = 10_000
 """Largest trie whose frontiers are built within the first request: that takes a few milliseconds."""
@@ -55,8 +56,8 @@ class Planner:
         self._engines = annotated.engines
         self.engine_of = {model.name: model.engine for model in annotated.catalog.models}
         self._prepared: set[ObjectiveClass] = set()
-        self.is_contingent = annotated.is_contingent
-        self._contingent = ContingentPlanner(self.metrics) if self.is_contingent else None
+        self._contingent = ContingentPlanner.of(self.metrics)
+        self.is_contingent = self._contingent is not None
         self._lock = threading.Lock()
 
     def plan(
@@ -111,7 +112,7 @@ class Planner:
         if frontier is not None and (load_s is None or not stores.is_live):
             found = frontier.best(limits_of(objective, elapsed_s, spent_usd), load_s, may_stop)
             if found is not None:
-                return Decision(node, *found, (), self.metrics, request, frontier)
+                return PathDecision(node, *found, (), self.metrics, request, frontier)
         return self._scan(request, frontier)
 
     def lacks(self, stage: str | Collection[str], node: int) -> bool:
@@ -180,7 +181,7 @@ class Planner:
         if request.objective.risk == "dp":
             choice = self._in_time(view, choice)
         next_model = self._next_model(request.node, choice.target)
-        return Decision(request.node, choice.target, next_model, choice.relaxed, self.metrics, request, frontier)
+        return PathDecision(request.node, choice.target, next_model, choice.relaxed, self.metrics, request, frontier)
 
     def _in_time(self, view: SubtreeView, choice: Choice) -> Choice:
         """The choice by the chances to be late if time is left and every other bound is met; else the given one."""

@@ -1,4 +1,4 @@
-"""The arms of a trie that branches: the groups of siblings that run one stage, and how often each was taken."""
+"""The arms of a trie: what leaves one node for one stage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.trie import MergedTrie, Trie
+from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray
 
 Ints = npt.NDArray[np.int64]
@@ -22,7 +22,7 @@ class Arms:
         source: the node that an arm leaves, shape (arms,), ascending.
         stage: the stage that it leads to, an index into the trie's stages; shape (arms,).
         order: the arm's place among the arms of its node, from 0; shape (arms,).
-        of_node: the arm that leads to each node, -1 at the root; shape (n + 1,).
+        of_node: the arm that leads to each node, of several the first; -1 at the root; shape (n + 1,).
         count: number of arms of each node, shape (n + 1,).
         first: number of each node's first arm, shape (n + 1,); meaningless where ``count`` is 0.
     """
@@ -57,23 +57,13 @@ class Arms:
 
 
 def arms_of(trie: Trie) -> Arms:
-    """Return the arms of a trie. On a merged one several arms lead to a node, and ``of_node`` is -1."""
-    if isinstance(trie, MergedTrie):
-        return _merged_arms(trie)
+    """Return the arms of a trie."""
     width = len(trie.stages)
-    key = trie.parent[1:].astype(np.int64) * width + trie.stage[1:]
-    found, of_node = np.unique(key, return_inverse=True)
+    key = trie.source.astype(np.int64) * width + trie.stage[trie.target]
+    found, of_edge = np.unique(key, return_inverse=True)
     source, stage = found // width, found % width
     count = np.bincount(source, minlength=len(trie)).astype(np.int64)
     first = np.cumsum(count) - count
-    order = np.arange(len(found)) - first[source]
-    return Arms(source, stage, order, np.concatenate([[-1], of_node]).astype(np.int64), count, first)
-
-
-def _merged_arms(trie: MergedTrie) -> Arms:
-    is_first = np.diff(trie.edge_arm, prepend=-1) != 0
-    source = trie.source[is_first].astype(np.int64)
-    stage = trie.stage[trie.target[is_first]].astype(np.int64)
-    count = np.bincount(source, minlength=len(trie)).astype(np.int64)
-    first = np.cumsum(count) - count
-    return Arms(source, stage, np.arange(len(source)) - first[source], np.full(len(trie), -1, np.int64), count, first)
+    of_node = np.full(len(trie), -1, np.int64)
+    of_node[trie.target[::-1]] = of_edge[::-1]  # of several edges to one node the first
+    return Arms(source, stage, np.arange(len(found)) - first[source], of_node, count, first)

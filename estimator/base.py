@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol, Self
 
 from vinelm.catalog import Catalog
-from vinelm.errors import ConfigError, NotFittedError
+from vinelm.errors import NotFittedError
 from vinelm.estimator.arm_counts import counted_arms
 from vinelm.estimator.cost_latency import MeanEstimate, estimate_amount, zero_load_s
 from vinelm.estimator.observation_table import ObservationTable
@@ -82,8 +82,8 @@ class RateEstimator(ABC):
 
     def fit_cells(self, cells: ObservationTable, template: Template, catalog: Catalog) -> Self:
         """Estimate from an encoded table; ``template`` is bound to ``catalog`` and has the table's stop rule."""
-        if cells.trie.is_merged and not self.knows_merged:
-            raise ConfigError(f"estimator {self.name!r} predicts single paths, and this trie merges histories: use 'latent'")
+        if not self.knows_merged:
+            cells.trie.require_paths(f"estimator {self.name!r} predicts single paths")
         self._annotated = self._annotate(cells, template, catalog)
         return self
 

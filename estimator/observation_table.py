@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from vinelm.errors import EvidenceError, InputError
 from vinelm.estimator.arms import arms_of
-from vinelm.estimator.merged_table import below_a_stop, cells_above, told_arms
-from vinelm.estimator.row_nodes import rows_with_nodes, where_of
+from vinelm.estimator.row_nodes import below_a_stop, cells_above, nodes_above, rows_with_nodes, told_arms, where_of
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import StopRule, Template
 from vinelm.trie import Trie
@@ -41,8 +40,7 @@ class ObservationTable:
         cost_usd: dollars, including the tools after the stage.
         latency_s: seconds, including the tools after the stage.
         in_flight: calls on the same engine at the start.
-        arm: the stage that came next, as an index into ``trie.stages``; -1 if the request ended here or the stage is not known,
-            and everywhere on a linear trie.
+        arm: the stage that came next, as an index into ``trie.stages``; -1 if the request ended here or the stage is not known.
         n_beyond_stop: number of rows that were dropped because they lie below a stop.
     """
 
@@ -76,15 +74,11 @@ class ObservationTable:
 
     @cached_property
     def first_stage(self) -> Ints:
-        """The stage that ran first in each request, as an index into ``trie.stages``; shape (requests,)."""
-        top = self.trie.stage.astype(np.int64)
-        cells = np.arange(len(self))
-        if self.trie.is_merged:  # the histories of a deeper node may have begun with different stages
-            cells = np.flatnonzero(self.trie.depth[self.node] == 1)
-        for level in self.trie.levels[2:]:
-            top[level] = top[self.trie.parent[level]]
-        first = np.full(self.n_requests, -1, np.int64)
-        first[self.request[cells]] = top[self.node[cells]]
+        """The stage that ran first in each request, an index into ``trie.stages``, -1 if it is not known; shape (requests,)."""
+        only = arms_of(self.trie).only_stage[0]
+        first = np.full(self.n_requests, only, np.int64)
+        cells = np.flatnonzero(self.trie.depth[self.node] == 1)
+        first[self.request[cells]] = self.trie.stage[self.node[cells]]
         return first
 
     @cached_property
@@ -136,8 +130,8 @@ class ObservationTable:
             cost_usd=np.array([row.cost_usd + row.tool_cost_usd for row in kept], np.float64),
             latency_s=np.array([row.latency_s + row.tool_latency_s for row in kept], np.float64),
             in_flight=np.array([row.in_flight for row in kept], np.float64),
-            arm=None if trie.is_linear else np.array([_arm(row, trie, template.stop) for row in kept], np.int64),
-            above=cells_above(order) if trie.is_merged else None,
+            arm=np.array([_arm(row, trie, template.stop) for row in kept], np.int64),
+            above=cells_above(order),
         )
 
     @classmethod
@@ -162,13 +156,13 @@ class ObservationTable:
         """Build the table from validated arrays sorted by (node, request); drops cells that are not reached.
 
         Without ``in_flight`` the engines count as idle. ``arm`` may be -1 where a later row, or the template, tells the arm.
-        Where histories are merged, ``above`` says which cell lies above each on its request's path, as an index; -1 if none.
+        ``above`` says which cell lies above each on its request's path, as an index; -1 if none. In a tree the nodes tell it.
         """
         in_flight = np.zeros(len(node)) if in_flight is None else in_flight
         arm = np.full(len(node), -1, np.int64) if arm is None else arm
-        keep = ~(_beyond_stop(trie, request, node, stop) if above is None else below_a_stop(trie, node, stop, above))
-        if not trie.is_linear:
-            arm = _known_arms(trie, request, node, stop, arm) if above is None else told_arms(trie, node, stop, arm, above)
+        above = nodes_above(trie, request, node) if above is None else above
+        keep = ~below_a_stop(trie, node, stop, above)
+        arm = told_arms(trie, node, stop, arm, above)
         return cls(
             trie, rule, request_ids, request[keep], node[keep], stop[keep], right[keep], labelled[keep], failed[keep],
             cost_usd[keep], latency_s[keep], in_flight[keep], arm[keep], n_beyond_stop=int((~keep).sum()),
@@ -198,33 +192,3 @@ def _right(rows: Sequence[Observation]) -> BoolArray | FloatArray:
 
 def _arm(row: Observation, trie: Trie, rule: StopRule) -> int:
     return -1 if row.arm is None or row.ended(rule) else trie.stages.index(row.arm)
-
-
-def _known_arms(trie: Trie, request: Ints, node: Ints, stop: BoolArray, arm: Ints) -> Ints:
-    """Fill in the arms that the row behind a cell tells, and those of nodes with one arm; -1 where the request ended."""
-    found = arm.copy()
-    key = request * len(trie) + node
-    order = np.argsort(key, kind="stable")
-    wanted = request * len(trie) + trie.parent[node]
-    at = order[np.minimum(np.searchsorted(key, wanted, sorter=order), max(len(key) - 1, 0))] if len(key) else order
-    behind = (key[at] == wanted) & (found[at] < 0)
-    found[at[behind]] = trie.stage[node[behind]]
-    only = arms_of(trie).only_stage[node]
-    found = np.where((found < 0) & (only >= 0), only, found)
-    return np.asarray(np.where(stop, -1, found), np.int64)
-
-
-def _beyond_stop(trie: Trie, request: Ints, node: Ints, stop: BoolArray) -> BoolArray:
-    """True if an observed proper ancestor cell of the same request already stopped it."""
-    beyond = np.zeros(len(node), np.bool_)
-    if not len(node):
-        return beyond
-    key = request * len(trie) + node
-    order = np.argsort(key, kind="stable")
-    ancestor = trie.parent[node].astype(np.int64)
-    while np.any(ancestor > 0):
-        wanted = request * len(trie) + ancestor
-        at = order[np.minimum(np.searchsorted(key, wanted, sorter=order), len(key) - 1)]
-        beyond |= (ancestor > 0) & (key[at] == wanted) & stop[at]
-        ancestor = np.where(ancestor > 0, trie.parent[np.maximum(ancestor, 0)], ancestor)
-    return beyond

@@ -1,31 +1,34 @@
-"""Find the node of the trie that each observation stands for."""
+"""Where observations stand in a trie: the node of each, and the cells above it on the path of its request."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from vinelm.errors import InputError
-from vinelm.rows.observation import Observation
+from vinelm.estimator.arms import arms_of
+from vinelm.rows.observation import Cell, Observation
 from vinelm.template import StopRule
 from vinelm.trie import Trie
+from vinelm.trie.arrays import BoolArray
+
+Ints = npt.NDArray[np.int64]
 
 
 def rows_with_nodes(observations: Iterable[Observation], trie: Trie, rule: StopRule) -> Iterator[tuple[Observation, int]]:
     """Return each row with its node.
 
-    Where the template branches, the stages of a request's earlier rows say which arms it took. A row that is missing there is
-    replaced by what the row before it says of the stage that came next, or by the template if it allows one stage only.
+    The stages of a request's earlier rows say which arms it took. A row that is missing is replaced by what the row before it
+    says of the stage that came next, or by the template if it allows one stage only.
 
     Raises:
         InputError: a prefix, stage or arm is not in the template, a request's rows contradict one another, or an earlier row is
             missing and several stages are possible.
     """
-    if trie.is_linear:
-        finder = _NodeFinder(trie)
-        yield from ((row, finder.find(row)) for row in observations)
-        return
     rows = list(observations)
-    walker = _BranchWalker(rows, trie)
+    walker = _Walker(rows, trie)
     for row in rows:
         node = walker.find(row)
         if row.arm is not None and not row.ended(rule) and row.arm not in (arms := walker.arms(node)):
@@ -41,44 +44,15 @@ def where_of(row: Observation) -> str:
     return f"request {row.request_id!r}, prefix {'/'.join(row.prefix)}"
 
 
-class _NodeFinder:
-    """Finds the node of a row; caches prefixes, since many rows share one."""
-
-    def __init__(self, trie: Trie) -> None:
-        self._trie = trie
-        self._known: dict[tuple[tuple[str, ...], str], int] = {}
-
-    def find(self, row: Observation) -> int:
-        key = (row.prefix, row.stage)
-        if key not in self._known:
-            self._known[key] = self._look_up(row)
-        return self._known[key]
-
-    def _look_up(self, row: Observation) -> int:
-        where = where_of(row)
-        try:
-            node = self._trie.node(row.prefix)
-        except KeyError:
-            raise InputError(
-                f"{where}: the template has no such prefix: estimate with the template and models of the profiling run"
-            ) from None
-        stage = self._trie.stages[self._trie.stage[node]]
-        if stage != row.stage:
-            raise InputError(
-                f"{where}: stage {row.stage!r}, where the template has {stage!r}: estimate with the profiling run's template"
-            )
-        return node
-
-
-class _BranchWalker:
-    """Walks down a trie that branches, along the stages that the rows of one request tell."""
+class _Walker:
+    """Walks down a trie along the stages that the rows of one request tell."""
 
     def __init__(self, rows: Sequence[Observation], trie: Trie) -> None:
         self._trie = trie
         self._rows: dict[tuple[str, tuple[str, ...]], Observation] = {}
         for row in rows:
-            if self._rows.setdefault((row.request_id, row.prefix), row) != row:
-                raise InputError(f"{where_of(row)}: two different rows for one cell: keep one of them")
+            self._rows.setdefault((row.request_id, row.prefix), row)
+        self._nodes: dict[tuple[str, tuple[str, ...]], int] = {}
         self._child: dict[tuple[int, str, str], int] = {}
         self._arms: dict[int, tuple[str, ...]] = {}
 
@@ -88,14 +62,23 @@ class _BranchWalker:
         return self._arms[node]
 
     def find(self, row: Observation) -> int:
-        node = 0
-        before: Observation | None = None
-        for k in range(1, len(row.prefix) + 1):
+        known, node = self._known_above(row)
+        before = self._rows[row.request_id, row.prefix[:known]] if known else None
+        for k in range(known + 1, len(row.prefix) + 1):
             own = row if k == len(row.prefix) else self._rows.get((row.request_id, row.prefix[:k]))
             stage = self._stage(row, node, own, before)
             node = self._step(row, node, row.prefix[k - 1], stage)
             before = own
+        self._nodes[row.request_id, row.prefix] = node
         return node
+
+    def _known_above(self, row: Observation) -> tuple[int, int]:
+        """Length and node of the longest prefix of the row whose own row was found before."""
+        for length in range(len(row.prefix) - 1, 0, -1):
+            node = self._nodes.get((row.request_id, row.prefix[:length]))
+            if node is not None:
+                return length, node
+        return 0, 0
 
     def _stage(self, row: Observation, node: int, own: Observation | None, before: Observation | None) -> str:
         told = None if before is None else before.arm
@@ -120,8 +103,62 @@ class _BranchWalker:
             try:
                 self._child[key] = self._trie.child(node, model, stage)
             except KeyError:
+                arms = self.arms(node)
+                what = "the template has no such prefix"
+                if arms and stage not in arms:
+                    what = f"stage {stage!r}, where the template has {' or '.join(map(repr, arms))}"
                 raise InputError(
-                    f"{where_of(row)}: the template has no such path at stage {stage!r}: estimate with the template and"
-                    " models of the profiling run"
+                    f"{where_of(row)}: {what}: estimate with the template and models of the profiling run"
                 ) from None
         return self._child[key]
+
+
+def cells_above(cells: Sequence[Cell]) -> Ints:
+    """Return for each cell the one of its request's longest observed prefix above it, as an index; -1 if there is none."""
+    index = {cell: i for i, cell in enumerate(cells)}
+    found = np.full(len(cells), -1, np.int64)
+    for i, (request, prefix) in enumerate(cells):
+        for length in range(len(prefix) - 1, 0, -1):
+            up = index.get((request, prefix[:length]))
+            if up is not None:
+                found[i] = up
+                break
+    return found
+
+
+def nodes_above(trie: Trie, request: Ints, node: Ints) -> Ints:
+    """Return the same for cells of a tree, whose nodes tell the path."""
+    key = request * len(trie) + node
+    order = np.argsort(key, kind="stable")
+    found = np.full(len(node), -1, np.int64)
+    waiting, ancestor = np.arange(len(node)), trie.parent[node].astype(np.int64)
+    while True:
+        waiting, ancestor = waiting[ancestor > 0], ancestor[ancestor > 0]
+        if not len(waiting):
+            return found
+        wanted = request[waiting] * len(trie) + ancestor
+        at = order[np.minimum(np.searchsorted(key, wanted, sorter=order), len(key) - 1)]
+        is_there = key[at] == wanted
+        found[waiting[is_there]] = at[is_there]
+        waiting, ancestor = waiting[~is_there], trie.parent[ancestor[~is_there]].astype(np.int64)
+
+
+def below_a_stop(trie: Trie, node: Ints, stop: BoolArray, above: Ints) -> BoolArray:
+    """Return whether an observed cell above each one already stopped its request."""
+    beyond = np.zeros(len(node), np.bool_)
+    depth = trie.depth[node]
+    for level in range(2, trie.max_depth + 1):
+        here = np.flatnonzero((depth == level) & (above >= 0))
+        beyond[here] = beyond[above[here]] | stop[above[here]]
+    return beyond
+
+
+def told_arms(trie: Trie, node: Ints, stop: BoolArray, arm: Ints, above: Ints) -> Ints:
+    """Return the arms, with those that the cell just below tells, and those of nodes with one arm; -1 where a request ended."""
+    found = arm.copy()
+    below = np.flatnonzero(above >= 0)
+    below = below[trie.depth[node[below]] == trie.depth[node[above[below]]] + 1]
+    below = below[found[above[below]] < 0]
+    found[above[below]] = trie.stage[node[below]]
+    only = arms_of(trie).only_stage[node]
+    return np.asarray(np.where(stop, -1, np.where((found < 0) & (only >= 0), only, found)), np.int64)

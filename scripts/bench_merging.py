@@ -28,9 +28,9 @@ from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.estimator import make_estimator
 from vinelm.objective import Objective
-from vinelm.plans import DecisionGraph, StaticPlans
+from vinelm.plans import StaticPlans
 from vinelm.template import Template
-from vinelm.trie import MergedTrie, Trie
+from vinelm.trie import DecisionGraph, MergedTrie, Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.difficulty import DifficultyRates
 

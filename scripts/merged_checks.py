@@ -14,8 +14,8 @@ from science.merged_plans import all_plans, arm_rates, best_within, worth
 
 from vinelm.controller import Planner
 from vinelm.objective import Objective
-from vinelm.plans.decision_graph import DecisionGraph
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.decision_graph import DecisionGraph
 
 MOST_PLANS = 20_000
 """Largest number of plans of a trie that are all tried for a bound on mean dollars."""

@@ -45,8 +45,7 @@ class Entries:
             for level in cells.trie.levels[1:]:
                 solved = values[:, cells.trie.parent[level]] == 1.0
                 values[:, level] = np.where(solved, 1.0, values[:, level])
-        if not cells.trie.is_linear:
-            _take_other_arms(values, cells)
+        _take_other_arms(values, cells)
         values[:, 0] = np.nan
         return cls(cells.trie, values)
 
@@ -65,6 +64,8 @@ class Entries:
 def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
     """Fill in, in place, that a request which took one arm has no right answer on the others."""
     trie, arms = cells.trie, arms_of(cells.trie)
+    if not arms.is_choice.any():
+        return
     known = np.flatnonzero(cells.arm >= 0)
     request, node, stage = cells.request[known], cells.node[known], cells.arm[known]
     if arms.count[0] > 1:

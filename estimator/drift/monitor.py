@@ -156,9 +156,7 @@ class DriftMonitor:
         parent = 0 if row.depth == 1 else self._known.get((row.request_id, row.prefix[:-1]))
         try:
             if parent is None:
-                if not self.annotated.is_linear:
-                    return None
-                parent = trie.node(row.prefix[:-1])
+                parent = trie.sole_node(row.prefix[:-1])
             node = int(trie.child(parent, row.model, row.stage))
         except KeyError:
             return None

@@ -112,7 +112,7 @@ def _ratio(new: FloatArray, old: FloatArray) -> FloatArray:
 def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
     """The arrays that change with the stops."""
     trie, old = annotated.trie, annotated.stop
-    if trie.is_merged:
+    if annotated.difficulty is not None:  # the plans' figures follow from the rates of each difficulty, and these are not known
         return {}
     stop = np.where(trie.is_leaf, old, seen.stops(old))
     stop[0] = old[0]
@@ -126,8 +126,8 @@ def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
         "success": np.where(stop == old, right, stop_success + (1 - stop) * if_on),
     }
     if annotated.arm is not None and annotated.arm_success is not None:
-        on = np.divide(1.0 - stop, 1.0 - old, out=np.ones_like(old), where=old < 1.0)[trie.parent]
-        on[0] = 1.0
+        on = np.ones(trie.n_arm_items)
+        on[trie.arm_items] = np.divide(1.0 - stop, 1.0 - old, out=np.ones_like(old), where=old < 1.0)[trie.source]
         found |= {"arm": annotated.arm * on, "arm_success": annotated.arm_success * on}
     return found
 

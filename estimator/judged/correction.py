@@ -41,8 +41,10 @@ def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: 
     arm_success = None
     if annotated.arm is not None and annotated.arm_success is not None:
         arm_success = _part(annotated.arm_success, annotated.arm, agreement)
-        if not annotated.trie.is_merged:  # an answer's chance is the sum over what may come next
-            below = np.bincount(annotated.trie.parent[1:], arm_success[1:], len(success))
+        if annotated.difficulty is None:  # an answer's chance is the sum over what may come next
+            trie = annotated.trie
+            first = np.flatnonzero(trie.begins_arm)
+            below = np.bincount(trie.source[first], arm_success[trie.arm_items[first]], len(success))
             success = np.where(annotated.success > 0.0, np.minimum(stop_success + below, 1.0), 0.0)
     found = replace(
         annotated, success=success, stop_success=stop_success, arm_success=arm_success,
@@ -51,7 +53,7 @@ def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: 
     if annotated.accuracy_se is None:
         return found
     variance = (annotated.accuracy_se / agreement.informedness) ** 2
-    if not annotated.is_contingent:
+    if annotated.holds_common_errors:
         variance = variance + agreement.variance_at(found.accuracy)
     error = np.sqrt(variance)
     error[0] = annotated.accuracy_se[0]

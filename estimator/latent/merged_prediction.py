@@ -77,7 +77,7 @@ def _arms(
     """P(arm) and P(arm and right) given that its source is reached, by difficulty; None where one stage follows each node."""
     if trie.is_linear:
         return None
-    source = trie.source[np.diff(trie.edge_arm, prepend=-1) != 0]
+    source = trie.source[trie.begins_arm]
     on_right, on_wrong = on_right.copy(), on_wrong.copy()
     on_right[0], on_wrong[0] = 0.0, 1.0  # the root is no invocation: nothing was fitted there, and no request ends there
     if fit.arms is None:
@@ -91,7 +91,7 @@ def _arm_rates(trie: MergedTrie, known: DifficultyRates, mix: FloatArray, rates:
     """The means of the arms over the requests that reach their sources, one value per edge; sums mended for rounding."""
     if known.arm is None or known.arm_success is None:
         return None
-    source = trie.source[np.diff(trie.edge_arm, prepend=-1) != 0]
+    source = trie.source[trie.begins_arm]
     going, right = (mix[source] * known.arm).sum(axis=1), (mix[source] * known.arm_success).sum(axis=1)
     going *= ((1.0 - rates.stop) / np.maximum(np.bincount(source, going, len(trie)), TINY))[source]
     total = np.bincount(source, right, len(trie))

@@ -61,7 +61,7 @@ def certain_decisions(trie: MergedTrie) -> tuple[Ints, Ints, Ints]:
 
     ``decision`` is one of the sources, and ``arm`` the node itself. Earlier decisions are left out.
     """
-    n_arms = np.bincount(trie.source[np.diff(trie.edge_arm, prepend=-1) != 0], minlength=len(trie))
+    n_arms = np.bincount(trie.source[trie.begins_arm], minlength=len(trie))
     node = np.flatnonzero((previous_choice(trie) >= 0) & (n_arms[np.maximum(trie.parent, 0)] > 1))
     return node, trie.parent[node].astype(np.int64), node
 

@@ -35,7 +35,7 @@ def why_without_signals(rows: Sequence[Observation], template: Template) -> str 
         return "under the oracle stop the right answer is known: signals add nothing"
     if template.joint_invocations:
         return "signals are planned where one stage runs after another: this template has stages side by side"
-    if not template.is_linear and len(template.first_stages) > 1:
+    if len(template.first_stages) > 1:
         return "signals are planned where every request begins in one stage: this template begins in several"
     return None
 

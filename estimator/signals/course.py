@@ -58,8 +58,6 @@ class Course:
         """Return the courses of a template."""
         models = {stage.name: stage.models or () for stage in template.stages}
         silent = frozenset(stage.name for stage in template.stages if not stage.answerable)
-        if template.is_linear:
-            return cls.chain([stage.name for stage in template.invocations], models, silent)
         return cls([position.arms for position in template.flow.positions], models, silent)
 
     @classmethod

@@ -18,8 +18,8 @@ from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
-from vinelm.plans.decision_graph import DecisionGraph
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.decision_graph import DecisionGraph
 
 LEAST_PLANS, MOST_PLANS = 8, 1500
 """Fewest and most contingent plans of a trie that is checked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,7 +153,7 @@ def cheapest_remedy(annotated: AnnotatedTrie, moved: Iterable[Moved], trie: str 
 def _price_usd(annotated: AnnotatedTrie, moved: tuple[Moved, ...]) -> float | None:
     """Dollars of a profile with the coverage of the last one, with the dollars of each moved node's model as they are now."""
     coverage, requests = annotated.meta.get("coverage"), annotated.meta.get("requests_registered")
-    if not coverage or not requests or annotated.trie.is_merged:
+    if not coverage or not requests:
         return None
     cost = np.array(annotated.cost_usd)
     trie = annotated.trie
@@ -161,4 +161,5 @@ def _price_usd(annotated: AnnotatedTrie, moved: tuple[Moved, ...]) -> float | No
         if one.quantity == "dollars" and one.annotated > 0.0:
             same = (trie.model == trie.model[one.node]) & (trie.stage == trie.stage[one.node])
             cost[same] = annotated.cost_usd[same] * (one.seen / one.annotated)
-    return float((annotated.reach * cost)[1:].sum() * requests * coverage)
+    everything = replace(annotated, cost_usd=cost).everything_usd
+    return None if everything is None else everything * float(requests) * float(coverage)

@@ -1,4 +1,4 @@
-"""Tables of tries that branch: rows by depth and stage, and the arms behind each stage."""
+"""Tables of the arms behind each stage."""
 
 from __future__ import annotations
 
@@ -7,32 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vinelm.trie.annotated_trie import AnnotatedTrie
-
-
-def stage_depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Return, per depth and stage, the number of histories, observed ones and observations, and the range of their accuracy.
-
-    ``accuracy_min`` and ``accuracy_max`` are of the answer after the invocation, given that it is reached; None where the
-    workflow holds no answer there.
-    """
-    trie, rows = annotated.trie, []
-    for depth, level in enumerate(trie.levels[1:], start=1):
-        for index in sorted(set(trie.stage[level].tolist())):
-            nodes = level[trie.stage[level] == index]
-            counts = annotated.count[nodes] if annotated.count is not None else None
-            has_answer = bool(trie.answerable[nodes].any())
-            rows.append(
-                {
-                    "depth": depth,
-                    "stage": trie.stages[index],
-                    "paths": len(nodes),
-                    "paths_observed": None if counts is None else int((counts > 0).sum()),
-                    "observations": None if counts is None else int(counts.sum()),
-                    "accuracy_min": float(annotated.success[nodes].min()) if has_answer else None,
-                    "accuracy_max": float(annotated.success[nodes].max()) if has_answer else None,
-                }
-            )
-    return rows
 
 
 def show_arms(annotated: AnnotatedTrie) -> None:

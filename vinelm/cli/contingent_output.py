@@ -35,7 +35,7 @@ def show_alternatives(objective: Objective, decision: ContingentDecision) -> Non
 
     rows: list[tuple[str, ...]] = []
     named: str | None = None  # names with outcomes are long: once for each arm
-    for found in decision.alternatives():
+    for found in decision.options():
         mark, why = ("* ", "chosen") if found.is_chosen else ("  ", found.why)
         stage = "" if named == found.stage else found.stage
         named = found.stage if decision.metrics.annotated.outcomes is not None else None

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers
 from vinelm.plans.promise import END_CORRELATION, SAMPLING_PART, error_between_fits, share_variance
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Integers
 
 MOST = 4096
 """Most assignments of models to stages that are compared. Of more, those that use at most two models, or if these are too many
@@ -230,12 +230,12 @@ class StaticPlans:
         if by_fit is not None:
             np.add.at(worth[5:].T, plan[is_cut], self._all_by_fit[at[is_cut]])
             np.add.at(worth[5:].T, plan[row[edge == END]], by_fit[1][arm[edge == END]])
-        if errors is not None and graph.annotated.trie.is_merged:
-            self._add_errors(worth, plan, at, reach * errors[graph.nodes[at]])
-        elif errors is not None:
+        if errors is not None:
             ends = is_cut | (graph.first_group[at] == graph.first_group[at + 1])
             ends[row[edge == END]] = True
-            self._add_errors(worth, plan[ends], at[ends], errors[graph.nodes[at[ends]]])
+            weight = graph.error_weight(reach, ends)
+            counts = weight > 0.0
+            self._add_errors(worth, plan[counts], at[counts], weight[counts] * errors[graph.nodes[at[counts]]])
 
     def _add_errors(self, worth: FloatArray, plan: Integers, at: Integers, own: FloatArray) -> None:
         """Add errors of plans at positions: of their ends, or where histories are merged of every position, by its chance."""
@@ -279,7 +279,7 @@ class StaticPlans:
         annotated = self.graph.annotated
         if annotated.accuracy_se is None or not self._requests:
             return annotated.accuracy_se
-        sampling = share_variance(annotated.success if annotated.trie.is_merged else annotated.accuracy, self._requests)
+        sampling = share_variance(annotated.rated, self._requests)
         return np.sqrt(np.maximum(annotated.accuracy_se**2 - SAMPLING_PART * sampling, 0.0))
 
     def _beyond(self, at: Integers) -> BoolArray:
@@ -290,9 +290,10 @@ class StaticPlans:
         self, plan: Integers, at: Integers, reach: FloatArray, used_s: FloatArray
     ) -> tuple[Integers, Integers, FloatArray, FloatArray]:
         """Histories of one plan that have come to the same position become one, where the graph is no tree."""
-        if self.graph.is_tree or not len(plan):
+        joined = self.graph.joined(plan, at)
+        if joined is None:
             return plan, at, reach, used_s
-        key, which = np.unique(plan * len(self.graph.nodes) + at, return_inverse=True)
+        key, which = joined
         longest = np.zeros(len(key))
         np.maximum.at(longest, which, used_s)
         merged = np.asarray(np.bincount(which, reach), np.float64)

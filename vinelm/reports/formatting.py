@@ -51,8 +51,8 @@ def objective_words(objective: Objective) -> str:
 
 def template_words(template: Template) -> str:
     """Format a template: its invocations, or its steps where it branches: ``router → (search → grade | end) → write``."""
-    if template.is_linear and not template.merges:
-        return " → ".join(stage.name for stage in template.invocations)
+    if template.listed is not None:
+        return " → ".join(stage.name for stage in template.listed)
     return _steps_words(template.steps)
 
 

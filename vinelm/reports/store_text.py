@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from vinelm.traces.store.shown import SignalRecord
 
 
-def judge_words(facts: Mapping[str, Any], *, is_contingent: bool = False) -> str:
+def judge_words(facts: Mapping[str, Any], *, has_common_error: bool = True) -> str:
     """Return how the judge agrees with labels, and whether its errors are in the accuracies and their intervals.
 
     Args:
         facts: ``meta["judge"]`` of a trie.
-        is_contingent: Whether plans over the trie are contingent, whose intervals do not hold the judge's error.
+        has_common_error: Whether the intervals hold the judge's error (``AnnotatedTrie.holds_common_errors``).
     """
     cost = f"it gave {facts['verdicts']:,} verdicts for {usd(facts['cost_usd'])}"
     if facts["unscored"]:
@@ -28,7 +28,7 @@ def judge_words(facts: Mapping[str, Any], *, is_contingent: bool = False) -> str
             "hold its errors: give some requests a label, and llm_judge(label=...)."
         )
     held = "their intervals hold its errors"
-    if is_contingent:
+    if not has_common_error:
         held = "their intervals do not hold the uncertainty of that correction, which is common to all arms"
     return (
         f"{name}: agrees with {100 * facts['agreement']:.0f} % of {facts['labels']:,} labels; it calls "

@@ -88,6 +88,11 @@ class Loop:
             raise TemplateError("a loop has memory= and order='ignored': choose one way to merge its histories")
 
     @property
+    def merging(self) -> str:
+        """The setting by which histories may share a node; empty where none may."""
+        return f"memory={self.memory}" if self.memory else "order='ignored'" if self.order == "ignored" else ""
+
+    @property
     def merges(self) -> bool:
         """Whether histories that took different ways through the loop may share a node."""
         return self.memory is not None or self.order == "ignored"

@@ -121,6 +121,11 @@ class Template:
             raise TemplateError("the template branches: its requests do not run the same stages")
         return tuple(stage for step in self._unrolled() for stage in stages_of([step]))
 
+    @property
+    def listed(self) -> tuple[Stage, ...] | None:
+        """The invocations, where they say all: None where the template branches or merges histories."""
+        return self.invocations if self.is_linear and not self.merges else None
+
     @cached_property
     def joint_invocations(self) -> frozenset[int]:
         """The invocations (from 0) of a linear template that run in the superstep of the one before."""

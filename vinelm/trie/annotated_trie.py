@@ -15,7 +15,7 @@ from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
 from vinelm.io.frames import data_frame, html_table
 from vinelm.template import Template
-from vinelm.trie import MergedTrie, Trie
+from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.difficulty import DifficultyRates
 from vinelm.trie.merged import no_single_path
@@ -104,9 +104,7 @@ class AnnotatedTrie:
             values = getattr(self, name)
             if values is None:
                 continue
-            size = len(self.trie)
-            if isinstance(self.trie, MergedTrie) and name in (*ARM_ARRAYS, "arm_se"):
-                size = self.trie.n_edges
+            size = self.trie.n_arm_items if name in (*ARM_ARRAYS, "arm_se") else len(self.trie)
             if values.shape != (size,):
                 raise VineLMError(f"annotation {name} has shape {values.shape}: the trie needs ({size},)")
             if name in (*NODE_ARRAYS, *ARM_ARRAYS) and not np.all(np.isfinite(values)):
@@ -131,6 +129,58 @@ class AnnotatedTrie:
             up = self.trie.parent[level]
             reach[level] = reach[up] * (1.0 - self.stop[up] if self.arm is None else self.arm[level])
         return _read_only(reach)
+
+    @cached_property
+    def arms_by_edge(self) -> tuple[FloatArray, FloatArray]:
+        """P(the edge's stage comes next), and P(it does and the answer so far is correct), given that its source is reached.
+
+        In the order of the trie's edges. Where one stage follows each node, it comes unless the request stops.
+        """
+        if self.arm is None or self.arm_success is None:
+            source = self.trie.source
+            return _read_only(1.0 - self.stop[source]), _read_only((self.success - self.stop_success)[source])
+        items = self.trie.arm_items
+        return _read_only(self.arm[items]), _read_only(self.arm_success[items])
+
+    @property
+    def rated(self) -> FloatArray:
+        """What :attr:`accuracy_se` is the error of: the accuracy of the path to a node, where histories merge its success."""
+        return self.success if self.trie.is_merged else self.accuracy
+
+    def weight_of(self, nodes: npt.NDArray[Any]) -> FloatArray:
+        """Return weights for means over nodes: their observations; without any their reach, where a single path has one."""
+        if self.count is not None and self.count[nodes].any():
+            return np.asarray(self.count[nodes], np.float64)
+        return np.ones(len(nodes)) if self.trie.is_merged else np.asarray(np.maximum(self.reach[nodes], 1e-12))
+
+    @property
+    def holds_common_errors(self) -> bool:
+        """Whether an error common to all nodes, as a judge's, is in :attr:`accuracy_se`.
+
+        Not where a plan has several ends: their errors are combined as if they erred apart.
+        """
+        return not self.is_contingent
+
+    @property
+    def has_path_metrics(self) -> bool:
+        """Whether a node has a single path, and so :attr:`accuracy` and the other metrics of it."""
+        return not self.trie.is_merged
+
+    def display_path(self, node: int) -> tuple[str, ...]:
+        """Return the path to a node for people: its models, or where they alone do not tell it stages and models."""
+        if not self.is_contingent:
+            return self.trie.prefix(node)
+        return tuple(f"{stage} {model}" for stage, model in self.trie.edges(node))
+
+    @property
+    def answer_accuracy(self) -> FloatArray:
+        """Accuracy of the answer at each node: of a plan that ends there, or where plans have several ends given its reach."""
+        return self.success if self.is_contingent else self.accuracy
+
+    @property
+    def noun(self) -> str:
+        """The name of the nodes for people: paths where a plan ends at one of them, else histories."""
+        return "histories" if self.is_contingent else "paths"
 
     @property
     def everything_usd(self) -> float | None:

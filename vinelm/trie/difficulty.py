@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from vinelm.errors import VineLMError
 from vinelm.trie.arrays import FloatArray
@@ -43,6 +47,16 @@ class DifficultyRates:
                 continue
             if values.ndim != 2 or values.shape[1:] != points:
                 raise VineLMError(f"difficulty.{name} has shape {values.shape}: it needs one column for each of {points}")
+
+    def arms(self, source: npt.NDArray[np.integer[Any]]) -> tuple[FloatArray, FloatArray]:
+        """Return ``arm`` and ``arm_success``; where one stage follows each node, it comes unless the request stops.
+
+        Args:
+            source: the node that each arm leaves, shape (arms,).
+        """
+        if self.arm is None or self.arm_success is None:
+            return 1.0 - self.stop[source], (self.success - self.stop_success)[source]
+        return self.arm, self.arm_success
 
 
 DIFFICULTY_ARRAYS = ("weight", "success", "stop", "stop_success")

@@ -9,11 +9,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.errors import VineLMError
+from vinelm.errors import ConfigError, VineLMError
 from vinelm.trie.arrays import BoolArray, IntArray, frozen
-
-MERGED_ARRAYS = ("depth", "stage", "model", "answerable", "source", "target")
-"""The arrays of a merged trie, as they are named in a ``.vine`` file."""
 
 
 class SharedNodes:
@@ -32,6 +29,10 @@ class SharedNodes:
     def is_merged(self) -> bool:
         """True."""
         return True
+
+    def require_paths(self, what: str) -> NoReturn:
+        """Raise :class:`ConfigError`: several paths lead to a node."""
+        raise ConfigError(f"{what}, and this trie merges histories: use 'latent'")
 
     @property
     def n_edges(self) -> int:
@@ -59,10 +60,15 @@ class SharedNodes:
         cuts = np.searchsorted(self.depth[self.source], np.arange(int(self.depth.max()) + 1))
         return tuple(slice(int(a), int(b)) for a, b in pairwise(cuts))
 
-    @cached_property
-    def edge_arm(self) -> npt.NDArray[np.int64]:
-        """The arm of each edge: edges of one source and one stage have one number, counted from 0 in edge order."""
-        return np.cumsum(np.concatenate(([False], (np.diff(self.source) != 0) | (np.diff(self.stage[self.target]) != 0))))
+    @property
+    def arm_items(self) -> npt.NDArray[Any]:
+        """Where annotations of arms hold the value of each edge: at the edge, since the sources of a node differ."""
+        return np.arange(self.n_edges)
+
+    @property
+    def n_arm_items(self) -> int:
+        """Length of the annotations of arms."""
+        return self.n_edges
 
     @cached_property
     def is_leaf(self) -> BoolArray:
@@ -72,7 +78,7 @@ class SharedNodes:
     @cached_property
     def is_linear(self) -> bool:
         """Whether the children of each node run one stage."""
-        return bool(self.edge_arm[-1] + 1 == np.sum(~self.is_leaf)) if self.n_edges else True
+        return bool(self.begins_arm.sum() == np.sum(~self.is_leaf))
 
     def children(self, node: int) -> list[int]:
         """Return the node's children, in the order of the template."""

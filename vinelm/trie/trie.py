@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.errors import TemplateError
 from vinelm.template import Template
 from vinelm.trie.arrays import BoolArray, IntArray, frozen
-from vinelm.trie.branching import branching_arrays
-from vinelm.trie.merged import MERGED_ARRAYS, SharedNodes
+from vinelm.trie.merged import SharedNodes
 from vinelm.trie.merging import MOST_MERGED, merged_arrays
+from vinelm.trie.preorder import prefix_arrays, template_arrays
+
+ARRAYS = ("parent", "end", "depth", "stage", "model", "answerable")
 
 
 class Trie:
@@ -53,6 +54,9 @@ class Trie:
         self.model: npt.NDArray[np.int16] = frozen(model, np.int16)
         self.answerable: BoolArray = frozen(answerable, np.bool_)
 
+    array_names: ClassVar[tuple[str, ...]] = ARRAYS
+    """The arrays of the trie, as they are named in a ``.vine`` file."""
+
     # -- construction ------------------------------------------------------------------------------------------
 
     @classmethod
@@ -64,43 +68,9 @@ class Trie:
         Raises:
             TemplateError: The template is not bound to a catalog, or has 2**31 prefixes or more, or too many merged ones.
         """
-        models = template.models
         if template.merges:
             return MergedTrie.of(template)
-        if not template.is_linear:
-            return cls(stages=tuple(stage.name for stage in template.stages), models=models, **branching_arrays(template))
-        index = {name: i for i, name in enumerate(models)}
-        stages = tuple(stage.name for stage in template.stages)
-        allowed = [np.array([index[m] for m in stage.models or ()], dtype=np.int16) for stage in template.invocations]
-        joint = template.joint_invocations
-        size = [1] * (len(allowed) + 1)  # size[d]: nodes of a subtree whose root has depth d
-        for d in range(len(allowed) - 1, -1, -1):
-            size[d] = 1 + len(allowed[d]) * size[d + 1]
-        if size[0] > 2**31 - 1:
-            raise TemplateError(
-                f"the template has {size[0] - 1:,} prefixes: allow fewer models or fewer loop turns, or give a loop memory=2"
-            )
-        parent = np.full(size[0], -1, np.int32)
-        end = np.empty(size[0], np.int32)
-        depth = np.zeros(size[0], np.int16)
-        stage_of = np.full(size[0], -1, np.int16)
-        model_of = np.full(size[0], -1, np.int16)
-        answerable = np.zeros(size[0], np.bool_)
-        level = np.zeros(1, np.int64)
-        end[0] = size[0]
-        for d, choices in enumerate(allowed, start=1):
-            children = level[:, None] + 1 + np.arange(len(choices)) * size[d]
-            parent[children] = level[:, None]
-            level = children.ravel()
-            end[level] = level + size[d]
-            depth[level] = d
-            stage_of[level] = stages.index(template.invocations[d - 1].name)
-            model_of[level] = np.tile(choices, len(children))
-            answerable[level] = template.invocations[d - 1].answerable and d not in joint
-        return cls(
-            stages=stages, models=models, parent=parent, end=end, depth=depth, stage=stage_of, model=model_of,
-            answerable=answerable,
-        )  # fmt: skip
+        return cls(stages=tuple(stage.name for stage in template.stages), models=template.models, **template_arrays(template))
 
     @classmethod
     def from_prefixes(cls, template: Template, prefixes: Iterable[Sequence[str]]) -> Trie:
@@ -115,34 +85,8 @@ class Trie:
         Raises:
             TemplateError: A prefix is longer than the template, or has a model that its stage does not allow.
         """
-        models = template.models
-        index = {name: i for i, name in enumerate(models)}
-        stages = tuple(stage.name for stage in template.stages)
-        wanted: set[tuple[int, ...]] = {()}
-        for prefix in prefixes:
-            if len(prefix) > template.depth:
-                raise TemplateError(f"prefix {'/'.join(prefix)} is longer than the template's {template.depth} invocations")
-            for k, name in enumerate(prefix):
-                if name not in (template.invocations[k].models or ()):
-                    raise TemplateError(f"stage {template.invocations[k].name!r} does not allow the model {name!r}")
-            path = tuple(index[name] for name in prefix)
-            wanted.update(path[:k] for k in range(1, len(path) + 1))
-        rows = sorted(wanted)  # lexicographic order of tuples is pre-order
-        node = {row: i for i, row in enumerate(rows)}
-        end = np.arange(1, len(rows) + 1)
-        for i in range(len(rows) - 1, 0, -1):
-            up = node[rows[i][:-1]]
-            end[up] = max(end[up], end[i])
-        return cls(
-            stages=stages,
-            models=models,
-            parent=[node[row[:-1]] if row else -1 for row in rows],
-            end=end,
-            depth=[len(row) for row in rows],
-            stage=[stages.index(template.invocations[len(row) - 1].name) if row else -1 for row in rows],
-            model=[row[-1] if row else -1 for row in rows],
-            answerable=[bool(row) and template.invocations[len(row) - 1].answerable for row in rows],
-        )
+        arrays = prefix_arrays(template, prefixes)
+        return cls(stages=tuple(stage.name for stage in template.stages), models=template.models, **arrays)
 
     # -- shape -------------------------------------------------------------------------------------------------
 
@@ -153,7 +97,7 @@ class Trie:
 
     def with_answerable(self, answerable: npt.ArrayLike) -> Trie:
         """Return the same trie with other answerable nodes, shape (n + 1,)."""
-        arrays = {name: getattr(self, name) for name in ARRAYS} | {"answerable": answerable}
+        arrays = {name: getattr(self, name) for name in self.array_names} | {"answerable": answerable}
         return Trie(stages=self.stages, models=self.models, **arrays)
 
     def __len__(self) -> int:
@@ -181,6 +125,48 @@ class Trie:
     def is_leaf(self) -> BoolArray:
         """Whether each node has no children, shape (n + 1,)."""
         return frozen(self.end == np.arange(1, len(self) + 1), np.bool_)
+
+    def require_paths(self, what: str) -> None:
+        """Do nothing: each node has a single path. A merged trie raises :class:`ConfigError`, which begins with ``what``."""
+
+    # -- edges: sorted by the depth of their source, then by source; those of one source by stage and model in trie order ------
+
+    @cached_property
+    def target(self) -> IntArray:
+        """The node that each edge leads to, shape (edges,)."""
+        return frozen(np.concatenate(self.levels)[1:], np.int32)
+
+    @cached_property
+    def source(self) -> IntArray:
+        """The node that each edge leaves, shape (edges,)."""
+        return frozen(self.parent[self.target], np.int32)
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges."""
+        return len(self.target)
+
+    @cached_property
+    def begins_arm(self) -> BoolArray:
+        """Whether each edge is the first of its arm: of those that leave one node for one stage; shape (edges,)."""
+        first = np.ones(self.n_edges, np.bool_)
+        first[1:] = (np.diff(self.source) != 0) | (np.diff(self.stage[self.target]) != 0)
+        return frozen(first, np.bool_)
+
+    @cached_property
+    def edge_arm(self) -> npt.NDArray[np.int64]:
+        """The arm of each edge, counted from 0 in the order of the edges; shape (edges,)."""
+        return np.cumsum(self.begins_arm) - 1
+
+    @property
+    def arm_items(self) -> npt.NDArray[Any]:
+        """Where annotations of arms hold the value of each edge, shape (edges,): in a tree at the edge's target."""
+        return self.target
+
+    @property
+    def n_arm_items(self) -> int:
+        """Length of the annotations of arms."""
+        return len(self)
 
     # -- lookup ------------------------------------------------------------------------------------------------
 
@@ -261,6 +247,16 @@ class Trie:
                 raise KeyError("/".join(prefix)) from None
         return at
 
+    def sole_node(self, prefix: Sequence[str]) -> int:
+        """Return the node of a prefix of model names; ``KeyError`` if there is none, or they do not tell one alone."""
+        at = 0
+        for name in prefix:
+            wanted = self._model_index[name]
+            (at, *others) = [child for child in self.children(at) if self.model[child] == wanted] or [-1]
+            if at < 0 or others:
+                raise KeyError("/".join(prefix))
+        return at
+
     def path(self, node: int) -> list[int]:
         """Return the nodes from the first invocation down to ``node``; empty for the root."""
         nodes: list[int] = []
@@ -295,7 +291,7 @@ class Trie:
         return (
             self.stages == other.stages
             and self.models == other.models
-            and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in ARRAYS)
+            and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.array_names)
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -349,6 +345,8 @@ class MergedTrie(SharedNodes, Trie):
         parent[targets] = self.source[first]
         self.parent = frozen(parent, np.int32)
 
+    array_names = ("depth", "stage", "model", "answerable", "source", "target")
+
     @classmethod
     def of(cls, template: Template, most: int = MOST_MERGED) -> MergedTrie:
         """Return the trie of every history that the template allows.
@@ -365,7 +363,7 @@ class MergedTrie(SharedNodes, Trie):
 
     def with_answerable(self, answerable: npt.ArrayLike) -> MergedTrie:
         """Return the same trie with other answerable nodes, shape (n + 1,)."""
-        arrays = {name: getattr(self, name) for name in MERGED_ARRAYS} | {"answerable": answerable}
+        arrays = {name: getattr(self, name) for name in self.array_names} | {"answerable": answerable}
         return MergedTrie(stages=self.stages, models=self.models, **arrays)
 
     def __eq__(self, other: object) -> bool:
@@ -374,7 +372,7 @@ class MergedTrie(SharedNodes, Trie):
         return (
             self.stages == other.stages
             and self.models == other.models
-            and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in MERGED_ARRAYS)
+            and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.array_names)
         )
 
     __hash__ = None
@@ -382,7 +380,3 @@ class MergedTrie(SharedNodes, Trie):
     def __repr__(self) -> str:
         size = f"{self.n_nodes:,} nodes, {self.n_edges:,} edges"
         return f"MergedTrie({size}, depth {self.max_depth}, {len(self.models)} models)"
-
-
-ARRAYS = ("parent", "end", "depth", "stage", "model", "answerable")
-"""The arrays of a trie, as they are named in a ``.vine`` file."""

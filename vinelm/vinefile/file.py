@@ -33,9 +33,7 @@ from vinelm.template import Template
 from vinelm.trie import MergedTrie, Trie
 from vinelm.trie.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
 from vinelm.trie.difficulty import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRates
-from vinelm.trie.merged import MERGED_ARRAYS
 from vinelm.trie.outcomes import COST_SPREAD, OUTCOME_ARRAYS, Outcomes
-from vinelm.trie.trie import ARRAYS
 from vinelm.vinefile.structure import check_annotated, check_edges
 
 FORMAT = "vinelm-trie"
@@ -153,7 +151,7 @@ def _manifest(path: Path, annotated: AnnotatedTrie) -> str:
 def _version(annotated: AnnotatedTrie) -> int:
     if annotated.signals is not None:
         return VERSION
-    return VERSION_OF_LINEAR if annotated.is_linear and not annotated.template.merges else VERSION_OF_BRANCHING
+    return VERSION_OF_BRANCHING if annotated.template.listed is None else VERSION_OF_LINEAR
 
 
 def _arrays(annotated: AnnotatedTrie) -> dict[str, Array]:
@@ -166,8 +164,7 @@ def _arrays(annotated: AnnotatedTrie) -> dict[str, Array]:
 
 
 def _arrays_of(annotated: AnnotatedTrie) -> dict[str, Array]:
-    names = MERGED_ARRAYS if annotated.trie.is_merged else ARRAYS
-    arrays: dict[str, Array] = {f"trie.{name}": getattr(annotated.trie, name) for name in names}
+    arrays: dict[str, Array] = {f"trie.{name}": getattr(annotated.trie, name) for name in annotated.trie.array_names}
     arrays.update({name: getattr(annotated, name) for name in NODE_ARRAYS})
     if annotated.difficulty is not None:
         found = {name: getattr(annotated.difficulty, name) for name in (*DIFFICULTY_ARRAYS, *DIFFICULTY_ARM_ARRAYS)}
@@ -299,10 +296,10 @@ def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> Annota
 
 def _trie_of(manifest: Mapping[str, Any], arrays: Mapping[str, Array], outcomes: Outcomes | None = None) -> AnnotatedTrie:
     template = Template.from_dict(manifest["template"])
-    names, kind = (MERGED_ARRAYS, MergedTrie) if template.merges and outcomes is None else (ARRAYS, Trie)
+    kind = MergedTrie if "trie.source" in arrays else Trie  # a file with edges has nodes of several parents
     if kind is MergedTrie:
         check_edges(len(arrays["trie.depth"]), arrays["trie.source"], arrays["trie.target"])
-    labels = {name: arrays[f"trie.{name}"] for name in names}
+    labels = {name: arrays[f"trie.{name}"] for name in kind.array_names}
     trie = kind(stages=manifest["stages"], models=manifest["models"], **labels)
     required: dict[str, Any] = {name: arrays[name] for name in NODE_ARRAYS}
     optional: dict[str, Any] = {name: arrays.get(name) for name in OPTIONAL_ARRAYS}

@@ -10,12 +10,11 @@ import numpy.typing as npt
 from vinelm.errors import TrieFileError
 from vinelm.template import Loop
 from vinelm.template.steps import walk
-from vinelm.trie import MergedTrie
+from vinelm.trie import Trie
 from vinelm.trie.difficulty import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRates
 
 if TYPE_CHECKING:
     from vinelm.template import Template
-    from vinelm.trie import Trie
     from vinelm.trie.annotated_trie import AnnotatedTrie
     from vinelm.trie.outcomes import Outcomes
 
@@ -32,14 +31,14 @@ def check_annotated(annotated: AnnotatedTrie) -> None:
 
     Takes time linear in the number of nodes times the depth, which is known to be small before anything else is done.
     """
-    trie = annotated.trie
-    if isinstance(trie, MergedTrie):
-        _check_merged(trie, annotated.template, tuple(annotated.catalog))
+    trie, template = annotated.trie, annotated.template
+    _require(set(trie.models) <= set(annotated.catalog), "its catalog lacks one of the models")
+    if template.merges:
+        _check_merged(trie, template)
     else:
-        _check_labels(trie, annotated.template, tuple(annotated.catalog))
+        _check_labels(trie, template)
         _check_tree(trie)
-        if not annotated.template.is_linear:
-            _check_flow(trie, annotated.template)
+        _check_flow(trie, template)
     _check_amounts(annotated)
     if annotated.signals is not None and annotated.signals.outcomes is not None:
         _check_signals(annotated.signals, annotated.signals.outcomes)
@@ -114,20 +113,17 @@ def _check_amounts(annotated: AnnotatedTrie) -> None:
         _check_arms(annotated, annotated.arm, annotated.arm_success)
 
 
-def _check_labels(trie: Trie, template: Template, catalog: tuple[str, ...]) -> None:
+def _check_labels(trie: Trie, template: Template) -> None:
     n = len(trie)
     for name in ("parent", "end", "depth", "stage", "model", "answerable"):
         _require(getattr(trie, name).shape == (n,), f"trie.{name} has another length than trie.parent")
     _require(n > 0 and len(set(trie.models)) == len(trie.models), "the models are not distinct")
     _require(trie.stages == tuple(stage.name for stage in template.stages), "the stages are not the template's")
-    _require(set(trie.models) <= set(catalog), "its catalog lacks one of the models")
     _require(trie.depth[0] == 0 and trie.stage[0] == -1 and trie.model[0] == -1, "the root is labelled")
     inner = trie.depth[1:]
     _require(bool(np.all((inner >= 1) & (inner <= template.depth))), "trie.depth is outside of the template")
     index = {name: i for i, name in enumerate(trie.stages)}
-    if template.is_linear:
-        expected = np.array([-1, *(index[stage.name] for stage in template.invocations)])
-        _require(np.array_equal(trie.stage, expected[trie.depth]), "trie.stage does not follow the template")
+    _require(bool(np.all((trie.stage[1:] >= 0) & (trie.stage[1:] < len(trie.stages)))), "trie.stage is out of range")
     position = {name: i for i, name in enumerate(trie.models)}
     allowed = np.zeros((len(trie.stages), len(trie.models)), np.bool_)
     for stage in template.stages:
@@ -154,19 +150,11 @@ def _check_arms(annotated: AnnotatedTrie, arm: npt.NDArray[Any], arm_success: np
         _require(bool(np.all((values >= -ROUNDING) & (values <= 1.0 + ROUNDING))), f"{name} is not within [0, 1]")
     _require(bool(np.all(arm_success <= arm + ROUNDING)), "arm_success is larger than arm")
     trie = annotated.trie
-    if isinstance(trie, MergedTrie):
-        _check_merged_arms(trie, arm, arm_success)
-        return
-    nodes = np.arange(1, len(trie))
-    leads = np.lexsort((trie.stage[nodes], trie.parent[nodes]))  # siblings of one arm side by side
-    nodes = nodes[leads]
-    is_first = np.ones(len(nodes), np.bool_)
-    is_first[1:] = (np.diff(trie.parent[nodes]) != 0) | (np.diff(trie.stage[nodes]) != 0)
-    group = np.cumsum(is_first) - 1
+    items, first = trie.arm_items, trie.begins_arm
     for name, values in (("arm", arm), ("arm_success", arm_success)):
-        same = values[nodes] == values[nodes][is_first][group]
+        same = values[items] == values[items[first]][trie.edge_arm]
         _require(bool(np.all(same)), f"{name} differs between models of one arm")
-    total = np.bincount(trie.parent[nodes[is_first]], arm[nodes[is_first]], len(trie))
+    total = np.bincount(trie.source[first], arm[items[first]], len(trie))
     _require(bool(np.all(total <= 1.0 + ROUNDING)), "the arms of a node sum to more than 1")
 
 
@@ -177,12 +165,11 @@ def check_edges(n_nodes: int, source: npt.NDArray[Any], target: npt.NDArray[Any]
         _require(bool(np.all((ends >= 0) & (ends < n_nodes))), f"trie.{name} is out of range")
 
 
-def _check_merged(trie: MergedTrie, template: Template, catalog: tuple[str, ...]) -> None:
+def _check_merged(trie: Trie, template: Template) -> None:
     """Build the template's merged trie again, which determines every array but for nodes that a request may not end at."""
-    _require(set(trie.models) <= set(catalog), "its catalog lacks one of the models")
-    own = MergedTrie.of(template)
-    loops = [step for step in walk(template.steps) if isinstance(step, Loop) and step.merges]
-    settings = ", ".join(f"memory={loop.memory}" if loop.memory else "order='ignored'" for loop in loops)
+    own = Trie.from_template(template)
+    loops = [step for step in walk(template.steps) if isinstance(step, Loop)]
+    settings = ", ".join(filter(None, (loop.merging for loop in loops)))
     _require(len(trie) == len(own), f"it has {trie.n_nodes:,} merged nodes where its template ({settings}) has {own.n_nodes:,}")
     _require(not np.any(trie.answerable & ~own.answerable), "trie.answerable does not follow the template")
     same = trie.with_answerable(own.answerable) == own
@@ -198,18 +185,9 @@ def _check_difficulty(rates: DifficultyRates, trie: Trie) -> None:
         _require(is_within, f"difficulty.{name} is not within [0, 1]")
     _require(len(rates.success) == len(rates.stop) == len(rates.stop_success), "the arrays of difficulty differ in length")
     if rates.arm is not None and rates.arm_success is not None:
-        n_arms = int(trie.edge_arm[-1]) + 1 if isinstance(trie, MergedTrie) else 0
+        n_arms = int(trie.begins_arm.sum())
         _require(len(rates.arm) == len(rates.arm_success) == n_arms, "the arms of difficulty are not those of the trie")
     _require(abs(float(rates.weight.sum()) - 1.0) <= ROUNDING, "difficulty.weight does not sum to 1")
-
-
-def _check_merged_arms(trie: MergedTrie, arm: npt.NDArray[Any], arm_success: npt.NDArray[Any]) -> None:
-    is_first = np.diff(trie.edge_arm, prepend=-1) != 0
-    for name, values in (("arm", arm), ("arm_success", arm_success)):
-        same = values == values[is_first][trie.edge_arm]
-        _require(bool(np.all(same)), f"{name} differs between models of one arm")
-    total = np.bincount(trie.source[is_first], arm[is_first], len(trie))
-    _require(bool(np.all(total <= 1.0 + ROUNDING)), "the arms of a node sum to more than 1")
 
 
 def _check_tree(trie: Trie) -> None:

@@ -14,8 +14,8 @@ from vinelm.controller.planning.contingent.values import Induction, PlanGoal
 from vinelm.controller.planning.metric import LATENCY_CAP, Metric
 from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.errors import ConfigError
-from vinelm.plans.decision_graph import DecisionGraph, PositionRates
 from vinelm.trie.arrays import FloatArray
+from vinelm.trie.decision_graph import DecisionGraph, PositionRates
 
 
 def end_in_time(graph: DecisionGraph, view: SubtreeView) -> int:
@@ -53,7 +53,9 @@ def _problem(graph: DecisionGraph, view: SubtreeView) -> GridProblem:
     ends[view.span] = view.feasible(without=(LATENCY_CAP,))
     answers, stop = metrics.answers(view.objective.confidence), metrics.annotated.stop
     at, success = graph.nodes, answers.stopped + (1.0 - stop) * answers.right
-    rates = PositionRates(success[at], stop[at], answers.stopped[at], None, None)
+    source = at[graph.source]  # the one stage comes unless the request stops
+    arm, right = 1.0 - stop[source], (success - answers.stopped)[source]
+    rates = PositionRates(success[at], stop[at], answers.stopped[at], arm, right)
     graph = replace(graph, may_end=ends[at]).with_rates(rates)
     seconds = _seconds(view)[at[graph.target]]
     paid = {"latency": seconds, "cost": graph.cost_usd, "accuracy": np.zeros(len(seconds))}[view.objective.target]

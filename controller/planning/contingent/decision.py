@@ -12,12 +12,11 @@ import numpy as np
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
-from vinelm.controller.planning.decision import EFFORT, Decision
+from vinelm.controller.planning.decision import EFFORT, Alternative, Decision
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS
-from vinelm.controller.planning.subtree import Choice, SubtreeView
-from vinelm.plans.decision_graph import END, NOTHING
 from vinelm.plans.promise import Z90, Promise, SelectionOptimism
 from vinelm.trie.arrays import FloatArray
+from vinelm.trie.decision_graph import END, NOTHING
 
 _EQUAL = 1e-12
 """Accuracies that differ by less are equal but for rounding."""
@@ -77,10 +76,27 @@ class ContingentDecision(Decision):
     problem: Problem = field(compare=False, repr=False)
     goal: PlanGoal = field(compare=False, repr=False)
 
+    noun = "plan"
+    latency_words = "of the longest way through the plan"
+    _latency_name = "longest history"
+
+    def next_for(self, stage: str | None) -> str | None:
+        """See :meth:`Decision.next_for`."""
+        return self.next_model if stage is None else self.next_models[stage]
+
     @property
-    def view(self) -> SubtreeView:
-        """Not defined: a contingent plan is no choice of one node."""
-        raise AttributeError("a contingent plan has no view of single nodes: read decision.plan")
+    def shown(self) -> tuple[str, ...]:
+        """See :attr:`Decision.shown`."""
+        return (self.words,)
+
+    @property
+    def ahead(self) -> tuple[float, float, float]:
+        """See :attr:`Decision.ahead`."""
+        return self.accuracy, self.remaining_cost_usd, self.remaining_latency_s
+
+    def lines(self, limit: int | None = None) -> list[str]:
+        """See :meth:`ContingentPlan.lines`."""
+        return self.plan.lines(limit)
 
     @property
     def next_models(self) -> dict[str, str | None]:
@@ -233,11 +249,6 @@ class ContingentDecision(Decision):
             self.slack, key=lambda bound: self.slack[bound] / (getattr(self.request.objective, bound) or 1.0), default=None
         )
 
-    @property
-    def runner_up(self) -> Choice | None:
-        """None: see :meth:`alternatives`."""
-        return None
-
     @cached_property
     def reason(self) -> str:
         """One line that says what the plan is and which bound matters."""
@@ -256,14 +267,35 @@ class ContingentDecision(Decision):
     def explain(self) -> str:
         """Return the plan as an indented tree, and what each other next model would lead to."""
         lines = [self.reason, *(f"  {line}" for line in self.plan.lines(limit=40))]
-        for option in self.alternatives():
+        for option in self.options():
             name = f"{option.stage}: {option.model or '(end here)'}"
             figures = f"accuracy {option.accuracy:.3f}  ${option.cost_usd:.4g}"
             figures += "" if math.isnan(option.latency_s) else f"  {option.latency_s:.3g} s"
             lines.append(f"{'->' if option.is_chosen else '  '} {name:30} {figures}  {option.why}".rstrip())
         return "\n".join(lines)
 
-    def alternatives(self) -> list[Option]:
+    def alternatives(self) -> list[Alternative]:
+        """See :meth:`Decision.alternatives`; for each arm, the figures from here on."""
+        prefix = self.metrics.trie.prefix(self.node)
+        return [
+            Alternative(
+                next_model=option.model,
+                plan=prefix if option.model is None else (*prefix, option.model),
+                accuracy=option.accuracy,
+                path_cost_usd=option.cost_usd,
+                remaining_s=option.latency_s,
+                is_feasible=option.lost == 0.0,
+                is_chosen=option.is_chosen,
+                why=option.why,
+            )
+            for option in self.options()
+        ]
+
+    def candidates(self) -> dict[str, Any]:
+        """See :meth:`Decision.candidates`."""
+        return {"candidates": [option._asdict() for option in self.options()]}
+
+    def options(self) -> list[Option]:
         """Return what may come next in each arm, each with the best plan that the same goal allows."""
         graph, names, models = self.plan.graph, self.metrics.trie.stages, self.metrics.trie.models
         found: list[Option] = []
@@ -287,8 +319,6 @@ class ContingentDecision(Decision):
     def _arm(self, group: int) -> ContingentPlan:
         """The plan for a request that goes on to one arm."""
         return ContingentPlan(self.plan.graph, self.plan.start, {group: self.plan.first[group]}, self.plan.choice)
-
-    _latency_name = "longest history"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan, its expected values and its reason as JSON types; seconds are None if the trie has no latencies."""

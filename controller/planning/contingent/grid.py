@@ -22,8 +22,8 @@ import numpy as np
 
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.normal_distribution import normal_cdf
-from vinelm.plans.decision_graph import DecisionGraph, Integers
 from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.decision_graph import DecisionGraph, Integers
 
 BINS = 64
 """Parts of a grid of one coordinate."""

@@ -19,10 +19,10 @@ from vinelm.controller.planning.metric import COST_CAP, DEFAULT_Z, LATE_WEIGHT, 
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
+from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Integers
 
 INDUCTIONS = 16
 """Most inductions over a grid that are kept: one for each goal, caps and load."""

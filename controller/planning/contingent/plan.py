@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers
 from vinelm.plans.promise import contingent_standard_error, error_between_fits, merged_standard_error
 from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Integers
 
 _DEEPEST = 10_000
 """Most steps of a plan in :attr:`ContingentPlan.steps`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from functools import cached_property
+from typing import Self
 
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.grid_problem import GridProblems
@@ -20,9 +21,9 @@ from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
-from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.arrays import BoolArray
+from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph
 
 KEPT = 256
 """Most objectives whose plans from the root are kept."""
@@ -51,6 +52,11 @@ class ContingentPlanner:
         self._policies: dict[Objective, RootPlan] = {}
         self._curves: dict[tuple[object, ...], tuple[Curve, StaticPlans, Curve | None]] = {}
         self._others: list[tuple[BoolArray, ContingentPlanner]] = []
+
+    @classmethod
+    def of(cls, metrics: PathMetrics) -> Self | None:
+        """Return the planner of a graph; None where every plan ends at one node, which the path index finds faster."""
+        return cls(metrics) if metrics.annotated.is_contingent else None
 
     def plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
         """Return the best plan for a request; the arguments are those of :meth:`Planner.plan`."""
@@ -127,7 +133,7 @@ class ContingentPlanner:
         found: tuple[str | None, ContingentPlan, Problem],
     ) -> ContingentDecision:
         return ContingentDecision(
-            request.node, request.node, found[0], relaxed, self.metrics, request, None, found[1], found[2], policy.goal
+            request.node, request.node, found[0], relaxed, self.metrics, request, found[1], found[2], policy.goal
         )
 
     def prepare(self, objective: Objective) -> None:

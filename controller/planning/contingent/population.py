@@ -16,9 +16,9 @@ from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, bounds_averages
 from vinelm.controller.planning.path_metrics import no_standard_errors
 from vinelm.objective import Objective
-from vinelm.plans.decision_graph import Integers
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.decision_graph import Integers
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from vinelm.controller.planning.contingent.limits import Admissible, Cap, least_
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.values import Best, Induction, PlanGoal, Worth
 from vinelm.controller.planning.metric import UNITS
-from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers, Span
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Integers, Span
 
 WITHIN = "planned time"
 """The cap within which a plan of least time that meets bounds on averages stays."""

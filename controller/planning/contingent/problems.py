@@ -14,8 +14,8 @@ from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.plans.decision_graph import DecisionGraph
 from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.decision_graph import DecisionGraph
 
 FASTEST = (
     'risk="dp" does not minimize latency within a bound on an average (min_accuracy, or max_cost_usd of a population)'

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from vinelm.controller.planning.contingent.grid import LeftGrid
-from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph, Integers, Span
 from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Integers, Span
 
 LEAST_PRICE = 1e-7
 """Accuracy for which a plan over outcomes spends a dollar at least. Its accuracies are sums over thousands of histories: where

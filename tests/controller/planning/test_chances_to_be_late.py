@@ -18,10 +18,10 @@ from vinelm.controller.planning.contingent.grid import BINS
 from vinelm.controller.planning.metric import LATE_WEIGHT, Metric
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
-from vinelm.plans.decision_graph import DecisionGraph
 from vinelm.template import Stage, Template
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.decision_graph import DecisionGraph
 
 KINDS = {
     "linear": lambda seed: random_table(seed, n_requests=40, n_models=3, depth=3, stop="workflow").annotate(),

@@ -17,7 +17,6 @@ from vinelm.errors import TrieFileError
 from vinelm.trie import MergedTrie
 from vinelm.trie.annotated_trie import ARM_ARRAYS, NODE_ARRAYS
 from vinelm.trie.difficulty import DIFFICULTY_ARRAYS, DifficultyRates
-from vinelm.trie.merged import MERGED_ARRAYS
 from vinelm.vinefile import load_trie, save_trie
 
 
@@ -54,7 +53,7 @@ def test_another_memory_than_the_templates_is_refused(tmp_path):
 def test_whatever_loads_is_the_merged_trie_of_its_template(tmp_path_factory, data):
     annotated = random_merged(branching(2, memory=1), 2, with_difficulty=True)
     groups = {
-        "trie": (annotated.trie, MERGED_ARRAYS),
+        "trie": (annotated.trie, MergedTrie.array_names),
         "node": (annotated, (*NODE_ARRAYS, *ARM_ARRAYS)),
         "difficulty": (annotated.difficulty, DIFFICULTY_ARRAYS),
     }
@@ -88,6 +87,6 @@ def changed(annotated, group, name, values):
     if group == "difficulty":
         arrays = {key: getattr(annotated.difficulty, key) for key in DIFFICULTY_ARRAYS} | {name: values}
         return replace(annotated, difficulty=DifficultyRates(**arrays))
-    arrays = {key: getattr(annotated.trie, key) for key in MERGED_ARRAYS} | {name: values}
+    arrays = {key: getattr(annotated.trie, key) for key in MergedTrie.array_names} | {name: values}
     trie = MergedTrie(stages=annotated.trie.stages, models=annotated.trie.models, **arrays)
     return replace(annotated, trie=trie)

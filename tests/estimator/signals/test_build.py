@@ -8,8 +8,8 @@ from kit.worlds.outcomes import every_history, path_trie, random_outcome_trie, r
 
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.estimator.signals.build import signals_trie
-from vinelm.plans.decision_graph import END, DecisionGraph
 from vinelm.plans.promise import error_between_fits
+from vinelm.trie.decision_graph import END, DecisionGraph
 from vinelm.vinefile.structure import check_annotated
 
 CASES = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -12,6 +12,7 @@ from vinelm.cli.options import json_option, objective_options, option, signals_o
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
+    from vinelm.controller.planning.contingent.decision import ContingentDecision
     from vinelm.objective import Objective
     from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -80,7 +81,7 @@ def command(
         return
     _show_moment(decision, is_expected=elapsed_s is None and spent_usd is None)
     if annotated.is_contingent:
-        _show_contingent(objective, annotated, decision)
+        _show_contingent(objective, annotated, cast("ContingentDecision", decision))
         return
     _show_candidates(objective, decision)
     _show_bounds(decision)
@@ -99,9 +100,7 @@ def _check_effect(objective: Objective, elapsed_s: float | None, spent_usd: floa
 
 def _used(annotated: AnnotatedTrie, nodes: list[int]) -> tuple[float, float]:
     """Return the expected seconds and dollars of a request that ran these nodes."""
-    if annotated.trie.is_merged:
-        return float(annotated.latency_s[nodes].sum()), float(annotated.cost_usd[nodes].sum())
-    return float(annotated.path_latency_s[nodes[-1]]), float(annotated.full_cost_usd[nodes[-1]])
+    return float(annotated.latency_s[nodes].sum()), float(annotated.cost_usd[nodes].sum())
 
 
 def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
@@ -129,7 +128,7 @@ def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, s
 
     trie = annotated.trie
     arms, (stage, found, model) = tuple(trie.arms(node)), part.rpartition("=")
-    if not annotated.is_contingent or (not found and len(arms) < 2):
+    if len(arms) < 2 and (not found or part in trie.models):
         return None, part
     if stage not in arms:
         where = "/".join(trie.prefix(node)) or "the start"
@@ -147,8 +146,6 @@ def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
     from vinelm.errors import ConfigError
 
     arms = tuple(annotated.trie.arms(node))
-    if not annotated.is_contingent:
-        raise ConfigError("--arm has no effect on a trie that does not branch: leave it out")
     if stage not in arms:
         able = f"use {', '.join(arms)}" if arms else "the path ends there"
         raise ConfigError(f"--arm {stage}: it cannot come next: {able}")
@@ -186,13 +183,11 @@ def _show_moment(decision: Decision, *, is_expected: bool) -> None:
         say(f"Load: {', '.join(f'{name} +{seconds(float(extra))} per invocation' for name, extra in loaded)}.")
 
 
-def _show_contingent(objective: Objective, annotated: AnnotatedTrie, decision: Decision) -> None:
+def _show_contingent(objective: Objective, annotated: AnnotatedTrie, decision: ContingentDecision) -> None:
     """The alternatives of each arm, the bounds, and the plan as a tree."""
     from vinelm.cli.console import say
     from vinelm.cli.contingent_output import show_alternatives, show_bounds, show_tree
-    from vinelm.controller.planning.contingent.decision import ContingentDecision
 
-    assert isinstance(decision, ContingentDecision)
     show_alternatives(objective, decision)
     show_bounds(decision)
     show_tree(decision, "The chosen plan")
@@ -255,17 +250,8 @@ def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
 
 def _print_json(objective: Objective, decision: Decision) -> None:
     from vinelm.cli.console import print_json
-    from vinelm.controller.explanation import alternatives
-    from vinelm.controller.planning.contingent.decision import ContingentDecision
 
     annotated, query = decision.metrics.annotated, decision.request
-    if isinstance(decision, ContingentDecision):
-        more: dict[str, Any] = {"candidates": [step._asdict() for step in decision.alternatives()]}
-    else:
-        more = {
-            "used": {bound: decision.view.used(bound) for bound in decision.view.bounds},
-            "candidates": [found.to_dict() for found in alternatives(decision)],
-        }
     load = {} if query.load_s is None else dict(zip(annotated.engines, query.load_s.tolist(), strict=True))
     print_json(
         {
@@ -281,6 +267,6 @@ def _print_json(objective: Objective, decision: Decision) -> None:
                 "relaxed": decision.relaxed,
                 "promise": decision.promise.to_dict(),
             },
-            **more,
+            **decision.candidates(),
         }
     )

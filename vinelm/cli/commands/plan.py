@@ -90,16 +90,14 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[A
     best = planned[0].decision
     if best is None:
         return
-    is_contingent = best.metrics.annotated.is_contingent
-    if is_contingent:
+    if len(best.lines(2)) > 1:
         from vinelm.cli.contingent_output import show_tree
 
         show_tree(best, "VineLM's plan")
     for line in (*promise_lines(best), *_slack_lines(best)):
         echo(line)
     simulated = "Simulated models. " if plans.annotated.meta.get("is_simulated") else ""
-    longest = "if every invocation runs" if not is_contingent else "of the longest way through the plan"
-    latency = f"seconds {longest}, at zero load" if knows_latency else "unknown, the observations have none"
+    latency = f"seconds {best.latency_words}, at zero load" if knows_latency else "unknown, the observations have none"
     say(f"{simulated}Cost: expected dollars per request. Latency: {latency}.")
 
 
@@ -129,8 +127,7 @@ def _slack_lines(best: Any) -> list[str]:
     formats = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
     lines = [f"Slack of {bound}: {formats[bound](left)}" for bound, left in best.slack.items()]
     if best.binding:
-        another = "path" if not best.metrics.annotated.is_contingent else "plan"
-        lines.append(f"Binding bound: {best.binding}. Without it, another {another} would be chosen.")
+        lines.append(f"Binding bound: {best.binding}. Without it, another {best.noun} would be chosen.")
     return lines
 
 

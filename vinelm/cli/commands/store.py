@@ -77,8 +77,8 @@ def info(*, store: Path, as_json: bool) -> None:
 
 def _shape(template: Template) -> dict[str, Any]:
     """The stages of each invocation; where the template branches, its stages and steps."""
-    if template.is_linear and not template.merges:
-        return {"invocations": [stage.name for stage in template.invocations]}
+    if template.listed is not None:
+        return {"invocations": [stage.name for stage in template.listed]}
     return {"stages": [stage.name for stage in template.stages], "template": template.to_dict()}
 
 

@@ -115,29 +115,27 @@ def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any
 
 
 def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Return, per depth, its stage, the number of paths, observed paths and observations, and the range of the accuracy.
+    """Return, per depth and stage, the number of paths (histories), observed ones and observations, and the accuracies' range.
 
-    Where the trie branches, per depth and stage (see :func:`~vinelm.cli.arms_table.stage_depths`).
+    ``accuracy_min`` and ``accuracy_max`` are of the answer there; None where the workflow holds none.
     """
-    if annotated.is_contingent:
-        from vinelm.cli.arms_table import stage_depths
-
-        return stage_depths(annotated)
     trie, rows = annotated.trie, []
     for depth, level in enumerate(trie.levels[1:], start=1):
-        counts = annotated.count[level] if annotated.count is not None else None
-        accuracy = annotated.accuracy[level]
-        rows.append(
-            {
-                "depth": depth,
-                "stage": trie.stages[trie.stage[level[0]]],
-                "paths": len(level),
-                "paths_observed": None if counts is None else int((counts > 0).sum()),
-                "observations": None if counts is None else int(counts.sum()),
-                "accuracy_min": float(accuracy.min()),
-                "accuracy_max": float(accuracy.max()),
-            }
-        )
+        for index in sorted(set(trie.stage[level].tolist())):
+            nodes = level[trie.stage[level] == index]
+            counts = annotated.count[nodes] if annotated.count is not None else None
+            accuracy = annotated.answer_accuracy[nodes] if trie.answerable[nodes].any() else None
+            rows.append(
+                {
+                    "depth": depth,
+                    "stage": trie.stages[index],
+                    "paths": len(nodes),
+                    "paths_observed": None if counts is None else int((counts > 0).sum()),
+                    "observations": None if counts is None else int(counts.sum()),
+                    "accuracy_min": None if accuracy is None else float(accuracy.min()),
+                    "accuracy_max": None if accuracy is None else float(accuracy.max()),
+                }
+            )
     return rows
 
 
@@ -178,9 +176,9 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
     if annotated.signals is not None:
         rows.append(("signals", signals_words(annotated.signals)))
     show_table(f"{file.name}: {annotated.trie.n_nodes:,} paths", ("provenance", "<value"), rows)
-    show_depths(annotated, "Paths by depth" if not annotated.is_contingent else "Histories by depth and stage")
-    if annotated.is_contingent:
-        show_arms(annotated)
+    has_stages = len(depths(annotated)) > annotated.trie.max_depth
+    show_depths(annotated, f"{annotated.noun.capitalize()} by depth{' and stage' if has_stages else ''}")
+    show_arms(annotated)
     _show_models(annotated)
     _show_follow_ups(annotated)
     if not annotated.is_contingent:
@@ -206,8 +204,7 @@ def show_depths(annotated: AnnotatedTrie, title: str) -> None:
     from vinelm.cli.console import show_table
     from vinelm.reports import percent
 
-    linear = ("paths", "observed", "observations", "lowest accuracy", "highest")
-    columns = ("depth", "<stage", *(linear if not annotated.is_contingent else ("histories", *linear[1:])))
+    columns = ("depth", "<stage", annotated.noun, "observed", "observations", "lowest accuracy", "highest")
     rows = [
         (
             str(row["depth"]),

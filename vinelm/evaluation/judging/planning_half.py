@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from vinelm.catalog import Catalog
 from vinelm.controller import Decision, Planner
-from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.errors import InfeasibleError
 from vinelm.estimator import estimate_signals, make_estimator
 from vinelm.evaluation.off_policy.answer_steps import AgreeSteps, TriedSteps, VoteSteps
-from vinelm.evaluation.off_policy.path_steps import PathSteps
 from vinelm.evaluation.off_policy.planned_steps import (
-    ContingentSteps,
     Locate,
     ReplannedSteps,
     along_outcomes,
     along_stages,
 )
 from vinelm.evaluation.off_policy.steps import StepPolicy
-from vinelm.evaluation.plans.graph_plans import StagePlan
+from vinelm.evaluation.plans.graph_plans import GraphPlans, StagePlan
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.rivals.base import Chooser, Evidence
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy, UntilTwoAgree, VoteOfK, VotePolicy
@@ -74,13 +71,7 @@ def in_first_half(request_id: str, seed: int) -> bool:
 
 def _answers_first(template: Template) -> bool:
     """Whether every invocation of every request writes an answer, so that answers can be compared from the first on."""
-    return template.is_linear and all(stage.answerable for stage in template.stages)
-
-
-def _steps(plan: Decision | StagePlan, locate: Locate) -> StepPolicy:
-    if isinstance(plan, ContingentDecision | StagePlan):
-        return ContingentSteps(plan.plan, locate)
-    return PathSteps(plan.annotated, plan.target)
+    return template.knows_past_ends and all(stage.answerable for stage in template.stages)
 
 
 def _chosen(plan: Decision | StagePlan, steps: StepPolicy) -> ChosenPolicy:
@@ -116,9 +107,10 @@ class PlanningHalf:
         unless ``votes`` is False.
         """
         found: dict[PolicyName, ChosenPolicy] = {}
-        wanted = [("paths", self.plans.planner), *([] if self.signals is None else [("signals", self.signals)])]
-        for name, planner in wanted:
-            chosen = self._planned(planner, objective)
+        wanted = [("paths", self.plans.planner, self.plans.steps)]
+        wanted += [] if self.signals is None else [("signals", self.signals, GraphPlans.steps)]
+        for name, planner, steps in wanted:
+            chosen = self._planned(planner, objective, steps)
             if chosen is not None:
                 found[name] = chosen  # type: ignore[index]
         for role in ("static", "single"):
@@ -134,7 +126,9 @@ class PlanningHalf:
         """Yield the static plans, at most :data:`MOST_FIXED`; where the trie branches, every single model."""
         return map(self.following, self.plans.some(MOST_FIXED))
 
-    def _planned(self, planner: Planner, objective: Objective) -> ChosenPolicy | None:
+    def _planned(
+        self, planner: Planner, objective: Objective, steps: Callable[[Any, Locate], StepPolicy]
+    ) -> ChosenPolicy | None:
         try:
             decision = planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0]))
         except InfeasibleError:
@@ -144,11 +138,11 @@ class PlanningHalf:
         locate = along_stages(planner) if planner.annotated.outcomes is None else along_outcomes(planner)
         if objective.max_latency_s is not None or objective.cost_budget == "per_request":
             return _chosen(decision, ReplannedSteps(planner, objective, locate))
-        return _chosen(decision, _steps(decision, locate))
+        return _chosen(decision, steps(decision, locate))
 
     def following(self, plan: Decision | StagePlan) -> ChosenPolicy:
         """Return a fixed plan over this half's trie as a policy."""
-        return _chosen(plan, _steps(plan, along_stages(self.plans.planner)))
+        return _chosen(plan, self.plans.steps(plan, along_stages(self.plans.planner)))
 
     # -- rivals that compare answers -------------------------------------------------------------------------------
 

@@ -78,8 +78,10 @@ def place_of(template: Template, seen: Seen) -> Place | None:
     last = seen[-1]
     if last.failure is not None or last.depth >= template.depth:
         return None
-    if not template.is_linear:  # the sampler saw which stage comes next: requests with another one are not exchangeable
-        return None if last.arm is None else (last.prefix, last.arm)
+    if last.arm is not None:  # the sampler saw which stage comes next: requests with another one are not exchangeable
+        return last.prefix, last.arm
+    if not template.knows_past_ends:
+        return None
     if template.stop == "oracle":
         return None if last.ended("oracle") else (last.prefix, "open")
     return last.prefix, "passed" if last.stopped or last.is_continued else "open"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from vinelm.controller.planning.path_decision import ahead_along
 from vinelm.evaluation.off_policy.steps import Rest, Seen, Step
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -42,19 +43,5 @@ class PathSteps:
 
 
 def rests(annotated: AnnotatedTrie, target: int) -> list[Rest]:
-    """Return what is to come after each number of invocations on the way to a node, for requests that are still open there.
-
-    The recursion from the end: a request at the parent of u adds ``cost_usd[u]``; it ends at u with chance ``stop[u]``.
-    """
-    nodes = annotated.trie.path(target)
-    found = [Rest(float(annotated.success[target]), float(annotated.cost_usd[target]), float(annotated.latency_s[target]))]
-    for node in reversed(nodes[:-1]):
-        goes_on, after = 1.0 - float(annotated.stop[node]), found[-1]
-        found.append(
-            Rest(
-                float(annotated.stop_success[node]) + goes_on * after.success,
-                float(annotated.cost_usd[node]) + goes_on * after.cost_usd,
-                float(annotated.latency_s[node]) + goes_on * after.latency_s,
-            )
-        )
-    return found[::-1]
+    """Return what is to come after each number of invocations on the way to a node, for requests that are still open there."""
+    return [Rest(*ahead) for ahead in ahead_along(annotated, target)]

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vinelm.controller import Decision, Planner
-from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.plan import ContingentPlan
-from vinelm.evaluation.off_policy.path_steps import rests
 from vinelm.evaluation.off_policy.steps import Rest, Seen, Step
 from vinelm.objective import Objective
 from vinelm.signals import Outcome
@@ -21,7 +19,7 @@ class TriePosition:
 
     Args:
         node: The node of its last invocation.
-        stage: The one that comes next; None where the trie does not branch, or the request ended.
+        stage: The one that comes next; None where the request ended.
         returned: Index of the seen row whose answer is held to be the best; -1 for the last.
         has_ended: Nothing may follow.
     """
@@ -37,14 +35,16 @@ Locate = Callable[[Seen], TriePosition]
 
 def along_stages(planner: Planner) -> Locate:
     """Return how a request moves through a trie of paths: the next stage is what its row says."""
-    trie, rule = planner.trie, planner.annotated.template.stop
-    first = first_arm(trie) if planner.is_contingent else None
+    trie, template = planner.trie, planner.annotated.template
+    first = first_arm(trie)
 
     def locate(seen: Seen) -> TriePosition:
         node, arm = 0, first
         for row in seen:
-            node, arm = trie.child(node, row.model, arm), row.arm
-        has_ended = bool(seen) and (seen[-1].ended(rule) or (first is not None and arm is None))
+            node = trie.child(node, row.model, arm)
+            stage = template.following(row.depth, row.arm)
+            arm = None if stage is None else stage.name
+        has_ended = bool(seen) and (seen[-1].ended(template.stop) or arm is None)
         return TriePosition(node, arm, has_ended=has_ended)
 
     return locate
@@ -54,8 +54,8 @@ def along_outcomes(planner: Planner) -> Locate:
     """Return how a request moves through a trie of what requests show: by verdict, signal and class of each answer."""
     trie, outcomes = planner.trie, planner.annotated.outcomes
     assert outcomes is not None
-    first, template = first_arm(trie), planner.annotated.template
-    numbers = {} if template.is_linear else {stage.name: number for number, stage in enumerate(template.stages)}
+    first = first_arm(trie)
+    numbers = {stage.name: number for number, stage in enumerate(planner.annotated.template.stages)}
 
     def locate(seen: Seen) -> TriePosition:
         node, arm, returned = 0, first, -1
@@ -79,7 +79,7 @@ def along_outcomes(planner: Planner) -> Locate:
 
 
 def first_arm(trie: Trie) -> str:
-    """Return the one stage that a trie that branches begins with."""
+    """Return the one stage that every request begins with."""
     (first,) = trie.arms(0)
     return first
 
@@ -141,17 +141,12 @@ class ReplannedSteps:
         if at.has_ended:
             return Step(None, at.returned)
         found = self._decision(seen, at)
-        if isinstance(found, ContingentDecision) and at.stage is not None:
-            return Step(found.next_models[at.stage], at.returned)
-        return Step(found.next_model, at.returned)
+        return Step(found.next_for(at.stage), at.returned)
 
     def rest(self, seen: Seen) -> Rest:
         """See :meth:`StepPolicy.rest`."""
         at = self.locate(seen)
-        found = self._decision(seen, at)
-        if isinstance(found, ContingentDecision):
-            return Rest(found.accuracy, found.remaining_cost_usd, found.remaining_latency_s)
-        return rests(self.planner.annotated, found.target)[len(seen)] if found.next_model is not None else Rest(0.0)
+        return Rest(*self._decision(seen, at).ahead)
 
     def _decision(self, seen: Seen, at: TriePosition) -> Decision:
         before = self.planner.annotated

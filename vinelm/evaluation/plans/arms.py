@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinelm.plans.promise import Z90
-from vinelm.trie import MergedTrie, Trie
+from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
@@ -43,41 +43,34 @@ def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
     """
     groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[int, dict[str, int]]]] = defaultdict(list)
     trie = annotated.trie
-    if annotated.arm is None:
-        return []
-    for node in range(1, len(trie)):
-        arms = _arms(trie, node)
-        if len(arms) > 1:
+    for node, arms in sorted(_arms(trie).items()):
+        if node > 0 and len(arms) > 1:
             groups[trie.stages[trie.stage[node]], trie.models[trie.model[node]], tuple(arms)].append((node, arms))
     order = {stage: at for at, stage in enumerate(trie.stages)}
     ordered = sorted(groups, key=lambda key: (order[key[0]], -len(key[2]), trie.models.index(key[1])))
     return [_shares(annotated, key[0], key[1], groups[key]) for key in ordered]
 
 
-def _arms(trie: Trie, node: int) -> dict[str, int]:
-    """Where the annotations of a node's arms stand: at the arm's first child, or at its first edge where histories merge."""
-    if not isinstance(trie, MergedTrie):
-        return {stage: children[0] for stage, children in trie.arms(node).items()}
-    low, high = np.searchsorted(trie.source, (node, node + 1))
-    found: dict[str, int] = {}
-    for edge in range(int(low), int(high)):
-        found.setdefault(trie.stages[trie.stage[trie.target[edge]]], edge)
+def _arms(trie: Trie) -> dict[int, dict[str, int]]:
+    """The first edge of each arm by its stage, of every node that is left."""
+    found: dict[int, dict[str, int]] = defaultdict(dict)
+    first = np.flatnonzero(trie.begins_arm)
+    stages = trie.stage[trie.target[first]]
+    for node, stage, edge in zip(trie.source[first].tolist(), stages.tolist(), first.tolist(), strict=True):
+        found[node][trie.stages[stage]] = edge
     return found
 
 
 def _shares(annotated: AnnotatedTrie, stage: str, model: str, found: Sequence[tuple[int, dict[str, int]]]) -> ArmShares:
     nodes, count = np.array([node for node, _ in found]), annotated.count
     where = {arm: np.array([arms[arm] for _, arms in found]) for arm in found[0][1]}
-    if count is not None and count[nodes].any():
-        weight = count[nodes].astype(float)
-    else:
-        weight = np.ones(len(nodes)) if annotated.trie.is_merged else np.maximum(annotated.reach[nodes], 1e-12)
+    weight = annotated.weight_of(nodes)
 
     def mean(values: FloatArray) -> float:
         return float(np.average(values, weights=weight))
 
-    assert annotated.arm is not None
-    shares, errors = annotated.arm, annotated.arm_se
+    shares, errors = annotated.arms_by_edge[0], annotated.arm_se
+    errors = None if errors is None else errors[annotated.trie.arm_items]
     return ArmShares(
         stage=stage,
         model=model,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.path_metrics import no_standard_errors
+from vinelm.evaluation.off_policy.planned_steps import ContingentSteps, Locate
 from vinelm.evaluation.plans.plans import FrontierRange, Plans
 from vinelm.evaluation.plans.roles import Role
 from vinelm.objective import Objective
@@ -25,7 +26,7 @@ N_BUDGETS = 24
 """Budgets of :meth:`GraphPlans.frontier`."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class StagePlan:
     """A model for each stage, and what the trie expects of it. Compares equal to the same models and the same end.
 
@@ -38,17 +39,10 @@ class StagePlan:
 
     models: dict[str, str]
     most_invocations: int | None
-    plan: ContingentPlan
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StagePlan) and self._key == other._key
+    plan: ContingentPlan = field(compare=False)
 
     def __hash__(self) -> int:
-        return hash(self._key)
-
-    @property
-    def _key(self) -> tuple[object, ...]:
-        return (*self.models.items(), self.most_invocations)
+        return hash((*self.models.items(), self.most_invocations))
 
     @property
     def is_feasible(self) -> bool:
@@ -136,9 +130,7 @@ class GraphPlans(Plans[StagePlan]):
 
     def decision(self, objective: Objective) -> ContingentDecision:
         """See :meth:`Plans.decision`."""
-        found = super().decision(objective)
-        assert isinstance(found, ContingentDecision)
-        return found
+        return cast("ContingentDecision", super().decision(objective))
 
     def fixed(self, objective: Objective, role: Role) -> StagePlan | None:
         """See :meth:`Plans.fixed`.
@@ -189,6 +181,11 @@ class GraphPlans(Plans[StagePlan]):
             return None
         index = int(rows[0]) * fixed.depth + cut - 1
         return self._plan(fixed, index) if fixed.is_allowed[index] else None
+
+    @staticmethod
+    def steps(plan: StagePlan | ContingentDecision, locate: Locate) -> ContingentSteps:
+        """See :meth:`Plans.steps`."""
+        return ContingentSteps(plan.plan, locate)
 
     def frontier_range(self) -> FrontierRange:
         """See :meth:`Plans.frontier_range`.

@@ -10,6 +10,8 @@ import numpy as np
 
 from vinelm.controller import Decision
 from vinelm.errors import ConfigError, InfeasibleError
+from vinelm.evaluation.off_policy.path_steps import PathSteps
+from vinelm.evaluation.off_policy.planned_steps import Locate
 from vinelm.evaluation.plans.pareto import frontier_nodes
 from vinelm.evaluation.plans.plans import FrontierRange, Plans
 from vinelm.evaluation.plans.roles import Role
@@ -65,6 +67,11 @@ class PathPlans(Plans[Decision]):
             return self._to(self.trie.node(settings.get("path", ())))
         except KeyError:
             return None
+
+    @staticmethod
+    def steps(plan: Decision, locate: Locate) -> PathSteps:
+        """See :meth:`Plans.steps`: the models in turn, wherever the request is."""
+        return PathSteps(plan.annotated, plan.target)
 
     def frontier_range(self) -> FrontierRange:
         """See :meth:`Plans.frontier_range`."""

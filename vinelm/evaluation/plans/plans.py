@@ -9,6 +9,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from vinelm.controller import Decision, Planner
 from vinelm.errors import InfeasibleError
+from vinelm.evaluation.off_policy.planned_steps import Locate
+from vinelm.evaluation.off_policy.steps import StepPolicy
 from vinelm.evaluation.plans.roles import Role
 from vinelm.objective import Objective
 from vinelm.policies import StaticPolicy
@@ -110,6 +112,11 @@ class Plans(ABC, Generic[Fixed]):
     @abstractmethod
     def having(self, settings: dict[str, Any]) -> Fixed | None:
         """Return the plan with these :meth:`settings`; None if this trie has no such plan."""
+
+    @staticmethod
+    @abstractmethod
+    def steps(plan: Any, locate: Locate) -> StepPolicy:
+        """Return how requests follow a fixed plan, or a decision on this form of trie; ``locate`` finds them in the trie."""
 
     @abstractmethod
     def frontier_range(self) -> FrontierRange:

@@ -13,9 +13,9 @@ from vinelm.catalog import Price
 from vinelm.errors import ConfigError
 from vinelm.evaluation.tries.plan_flips import PlanFlip, matched, plan_flips
 from vinelm.extras import required_extra
-from vinelm.plans.decision_graph import DecisionGraph
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.decision_graph import DecisionGraph
 
 with required_extra("profile", "comparing two tries"):
     from scipy.special import ndtr
@@ -110,8 +110,8 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
     """
     _require_comparable(before, after)
     one, other = _common(before, after)
-    rate, compared = ("success", {}) if before.trie.is_merged else ("accuracy", METRICS)
-    mine, theirs = getattr(before, rate)[one], getattr(after, rate)[other]
+    compared = METRICS if before.has_path_metrics else ()
+    mine, theirs = before.rated[one], after.rated[other]
     has_same_answers = bool(len(one)) and np.allclose(mine, theirs, rtol=_EXACT, atol=_EXACT)
     return TrieDifference(
         common=len(one),
@@ -126,8 +126,8 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
 
 def _require_comparable(before: AnnotatedTrie, after: AnnotatedTrie) -> None:
     for what, kinds in (
-        ("branches", [each.is_contingent for each in (before, after)]),
-        ("merges histories", [each.trie.is_merged for each in (before, after)]),
+        ("branches", [each.noun for each in (before, after)]),
+        ("merges histories", [each.has_path_metrics for each in (before, after)]),
     ):
         if kinds[0] != kinds[1]:
             raise ConfigError(f"one of the tries {what} and the other does not: compare two of the same workflow")
@@ -146,24 +146,10 @@ def _common(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[npt.NDArray[np
     if before.trie == after.trie:
         nodes = np.arange(1, len(before.trie))
         return nodes, nodes
-    if before.trie.is_merged:
-        graphs = DecisionGraph.of(before), DecisionGraph.of(after)
-        same = [(graphs[0].nodes[at], graphs[1].nodes[to]) for to, at in matched(*graphs).items() if to]
-        pairs = np.array(sorted(same), np.intp).reshape(-1, 2)
-        return pairs[:, 0], pairs[:, 1]
-    there = {key: node for node, key in _keys(after)}
-    found = [(node, there[key]) for node, key in _keys(before) if key in there]
-    pairs = np.array(found, np.intp).reshape(-1, 2)
+    graphs = DecisionGraph.of(before), DecisionGraph.of(after)
+    same = [(graphs[0].nodes[at], graphs[1].nodes[to]) for to, at in matched(*graphs).items() if to]
+    pairs = np.array(sorted(same), np.intp).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
-
-
-def _keys(annotated: AnnotatedTrie) -> list[tuple[int, tuple[tuple[str, str], ...]]]:
-    trie = annotated.trie
-    keys: list[tuple[tuple[str, str], ...]] = [()]
-    for node in range(1, len(trie)):
-        edge = trie.stages[int(trie.stage[node])], trie.models[int(trie.model[node])]
-        keys.append((*keys[int(trie.parent[node])], edge))
-    return list(enumerate(keys))[1:]
 
 
 def _prices(before: AnnotatedTrie, after: AnnotatedTrie) -> dict[str, tuple[Price, Price]]:
@@ -198,7 +184,7 @@ def _moved(
     order = [int(i) for i in np.argsort(-size, kind="stable") if named[i]]
     moved = [
         MovedNode(
-            path=_shown_path(before, int(one[i])),
+            path=before.display_path(int(one[i])),
             before=float(a[i]),
             after=float(b[i]),
             standard_error=None if is_exact else float(se[i]),
@@ -206,11 +192,6 @@ def _moved(
         for i in order
     ]
     return MovedPaths(tested=len(gap), mean=float(gap.mean()), moved=tuple(moved))
-
-
-def _shown_path(annotated: AnnotatedTrie, node: int) -> tuple[str, ...]:
-    trie = annotated.trie
-    return tuple(f"{stage} {model}" for stage, model in trie.edges(node)) if annotated.is_contingent else trie.prefix(node)
 
 
 def discoveries(p_values: FloatArray, level: float) -> BoolArray:

@@ -16,8 +16,8 @@ from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.plans.sweep import spaced_caps
 from vinelm.objective import Objective
-from vinelm.plans.decision_graph import END, NOTHING, DecisionGraph
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph
 
 N_CAPS = 24
 _EXTREMES = Objective(minimize="cost"), Objective(maximize="accuracy")
@@ -105,16 +105,12 @@ def _flip(both: tuple[Plans[Any], Plans[Any]], cap: float) -> PlanFlip | None:
     return PlanFlip(
         min_cap_usd=cap,
         max_cap_usd=cap,
-        before=_words(old),
-        after=_words(new),
+        before=old.shown,
+        after=new.shown,
         gain=None if figures is None else newest.accuracy - figures.accuracy,
         standard_error=math.hypot(*errors) if len(errors) == 2 else None,
         old_cost_usd=None if figures is None else figures.cost_usd,
     )
-
-
-def _words(decision: Decision) -> tuple[str, ...]:
-    return (decision.words,) if isinstance(decision, ContingentDecision) else decision.path
 
 
 def _plan_of(decision: Decision) -> int | ContingentPlan:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.evaluation.plans.arms import arm_shares
 from vinelm.evaluation.plans.plans import NAMES, PlannedPolicy, Plans
@@ -165,6 +167,8 @@ def plans_section(plans: Plans[Any], objectives: Sequence[Objective]) -> Section
     parts: list[Table] = []
     for objective in objectives:
         planned = plans.compare(objective)
+        if len(planned[0].decision.lines(2)) < 2:
+            continue  # one line says the whole plan, as in the table of the policies
         parts.append(_objective_table(plans, planned, objective))
         parts.append(plan_table(planned[0].decision, f"VineLM's plan: {objective_words(objective)}"))
     return Section(
@@ -243,15 +247,14 @@ def _share(value: float, width: float | None) -> str:
 
 
 def stage_table(annotated: AnnotatedTrie) -> Table:
-    """Return the number of histories and observations by depth and stage."""
-    rows = []
-    for depth, level in enumerate(annotated.trie.levels[1:], start=1):
-        for index in sorted(set(annotated.trie.stage[level].tolist())):
-            nodes = level[annotated.trie.stage[level] == index]
-            count = [0] * len(nodes) if annotated.count is None else annotated.count[nodes].tolist()
-            seen = sum(number > 0 for number in count)
-            rows.append(
-                Row(cells=(f"{depth}", annotated.trie.stages[index], f"{len(nodes):,}", f"{seen:,}", f"{sum(count):,}"))
-            )
-    columns = ("depth", "stage", "histories", "histories observed", "observations")
-    return Table(title="Observations by depth and stage", columns=columns, rows=tuple(rows), text_columns=(0, 1))
+    """Return the number of paths (histories) and observations by depth and stage."""
+    rows, trie = [], annotated.trie
+    for depth, level in enumerate(trie.levels[1:], start=1):
+        for index in sorted(set(trie.stage[level].tolist())):
+            nodes = level[trie.stage[level] == index]
+            count = np.zeros(len(nodes)) if annotated.count is None else annotated.count[nodes]
+            cells = (f"{depth}", trie.stages[index], f"{len(nodes):,}", f"{int((count > 0).sum()):,}", f"{int(count.sum()):,}")
+            rows.append(Row(cells=cells))
+    columns = ("depth", "stage", annotated.noun, f"{annotated.noun} observed", "observations")
+    title = f"Observations by depth{' and stage' if len(rows) > trie.max_depth else ''}"
+    return Table(title=title, columns=columns, rows=tuple(rows), text_columns=(0, 1))

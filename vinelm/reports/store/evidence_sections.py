@@ -6,8 +6,6 @@ import platform
 from collections.abc import Sequence
 from importlib.metadata import version
 
-import numpy as np
-
 from vinelm.catalog import Catalog
 from vinelm.evaluation.store_sweeps.check_quality import check_quality, share_interval
 from vinelm.evaluation.store_sweeps.judged_store import JudgedStore
@@ -88,17 +86,6 @@ def signals_section(judged: JudgedStore, annotated: AnnotatedTrie) -> Section:
         "that answers agree. VineLM over signals chooses the next model by it.",
         findings=(text,),
     )
-
-
-def depth_table(annotated: AnnotatedTrie) -> Table:
-    """Return the number of paths and observations by depth."""
-    rows = []
-    for depth, level in enumerate(annotated.trie.levels[1:], start=1):
-        count = annotated.count[level] if annotated.count is not None else np.zeros(len(level))
-        stage = annotated.trie.stages[annotated.trie.stage[level[0]]]
-        rows.append(Row(cells=(f"{depth}", stage, f"{len(level):,}", f"{int((count > 0).sum()):,}", f"{int(count.sum()):,}")))
-    columns = ("depth", "stage", "paths", "paths observed", "observations")
-    return Table(title="Observations by depth", columns=columns, rows=tuple(rows), text_columns=(0, 1))
 
 
 def catalog_facts(catalog: Catalog) -> Facts:

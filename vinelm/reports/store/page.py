@@ -37,7 +37,6 @@ from vinelm.reports.store.evidence_sections import (
     Facts,
     catalog_facts,
     check_section,
-    depth_table,
     price_table,
     signals_section,
     version_facts,
@@ -193,7 +192,7 @@ class _StorePage:
             title=f"VineLM on {self.identity.workflow}",
             subtitle=f"{len(self.rows):,} observations of {self.annotated.meta.get('requests', '?')} requests; "
             f"{len(self.annotated.catalog)} models, {self.annotated.trie.n_nodes:,} "
-            f"{'histories' if self.annotated.is_contingent else 'paths'} of {template_words(self.annotated.template)}",
+            f"{self.annotated.noun} of {template_words(self.annotated.template)}",
             headline=f"Not judged: {self.judged.unjudged}" if found is None else evaluation_sentence(found),
             is_gain=found is not None and found.verdict == "gain",
             hero=self._hero,
@@ -308,21 +307,18 @@ class _StorePage:
     # -- the tail --------------------------------------------------------------------------------------------------
 
     def _of_arms(self) -> tuple[Section, ...]:
-        if not self.annotated.is_contingent:
-            return ()
         arms = Section(title="What the application does", intro=_ARMS, parts=arm_tables(self.annotated))
-        return plans_section(self.plans, showcase(self.plans)), arms
+        return tuple(section for section in (plans_section(self.plans, showcase(self.plans)), arms) if section.parts)
 
     @property
     def _check(self) -> Section | None:
         """The section on the workflow's own check; None where first answers are none, as those of a router."""
-        template = self.annotated.template
-        has_answers = template.is_linear and template.invocations[0].answerable
-        return check_section(self.rows) if has_answers else None
+        first = self.annotated.template.stage_after(0)
+        return check_section(self.rows) if first is not None and first.answerable else None
 
     @property
     def _observed(self) -> Table:
-        return stage_table(self.annotated) if self.annotated.is_contingent else depth_table(self.annotated)
+        return stage_table(self.annotated)
 
 
 def _verdict(found: Evaluation) -> Section:
@@ -347,7 +343,7 @@ def _provenance(annotated: AnnotatedTrie, store: Path, trie: Path, seed: int) ->
         ("Estimator", str(meta.get("estimator"))),
         ("Coverage", f"{percent(meta.get('coverage'))} of the cost of executing every reachable cell once (estimated)"),
         ("Spent", usd(meta.get("spent_usd"))),
-        *((("Scorer", judge_words(meta["judge"], is_contingent=annotated.is_contingent)),) if "judge" in meta else ()),
+        *((("Scorer", judge_words(meta["judge"], has_common_error=annotated.holds_common_errors)),) if "judge" in meta else ()),
         ("Seed", f"{seed} (split in halves, bootstrap)"),
         *catalog_facts(annotated.catalog),
         *version_facts(),

@@ -12,8 +12,8 @@ from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
-from vinelm.plans.decision_graph import DecisionGraph
 from vinelm.plans.static_plans import StaticPlans
+from vinelm.trie.decision_graph import DecisionGraph
 
 BEST = Objective(maximize="accuracy")
 

@@ -15,7 +15,7 @@ from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
-from vinelm.plans.decision_graph import DecisionGraph
+from vinelm.trie.decision_graph import DecisionGraph
 
 
 def curve_of(annotated):

@@ -14,8 +14,8 @@ from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.objective import Objective
-from vinelm.plans.decision_graph import END, DecisionGraph
 from vinelm.plans.static_plans import StaticPlans
+from vinelm.trie.decision_graph import END, DecisionGraph
 
 ANY = Objective(maximize="accuracy")
 PRICES = (0.0, 0.02, 0.1, 0.3, 1.0, 4.0)

@@ -11,8 +11,8 @@ from science.merged_plans import all_plans, arm_rates, best_within, worth
 from vinelm.controller import Planner
 from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
-from vinelm.plans.decision_graph import DecisionGraph
 from vinelm.plans.static_plans import StaticPlans
+from vinelm.trie.decision_graph import DecisionGraph
 
 CASES = [agent(2, 3, memory=1), agent(2, 3, order="ignored"), branching(2, memory=1)]
 
@@ -148,7 +148,7 @@ def test_a_decision_shows_its_plan():
     assert decision.plan.accuracy != decision.plan.promised_accuracy
     assert decision.plan.lines()[-1].endswith("end")
     assert decision.reason in decision.explain()
-    assert any(option.model == decision.next_model and option.is_chosen for option in decision.alternatives())
+    assert any(option.model == decision.next_model and option.is_chosen for option in decision.options())
     branch = Planner(random_merged(branching(3, memory=1), 3)).plan(Objective(maximize="accuracy"))
     assert any("search" in line or "code" in line for line in branch.plan.lines(limit=30))
 

@@ -17,11 +17,11 @@ from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.objective import Objective
-from vinelm.plans.decision_graph import DecisionGraph
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.decision_graph import DecisionGraph
 
 SMALL = [
     agent(2, 3, memory=1),

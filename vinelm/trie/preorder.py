@@ -1,7 +1,8 @@
-"""The pre-order arrays of a template that branches."""
+"""The pre-order arrays of a trie."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from vinelm.template import Template
 MOST_NODES = 2**31 - 1
 
 
-def branching_arrays(template: Template) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of :class:`~vinelm.trie.trie.Trie` for every history of a bound template that branches.
+def template_arrays(template: Template) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of :class:`~vinelm.trie.trie.Trie` for every history of a bound template.
 
     The subtrees of all nodes at one position of the automaton have the same shape, so that each level is filled position by
     position.
@@ -30,7 +31,9 @@ def branching_arrays(template: Template) -> dict[str, npt.NDArray[Any]]:
     for number in range(len(positions) - 1, -1, -1):  # an arm leads to a higher number
         size[number] += sum(len(allowed[stage]) * size[after] for stage, after in positions[number].arms.items())
     if size[0] > MOST_NODES:
-        raise TemplateError(f"the template has {size[0] - 1:,} histories: allow fewer models, or fewer loop turns")
+        raise TemplateError(
+            f"the template has {size[0] - 1:,} prefixes: allow fewer models or fewer loop turns, or give a loop memory=2"
+        )
     arrays: dict[str, npt.NDArray[Any]] = {
         "parent": np.full(size[0], -1, np.int32),
         "end": np.empty(size[0], np.int32),
@@ -61,3 +64,37 @@ def branching_arrays(template: Template) -> dict[str, npt.NDArray[Any]]:
                 first += len(models) * size[after]
         level = below
     return arrays
+
+
+def prefix_arrays(template: Template, prefixes: Iterable[Sequence[str]]) -> dict[str, npt.NDArray[Any]]:
+    """Return the same for the given prefixes of a linear template and all their ancestors.
+
+    Raises:
+        TemplateError: a prefix is longer than the template, or has a model that its stage does not allow.
+    """
+    models = template.models
+    index = {name: i for i, name in enumerate(models)}
+    stages = tuple(stage.name for stage in template.stages)
+    wanted: set[tuple[int, ...]] = {()}
+    for prefix in prefixes:
+        if len(prefix) > template.depth:
+            raise TemplateError(f"prefix {'/'.join(prefix)} is longer than the template's {template.depth} invocations")
+        for k, name in enumerate(prefix):
+            if name not in (template.invocations[k].models or ()):
+                raise TemplateError(f"stage {template.invocations[k].name!r} does not allow the model {name!r}")
+        path = tuple(index[name] for name in prefix)
+        wanted.update(path[:k] for k in range(1, len(path) + 1))
+    rows = sorted(wanted)  # lexicographic order of tuples is pre-order
+    node = {row: i for i, row in enumerate(rows)}
+    end = np.arange(1, len(rows) + 1)
+    for i in range(len(rows) - 1, 0, -1):
+        up = node[rows[i][:-1]]
+        end[up] = max(end[up], end[i])
+    return {
+        "parent": np.array([node[row[:-1]] if row else -1 for row in rows]),
+        "end": end,
+        "depth": np.array([len(row) for row in rows]),
+        "stage": np.array([stages.index(template.invocations[len(row) - 1].name) if row else -1 for row in rows]),
+        "model": np.array([row[-1] if row else -1 for row in rows]),
+        "answerable": np.array([bool(row) and template.invocations[len(row) - 1].answerable for row in rows]),
+    }

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.trie import MergedTrie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
 
@@ -39,16 +38,13 @@ class Span(NamedTuple):
 
 
 class PositionRates(NamedTuple):
-    """What may happen at each position, and P(each group's stage comes next), P(the same and the answer so far is correct).
-
-    Without ``arm`` the trie is linear: the one stage comes next where the request does not stop.
-    """
+    """What may happen at each position, and P(each group's stage comes next), P(the same and the answer so far is correct)."""
 
     success: FloatArray
     stop: FloatArray
     stop_success: FloatArray
-    arm: FloatArray | None
-    arm_right: FloatArray | None
+    arm: FloatArray
+    arm_right: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,24 +97,12 @@ class DecisionGraph:
             ends: Nodes that plans may end at, shape (n + 1,); None for every answerable one.
         """
         trie, outcomes = annotated.trie, annotated.outcomes
-        if isinstance(trie, MergedTrie):
-            nodes: Integers = np.arange(len(trie))
-            from_node: Integers = trie.source
-            to_node: Integers = trie.target
-        else:
-            nodes = np.concatenate(trie.levels)
-            from_node, to_node = trie.parent[nodes[1:]], nodes[1:]
+        nodes, to_node = np.concatenate(trie.levels), trie.target
         position = np.empty(len(trie), np.int64)
         position[nodes] = np.arange(len(nodes))
-        origin, target, edge_stage = position[from_node], position[to_node], trie.stage[to_node]
-        is_first = np.ones(len(target), np.bool_)
-        is_first[1:] = (origin[1:] != origin[:-1]) | (edge_stage[1:] != edge_stage[:-1])
-        first = np.flatnonzero(is_first)
-        source, stage = origin[first], edge_stage[first]
-        # The arms of a tree are kept at the first child of each, those of merged histories at the first edge.
-        arm_item = first if isinstance(trie, MergedTrie) else to_node[first]
-        arms = None if annotated.arm is None else annotated.arm[arm_item]
-        rights = None if annotated.arm_success is None else annotated.arm_success[arm_item]
+        target, first = position[to_node], np.flatnonzero(trie.begins_arm)
+        source, stage = position[trie.source[first]], trie.stage[to_node[first]]
+        arms, rights = (of_edges[first] for of_edges in annotated.arms_by_edge)
         rates = PositionRates(annotated.success[nodes], annotated.stop[nodes], annotated.stop_success[nodes], arms, rights)
         may_end = (trie.answerable if ends is None else trie.answerable & ends)[nodes]
         return cls(
@@ -202,9 +186,7 @@ class DecisionGraph:
             return ((1.0, self),)
         found = []
         for at, share in enumerate(known.weight.tolist()):
-            arms = (
-                (None, None) if known.arm is None or known.arm_success is None else (known.arm[:, at], known.arm_success[:, at])
-            )
+            arms = (of_arms[:, at] for of_arms in known.arms(self.nodes[self.source]))
             success, stop, both = (rates[self.nodes, at] for rates in (known.success, known.stop, known.stop_success))
             found.append((share, self.with_rates(PositionRates(success, stop, both, *arms))))
         return tuple(found)
@@ -233,12 +215,10 @@ class DecisionGraph:
         success, stop, both = (
             own(getattr(known, name), getattr(annotated, name)) for name in ("success", "stop", "stop_success")
         )
-        if known.arm is None or known.arm_success is None:
-            return self.with_rates(PositionRates(success, stop, both, None, None))
         share = mass[self.source] / np.where(is_reached, reach, 1.0)[self.source, None]
         arm, right = (
             np.where(is_reached[self.source], (share * of_arms).sum(axis=1), usual)
-            for of_arms, usual in ((known.arm, self.arm), (known.arm_success, self.right))
+            for of_arms, usual in zip(known.arms(self.nodes[self.source]), (self.arm, self.right), strict=True)
         )
         return self.with_rates(PositionRates(success, stop, both, arm, right))
 
@@ -264,6 +244,20 @@ class DecisionGraph:
         groups = range(int(self.first_group[position]), int(self.first_group[position + 1]))
         names = self.annotated.trie.stages
         return [group for group in groups if stages is None or names[self.stage[group]] in stages]
+
+    def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
+        """Return how much of a node's error a plan has: in a tree that of its ends, elsewhere of all that it reaches."""
+        return np.where(is_end, 1.0, 0.0) if self.is_tree else reach
+
+    def joined(self, plan: Integers, at: Integers) -> tuple[Integers, Integers] | None:
+        """Return one key (plan, position) for all histories of a plan that share a position, and the key of each history.
+
+        None in a tree, where no two share one.
+        """
+        if self.is_tree or not len(plan):
+            return None
+        key, which = np.unique(plan * len(self.nodes) + at, return_inverse=True)
+        return key, which
 
     def width(self, span: Span) -> int:
         """Number of edges of each group of a span, 0 if the groups of its level differ."""
@@ -344,11 +338,7 @@ def _common(counts: Integers) -> int:
 
 def _chances(rates: PositionRates, source: Integers, may_end: BoolArray) -> dict[str, FloatArray]:
     """What may happen at each position before a model is chosen."""
-    success, stop, stop_success = rates.success, rates.stop, rates.stop_success
-    if rates.arm is None or rates.arm_right is None:
-        arm, right = 1.0 - stop[source], (success - stop_success)[source]
-    else:
-        arm, right = rates.arm, rates.arm_right
+    success, stop, stop_success, arm, right = rates
     rest = 1.0 - stop - np.bincount(source, arm, len(stop))
     rest_right = success - stop_success - np.bincount(source, right, len(stop))
     is_open = (rest > _ROUNDING) | (np.bincount(source, minlength=len(stop)) == 0)

@@ -1,0 +1,317 @@
+"""The planner's result on a trie of paths: the node to end at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from vinelm.controller.planning.decision import EFFORT, Alternative, Decision
+from vinelm.controller.planning.frontier import Frontier
+from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS, Metric
+from vinelm.controller.planning.subtree import Choice, SubtreeView
+from vinelm.plans.promise import Z90, Promise
+from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.arrays import FloatArray
+
+_GAPS = {FLOOR: "{:.3g} below the accuracy floor", LATENCY_CAP: "{:.3g} s over the cap", COST_CAP: "${:.3g} over the cap"}
+
+
+@dataclass
+class PathDecision(Decision):
+    """A plan that ends at one node: run ``next_model`` now and, if nothing changes, end at ``target``.
+
+    Attributes:
+        frontier: The ends that the target was chosen from; None for the whole subtree.
+    """
+
+    frontier: Frontier | None = field(compare=False, repr=False)
+
+    noun = "path"
+    latency_words = "if every invocation runs"
+    _latency_name = "latency at zero load"
+
+    @cached_property
+    def view(self) -> SubtreeView:
+        """The whole subtree below ``node`` with the quantities that the objective compares."""
+        return SubtreeView(self.metrics, self.request)
+
+    @cached_property
+    def _target_view(self) -> SubtreeView:
+        """The node and the target alone: item 1 is the target."""
+        return SubtreeView(self.metrics, self.request, np.array([self.target]))
+
+    @cached_property
+    def path(self) -> tuple[str, ...]:
+        """The models from the root to ``target``."""
+        return self.metrics.trie.prefix(self.target)
+
+    @property
+    def ends(self) -> list[int]:
+        """The nodes at which the plan may end."""
+        return [self.target]
+
+    @property
+    def reached(self) -> FloatArray:
+        """P(a request of the plan runs the invocation of each node of the trie), from the root on; shape (n + 1,)."""
+        found, path = np.zeros(len(self.metrics.trie)), self.metrics.trie.path(self.target)
+        found[path] = self.annotated.reach[path]
+        return found
+
+    @property
+    def words(self) -> str:
+        """The plan from the root in one line: ``generate a, repair b``, or ``a, up to 3 invocations`` on one model."""
+        edges = list(self.metrics.trie.edges(self.target))
+        if len(edges) > 1 and len({model for _, model in edges}) == 1:
+            return f"{edges[0][1]}, up to {len(edges)} invocations"
+        return ", ".join(f"{stage} {model}" for stage, model in edges) or "no invocation"
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """The plan from the root as a tree of JSON types: stage, model (None: the end), probability, and the steps after it."""
+        found: list[dict[str, Any]] = []
+        trie = self.metrics.trie
+        # From the end, so that each step holds those after it.
+        for node, (stage, model) in reversed(list(zip(trie.path(self.target), trie.edges(self.target), strict=True))):
+            comes = 1.0 - float(self.annotated.stop[trie.parent[node]])
+            found = [{"stage": stage, "model": model, "probability": comes, "steps": found}]
+        return found
+
+    @property
+    def accuracy(self) -> float:
+        """Expected accuracy of ending at ``target``: the estimate itself, also if the objective sets ``confidence``."""
+        return float(self.metrics.annotated.accuracy[self.target])
+
+    @property
+    def path_cost_usd(self) -> float:
+        """Expected dollars from the root, discounted by early stops."""
+        return float(self.metrics.mean(Metric.COST)[self.target])
+
+    @property
+    def path_latency_s(self) -> float:
+        """Expected seconds from the root at zero load, for a request that runs the whole path."""
+        return float(self.metrics.mean(Metric.LATENCY)[self.target])
+
+    @property
+    def expected_latency_s(self) -> float:
+        """Expected seconds from the root at zero load; here those of the whole path."""
+        return self.path_latency_s
+
+    @property
+    def standard_error(self) -> float | None:
+        """Standard error of the accuracy; None where the trie has none."""
+        errors = self.annotated.accuracy_se
+        return None if errors is None else float(errors[self.target])
+
+    @cached_property
+    def remaining_cost_usd(self) -> float:
+        """Expected dollars below ``node`` for a request that runs the whole path."""
+        full_cost = self.metrics.mean(Metric.FULL_COST)
+        return float(full_cost[self.target] - full_cost[self.node])
+
+    @cached_property
+    def remaining_latency_s(self) -> float:
+        """Expected seconds below ``node`` for a request that runs the whole path, under the load of the plan."""
+        return float(self._target_view.remaining_s[1])
+
+    @property
+    def mean_rest_s(self) -> float:
+        """The same at zero load, and without any margin."""
+        seconds = self.metrics.mean(Metric.LATENCY)
+        return float(seconds[self.target] - seconds[self.node])
+
+    @cached_property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """90 % intervals of ``accuracy``, ``path_cost_usd`` and ``path_latency_s``, if the trie has standard errors.
+
+        That of ``accuracy`` is the interval of :attr:`promise`: it allows for the plan having been chosen as the best of many.
+        """
+        annotated = self.metrics.annotated
+        found = {} if self.promise.interval is None else {"accuracy": self.promise.interval}
+        for name, error in (("path_cost_usd", annotated.cost_se), ("path_latency_s", annotated.latency_se)):
+            if error is not None and np.isfinite(error[self.target]):
+                middle, reach = getattr(self, name), Z90 * float(error[self.target])
+                found[name] = (max(middle - reach, 0.0), middle + reach)
+        return found
+
+    @cached_property
+    def promise(self) -> Promise:
+        """The accuracy to expect from serving the plan: the estimate less the optimism of having chosen it, and its interval.
+
+        A choice among given ``candidates`` gets no correction: the optimism was measured for a choice among all paths.
+        """
+        found = Promise.of(self.metrics.annotated, self.target)
+        if self.request.candidates is None:
+            return found
+        return replace(found, optimism=None, advantage_optimism=None)
+
+    @cached_property
+    def slack(self) -> dict[str, float]:
+        """What each bound leaves unused at ``target``, in seconds, dollars or as a fraction; negative if it is violated."""
+        view = self._target_view
+        sign = dict.fromkeys(view.bounds, -1.0) | {FLOOR: 1.0}
+        return {bound: sign[bound] * float(view.values(bound)[1] - view.limit(bound)) for bound in view.bounds}
+
+    @cached_property
+    def binding(self) -> str | None:
+        """The binding constraint; None if no bound changes the plan.
+
+        It is the bound that no path meets, or else the one without which another end would be better (of several such bounds
+        the one with the least slack relative to its value).
+        """
+        if self.relaxed:
+            return self.relaxed[0]
+        view = self.view if self.frontier is None else self.frontier.view(self.metrics, self.request)
+        better = [b for b in view.bounds if view.node(view.first_of(view.feasible(without=(b,)), view.order)) != self.target]
+        return min(better, key=lambda bound: self.slack[bound] / (getattr(view.objective, bound) or 1.0), default=None)
+
+    @cached_property
+    def runner_up(self) -> Choice | None:
+        """The best end that begins with another next model (or with ending now); None if there is none. It may relax bounds."""
+        view, trie = self.view, self.metrics.trie
+        others = view.allowed.copy()
+        if self.stop:
+            others[0] = False
+        else:
+            child = next(at for at in trie.children(self.node) if at <= self.target < trie.end[at])
+            others[child - self.node : int(trie.end[child]) - self.node] = False
+        return view.among(others).choose()
+
+    @cached_property
+    def reason(self) -> str:
+        """One line that says what the plan is and which bound is binding."""
+        path = " → ".join(self.path[len(self.metrics.trie.prefix(self.node)) :])
+        plan = "end here" if self.stop else f"plan {path}"
+        text = f"{plan}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g} in total"
+        text += f", {self.remaining_latency_s:.3g} s remaining"
+        if self.relaxed:
+            return f"{text}; no path meets {self._short()}: {EFFORT[self.relaxed[0]]}"
+        if self.binding:
+            return f"{text}; limited by {self.binding} ({self.slack[self.binding]:.3g}{UNITS[self.binding]} to spare)"
+        return f"{text}; no bound is binding"
+
+    def _short(self) -> str:
+        return " with ".join(f"{bound} = {getattr(self.request.objective, bound):g}{UNITS[bound]}" for bound in self.relaxed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan, its expected values and its reason as JSON types; seconds are None if the trie has no latencies."""
+        return {
+            "node": self.node,
+            "target": self.target,
+            "next_model": self.next_model,
+            **self._figures(),
+            **self.facts(),
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """Return the plan alone as JSON types."""
+        return {"plan": list(self.path), "stages": [list(edge) for edge in self.metrics.trie.edges(self.target)]}
+
+    def next_for(self, stage: str | None) -> str | None:
+        """See :meth:`Decision.next_for`."""
+        return self.next_model
+
+    def lines(self, limit: int | None = None) -> list[str]:
+        """See :meth:`Decision.lines`: one line says all."""
+        return [self.words]
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """See :attr:`Decision.shown`: its models."""
+        return self.path
+
+    @property
+    def ahead(self) -> tuple[float, float, float]:
+        """See :attr:`Decision.ahead`."""
+        return (0.0, 0.0, 0.0) if self.stop else ahead_along(self.annotated, self.target)[self.metrics.trie.depth[self.node]]
+
+    def candidates(self) -> dict[str, Any]:
+        """See :meth:`Decision.candidates`; ``used`` is what the request has used of each bound."""
+        return {
+            "used": {bound: self.view.used(bound) for bound in self.view.bounds},
+            "candidates": [found.to_dict() for found in self.alternatives()],
+        }
+
+    def alternatives(self) -> list[Alternative]:
+        """See :meth:`Decision.alternatives`; the models in trie order."""
+        view, trie = self.view, self.metrics.trie
+        spans: list[tuple[str | None, int, int]] = [(None, self.node, self.node + 1)]
+        spans += [(trie.models[int(trie.model[c])], c, int(trie.end[c])) for c in trie.children(self.node)]
+        found = []
+        for model, start, end in spans:
+            among = np.zeros_like(view.allowed)
+            among[start - self.node : end - self.node] = view.allowed[start - self.node : end - self.node]
+            choice = view.among(among).choose()
+            if choice is not None:
+                is_chosen = start <= self.target < end
+                target = self.target if is_chosen else choice.target
+                found.append(self._alternative(model, target, not choice.relaxed, is_chosen))
+        return found
+
+    def explain(self) -> str:
+        """Return as text what each bound leaves, and one line per alternative that says why it was not chosen."""
+        view = self.view
+        lines = [self.reason]
+        for bound in view.bounds:
+            whole = getattr(view.objective, bound)
+            lines.append(f"  {bound} {whole:g}: {self.slack[bound]:+.4g} to spare, {view.used(bound):.4g} used so far")
+        for found in self.alternatives():
+            name = "(end here)" if found.next_model is None else found.next_model
+            mark = "->" if found.is_chosen else "  "
+            figures = f"accuracy {found.accuracy:.3f}  ${found.path_cost_usd:.4g}  {found.remaining_s:.3g} s"
+            lines.append(f"{mark} {name:20} {figures}  {found.why}".rstrip())
+        return "\n".join(lines)
+
+    def _alternative(self, model: str | None, target: int, is_feasible: bool, is_chosen: bool) -> Alternative:
+        view, at = self.view, target - self.node
+        return Alternative(
+            next_model=model,
+            plan=self.metrics.trie.prefix(target),
+            accuracy=float(self.metrics.annotated.accuracy[target]),
+            path_cost_usd=float(view.column(Metric.COST)[at]),
+            remaining_s=float(view.remaining_s[at]),
+            is_feasible=is_feasible,
+            is_chosen=is_chosen,
+            why="" if is_chosen else self._why_not(at),
+        )
+
+    def _why_not(self, at: int) -> str:
+        """The bounds that this plan violates, or else the first quantity in which the chosen plan is better."""
+        view = self.view
+        missed = [bound for bound in view.bounds if not view.meets(bound)[at]]
+        if missed and not (self.relaxed and set(missed) <= set(self.relaxed)):
+            gaps = ((b, abs(float(view.values(b)[at] - view.limit(b)))) for b in missed)
+            return ", ".join(_GAPS[bound].format(gap) for bound, gap in gaps)
+        chosen = self.target - self.node
+        quantities = [
+            ("less accurate by {:.3g}", -view.column(Metric.ACCURACY)),
+            ("${:.3g} more expensive", view.column(Metric.COST)),
+            ("{:.3g} s slower", view.remaining_s),
+        ]
+        first = {"accuracy": 0, "cost": 1, "latency": 2}[view.objective.target]
+        for words, values in [quantities[first], *quantities]:
+            gap = float(values[at] - values[chosen])
+            if gap > 0:
+                return words.format(gap)
+        return "equally good; the chosen one comes first" if self.request.objective.risk != "dp" else "riskier"
+
+
+def ahead_along(annotated: AnnotatedTrie, target: int) -> list[tuple[float, float, float]]:
+    """Return accuracy, dollars and seconds to come after each number of invocations on the way to a node, for open requests.
+
+    The recursion from the end: a request at the parent of u adds ``cost_usd[u]``; it ends at u with chance ``stop[u]``.
+    """
+    nodes = annotated.trie.path(target)
+    found = [(float(annotated.success[target]), float(annotated.cost_usd[target]), float(annotated.latency_s[target]))]
+    for node in reversed(nodes[:-1]):
+        goes_on, (success, cost_usd, latency_s) = 1.0 - float(annotated.stop[node]), found[-1]
+        found.append(
+            (
+                float(annotated.stop_success[node]) + goes_on * success,
+                float(annotated.cost_usd[node]) + goes_on * cost_usd,
+                float(annotated.latency_s[node]) + goes_on * latency_s,
+            )
+        )
+    return found[::-1]
