@@ -70,6 +70,11 @@ class CellKinds:
         return len(self.allowed), len(self.stage)
 
     @cached_property
+    def is_mixed(self) -> bool:
+        """Whether several stages may run at one depth, so that a depth does not tell the stage."""
+        return any(len(level) > 1 for level in self.template.flow.stages_at)
+
+    @cached_property
     def of_stage(self) -> FloatArray:
         """1 where a slot is of a stage; (slots, stages)."""
         return np.asarray(np.eye(len(self.stages))[self.stage])
@@ -140,16 +145,17 @@ class CellCounts:
         return replace(self, paid=self.counts) if is_free else self
 
     def means(self) -> FloatArray:
-        """Return the mean cost of a cell, shrunk towards the slot's mean over depths, that towards its model's, or the overall
-        mean for a new model.
+        """Return the mean cost of a cell, shrunk towards its model's mean, or the overall mean for a new model.
+
+        Where stages share a depth, towards the mean of its stage and model over depths, and that towards the model's.
         """
         counts, of_model = self.counts, self.kinds.of_model
         ran, paid = counts.sum(axis=-2), self.paid.sum(axis=-2)
         overall = paid.sum(axis=-1, keepdims=True) / np.maximum(ran.sum(axis=-1, keepdims=True), 1.0)
         ran_model, paid_model = ran @ of_model, paid @ of_model
         mean_model = np.where(ran_model > 0, paid_model / np.maximum(ran_model, 1.0), overall) @ of_model.T
-        mean_slot = (paid + _COST_PRIOR * mean_model) / (ran + _COST_PRIOR)
-        return np.asarray((self.paid + _COST_PRIOR * mean_slot[..., None, :]) / (counts + _COST_PRIOR))
+        mean = (paid + _COST_PRIOR * mean_model) / (ran + _COST_PRIOR) if self.kinds.is_mixed else mean_model
+        return np.asarray((self.paid + _COST_PRIOR * mean[..., None, :]) / (counts + _COST_PRIOR))
 
     def rates(self) -> FloatArray:
         """Return P(a request goes on to a stage) for each cell, shrunk towards the rates of its stage there, and those towards
@@ -195,14 +201,15 @@ class CellCounts:
     def leaves(self) -> FloatArray:
         """Return the expected number of paths of the template below a cell of each kind; (depth, slots).
 
-        A request that ends where one stage alone could have followed ends on each of the paths below. Where several could have,
-        nobody knows which it would have taken: it counts once.
+        A request that ends early ends on each of the paths below. Where stages share a depth nobody knows which of them it
+        would have taken: there it counts once.
         """
         kinds, rates = self.kinds, self.rates()
         found, below = np.zeros(kinds.shape), np.zeros(len(kinds.stages))
         for depth in range(len(found) - 1, -1, -1):
             allowed = kinds.allowed[depth]
-            of_ended = np.where(allowed.sum(axis=-1) == 1, allowed @ below, 1.0)[kinds.stage]
+            follows_alone = allowed.any(axis=-1) & (not kinds.is_mixed)
+            of_ended = np.where(follows_alone, allowed @ below, 1.0)[kinds.stage]
             found[depth] = (1.0 - rates[depth].sum(axis=-1)) * of_ended + rates[depth] @ below
             below = found[depth] @ kinds.of_stage
         return found

@@ -167,9 +167,9 @@ class Coverage:
         return float(self.totals.paid.sum()) + float(self.totals.rest(self.unopened, self.unknown))
 
     def naive_usd(self) -> float:
-        """Return the estimated dollars of every request on every path of the template, each from its start: nothing shared.
+        """Return the estimated dollars of every request on every path, each from its start: nothing shared, stops respected.
 
-        Stops are respected. 0.0 before the first cell.
+        Where stages share a depth, on every history that it reaches. 0.0 before the first cell.
         """
         if not self.counts.any():
             return 0.0
