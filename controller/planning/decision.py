@@ -62,12 +62,12 @@ class Decision:
 
     @property
     def stop(self) -> bool:
-        """Whether the request should end at ``node``."""
+        """True if the request should end at ``node``."""
         return self.next_model is None
 
     @property
     def is_feasible(self) -> bool:
-        """Whether the plan meets every bound of the objective."""
+        """True if the plan meets every bound of the objective."""
         return not self.relaxed
 
     @cached_property
@@ -182,7 +182,7 @@ class Decision:
 
     @cached_property
     def slack(self) -> dict[str, float]:
-        """What each bound leaves unused at ``target``, in seconds, dollars or as a fraction; negative if it is violated."""
+        """The unused part of each bound at ``target``, in seconds, dollars or as a fraction; negative if it is violated."""
         view = self._target_view
         sign = dict.fromkeys(view.bounds, -1.0) | {FLOOR: 1.0}
         return {bound: sign[bound] * float(view.values(bound)[1] - view.limit(bound)) for bound in view.bounds}

@@ -122,7 +122,7 @@ def _acquired(path: Path) -> int:
 
 
 def _is_current(path: Path, descriptor: int) -> bool:
-    """Whether the open file is still the lock file of ``path``."""
+    """True if the open file is still the lock file of ``path``."""
     try:
         return os.path.samestat(os.fstat(descriptor), _lock_file(path).stat())
     except FileNotFoundError:

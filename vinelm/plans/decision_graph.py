@@ -39,7 +39,7 @@ class Span(NamedTuple):
 
 
 class PositionRates(NamedTuple):
-    """What may happen at each position, and P(each group's stage comes next), P(the same and the answer so far is correct).
+    """The chances at each position: P(each group's stage comes next), P(the same and the answer so far is correct).
 
     Without ``arm`` the trie is linear: the one stage comes next where the request does not stop.
     """
@@ -251,12 +251,12 @@ class DecisionGraph:
 
     @cached_property
     def loses(self) -> bool:
-        """Whether some position goes on to where the trie has no stage, without an answer."""
+        """True if some position goes on to where the trie has no stage, without an answer."""
         return bool(self.lost.any())
 
     @cached_property
     def source_may_end(self) -> BoolArray:
-        """Whether a plan may end at the group's source."""
+        """True if a plan may end at the group's source."""
         return np.asarray(self.may_end[self.source])
 
     def groups_at(self, position: int, stages: Collection[str] | None = None) -> list[int]:
@@ -343,7 +343,7 @@ def _common(counts: Integers) -> int:
 
 
 def _chances(rates: PositionRates, source: Integers, may_end: BoolArray) -> dict[str, FloatArray]:
-    """What may happen at each position before a model is chosen."""
+    """The chances at each position before a model is chosen."""
     success, stop, stop_success = rates.success, rates.stop, rates.stop_success
     if rates.arm is None or rates.arm_right is None:
         arm, right = 1.0 - stop[source], (success - stop_success)[source]

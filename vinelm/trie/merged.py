@@ -66,12 +66,12 @@ class SharedNodes:
 
     @cached_property
     def is_leaf(self) -> BoolArray:
-        """Whether each node has no children, shape (n + 1,)."""
+        """True for nodes without children, shape (n + 1,)."""
         return frozen(np.diff(self.first_edge) == 0, np.bool_)
 
     @cached_property
     def is_linear(self) -> bool:
-        """Whether the children of each node run one stage."""
+        """True if the children of each node run one stage."""
         return bool(self.edge_arm[-1] + 1 == np.sum(~self.is_leaf)) if self.n_edges else True
 
     def children(self, node: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""What a request has left of its caps, as coordinates beside its node.
+"""The rest of a request's caps, as coordinates next to its node.
 
 A merged node is reached with different amounts left, so that what is best there depends on them. They are kept on a grid of
 :data:`BINS` equal parts, and worths are interpolated between its points: plans under caps are approximate here, while the least
@@ -57,12 +57,12 @@ class GridCap:
 
     @property
     def limit(self) -> float:
-        """How much the request has left."""
+        """The rest that the request has."""
         return self.whole - self.used
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What two caps have in common that admit the same histories from the root on, at zero load."""
+        """A key that is equal for caps that admit the same histories from the root on, at zero load."""
         return self.z, self.limit
 
     def with_left(self, left: float) -> Self:
@@ -70,22 +70,22 @@ class GridCap:
         return replace(self, used=self.whole - left)
 
     def leaves(self, enough: FloatArray, edges: Integers | slice, target: Integers) -> BoolArray:
-        """Whether edges may be taken with so much left before them; where times are chances, those that lead to an answer."""
+        """True if edges may be taken with so much left before them; where times are chances, those that lead to an answer."""
         if self.sigma is not None:
             return np.broadcast_to(np.isfinite(self.need[target]), np.broadcast_shapes(np.shape(enough), target.shape))
         return np.asarray(enough - self.use[edges] - self.need[target] >= -_ROUNDING * max(self.whole, _TINY))
 
     def holds(self, plan: ContingentPlan) -> bool:
-        """Whether every history of a plan is within the limit."""
+        """True if every history of a plan is within the limit."""
         return plan.longest(self.use) <= self.limit
 
     def most_used(self, plan: ContingentPlan) -> float:
-        """What the longest (or most expensive) history of a plan uses on average, at zero load."""
+        """The use of a plan's longest (or most expensive) history on average, at zero load."""
         return plan.longest(self.mean)
 
 
 class LeftGrid:
-    """What requests have left of some caps, as coordinates.
+    """The rest of some caps of requests, as coordinates.
 
     Args:
         graph: The graph.
@@ -99,7 +99,7 @@ class LeftGrid:
         self.shape = (bins + 1,) * len(self.caps)
 
     def admitted(self, edges: slice) -> BoolArray:
-        """Which edges leave enough for an answer, by what is left before them; shape (*grid, edges)."""
+        """True for edges that leave enough for an answer, by what is left before them; shape (*grid, edges)."""
         found = np.ones((*self.shape, edges.stop - edges.start), np.bool_)
         if self.servable is not None:
             found &= self.servable[edges]

@@ -67,7 +67,7 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= floor)[1]
 
     def price_within(self, budget_usd: float) -> PlanGoal:
-        """What a dollar is worth where plans may cost so much on average: the goal for histories that no such plan has."""
+        """The worth of a dollar where plans may cost this much on average: the goal for histories that no such plan has."""
         if self.cheapest.cost_usd > budget_usd:
             return PlanGoal("cost")
         if self.most_accurate.cost_usd <= budget_usd:

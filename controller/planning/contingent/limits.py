@@ -68,7 +68,7 @@ class Cap:
     load_s: FloatArray | None = None
 
     def used(self, low: int, high: int) -> FloatArray:
-        """What the histories from the start to each position of a range use."""
+        """The use of the histories from the start to each position of a range."""
         metric, z, totals, start = self.quantity.metric, self.quantity.z, self.totals, self.start
         mean = totals.mean(metric)
         values = mean[low:high] - mean[start]
@@ -84,16 +84,16 @@ class Cap:
         return self.used(low, high) <= self.limit
 
     def most_used(self, plan: ContingentPlan) -> float:
-        """What the longest (or most expensive) history of a plan uses."""
+        """The use of a plan's longest (or most expensive) history."""
         return float(self.used(0, len(self.totals.graph.nodes))[self.totals.graph.position[plan.runs]].max(initial=0.0))
 
     def holds(self, plan: ContingentPlan) -> bool:
-        """Whether every history of a plan is within the limit."""
+        """True if every history of a plan is within the limit."""
         return self.most_used(plan) <= self.limit
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What two caps have in common that admit the same histories from the root on."""
+        """A key that is equal for caps that admit the same histories from the root on."""
         return self.quantity, self.limit
 
     def at(self, limit: float) -> Cap:
@@ -128,7 +128,7 @@ def within_all(caps: Iterable[Cap], size: int) -> BoolArray:
 
 @dataclass(frozen=True)
 class Admissible:
-    """Which edges below a start may be chosen.
+    """The edges below a start that may be chosen.
 
     Args:
         graph: The graph.
@@ -176,7 +176,7 @@ class Admissible:
 
 
 def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission: Admissible, measure: Cap) -> FloatArray:
-    """What the plan uses in its longest history, least over all plans that answer every request; by group of the start.
+    """The use of a plan's longest history, least over all plans that answer every request; by group of the start.
 
     Infinite where no admitted plan leads every arm to an answer. Ending at the start itself is left out.
     """

@@ -70,7 +70,7 @@ class EngineRateLimiter:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is any limit."""
+        """True if there is any limit."""
         return self._limits != RateLimits()
 
     def share(self, on_short: Callable[[], None]) -> RateShare | None:

@@ -202,7 +202,7 @@ class RateShare:
         return HEAD_POLLS_S
 
     def _is_too_small(self, tokens: int) -> bool:
-        """Whether a call of so many tokens would not even fit if no other had started within the window."""
+        """True if a call of so many tokens would not even fit if no other had started within the window."""
         call = RateAmounts(1, min(tokens, self.limits.tokens))
         return any(limit and need > held for need, held, limit in zip(call, self._held, self.limits, strict=True))
 
