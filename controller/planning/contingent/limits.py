@@ -71,10 +71,13 @@ class Cap:
         """The use of the histories from the start to each position of a range."""
         metric, z, totals, start = self.quantity.metric, self.quantity.z, self.totals, self.start
         mean = totals.mean(metric)
+        # Totals from the root are differences below the start: one subtraction instead of a walk for each request.
         values = mean[low:high] - mean[start]
         if self._delay_s is not None:
             values = values + self._delay_s[totals.visit_group[low:high]]
         if z:
+            # Invocations are taken as independent, so that variances add up along a history and their difference is that below the start.
+            # Rounding can make it slightly negative.
             variance = totals.variance(metric)
             values = values + z * np.sqrt(np.maximum(variance[low:high] - variance[start], 0.0))
         return np.asarray(values)
@@ -149,6 +152,7 @@ class Admissible:
         for span, mask in zip(spans, self._masks(spans), strict=True):
             kept.append(span)
             masks.append(mask)
+            # No admitted edge in this level: no history goes deeper, so that the levels below need not be looked at.
             if mask is not None and not mask.any():
                 break
         return kept, masks
@@ -166,8 +170,10 @@ class Admissible:
             low, high = span.edges
             mask = None if self.servable is None else self.servable[low:high]
             for cap in self.caps.values():
+                # Position 0 is the root, which no edge leads to: edge k leads to position k + 1.
                 within = cap.admits(low + 1, high + 1)
                 mask = within if mask is None else mask & within
+            # Barred models do not run next. Deeper down they may.
             if depth == 0 and self.barred:
                 names = self.graph.annotated.trie.models
                 free = np.array([names[model] not in self.barred for model in self.graph.model[low:high]], np.bool_)

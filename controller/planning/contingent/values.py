@@ -102,11 +102,13 @@ class Induction:
         self._ties_remain = False
         self.start = self._run(with_latency=False)
         """The best edges of the start's own groups, the choice to end left out."""
+        # Latencies only break ties, and most plans have none: they are computed in a second pass where the first left some open.
         if self._ties_remain and left is None:
             self.start = self._run(with_latency=True)
 
     def _run(self, *, with_latency: bool) -> Best:
         below: Worth | None = None
+        # From the deepest level up: when a node is looked at, what is best below it is known.
         for depth in range(len(self.spans) - 1, 0, -1):
             span = self.spans[depth]
             best = self._best_edges(depth, below, with_latency)
@@ -121,6 +123,7 @@ class Induction:
         low, high = span.edges
         if low == high or below is None:
             return _nothing((*self._grid, span.groups[1] - span.groups[0]), with_latency)
+        # In a tree the nodes of the next level stand in the order of the edges that lead to them; merged ones have several edges.
         if not graph.is_tree:
             below = below.take(graph.target[low:high] - self.spans[depth + 1].nodes[0])
         if self.left is not None:
@@ -138,6 +141,7 @@ class Induction:
         starts = self.graph.first_edge[span.groups[0] : span.groups[1]] - low
         shape = (*worth.accuracy.shape[:-1], len(starts))
         copies = worth.accuracy.size // (high - low)
+        # One search over all points of the grid at once: groups are repeated for each point, with offsets into the flat arrays.
         if copies > 1:
             starts = np.add.outer(np.arange(copies) * (high - low), starts).reshape(-1)
         search = _Search(starts, worth.accuracy.size, self.graph.width(span))
