@@ -103,7 +103,7 @@ class InFlightLoadMonitor:
     def _extra_s(self, engine: str, own: _OwnCalls, now: float, others: int) -> float:
         curve = self._curves.get(engine)
         expected = curve.at(own.in_flight + others) if curve else 0.0
-        # The larger one: the curve sees our own calls at once, latencies see the traffic of others. A sum would count ours twice.
+        # The larger one: the curve sees our own calls at once, latencies see that of others. A sum would count ours twice.
         return max(expected, own.seen_s if now - own.last_s <= WINDOW_S else 0.0)
 
 

@@ -74,7 +74,7 @@ class Curve:
             return PlanGoal("cost")
         if self.most_accurate.cost_usd <= budget_usd:
             return self._goal(0.0)
-        # At exactly the slope both neighbours tie. A slightly higher price of a dollar picks the cheaper one, which keeps the budget.
+        # At exactly the slope both neighbours tie. A slightly higher price of a dollar picks the one within the budget.
         return self._goal(_slope(*self._refined(lambda corner: corner.cost_usd > budget_usd)) * (1.0 + _NEAR))
 
     def price_reaching(self, floor: float) -> PlanGoal:
@@ -100,7 +100,7 @@ class Curve:
     def _refined(self, is_above: Callable[[Solution], bool]) -> tuple[Solution, Solution]:
         """The last corner that is not above the bound and the first that is (the same twice if none is)."""
         for _ in range(MOST_STEPS):
-            # Each step asks for the corner furthest above the chord that spans the bound. There are finitely many plans, so that it ends;
+            # Each step asks for the corner furthest above the chord that spans the bound. Plans are finitely many, so that it ends;
             # the limit on steps only guards against rounding that finds a "new" corner again and again.
             at = next((i for i, corner in enumerate(self.corners) if is_above(corner)), len(self.corners))
             low, high = self.corners[at - 1], self.corners[min(at, len(self.corners) - 1)]
