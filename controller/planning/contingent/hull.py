@@ -100,7 +100,7 @@ class Curve:
     def _refined(self, is_above: Callable[[Solution], bool]) -> tuple[Solution, Solution]:
         """The last corner that is not above the bound and the first that is (the same twice if none is)."""
         for _ in range(MOST_STEPS):
-            # Each step asks for the corner furthest above the chord that spans the bound. Plans are finitely many, so that it ends;
+            # Each step asks for the corner furthest above the chord that spans the bound. Plans are finitely many, so it ends;
             # the limit on steps only guards against rounding that finds a "new" corner again and again.
             at = next((i for i, corner in enumerate(self.corners) if is_above(corner)), len(self.corners))
             low, high = self.corners[at - 1], self.corners[min(at, len(self.corners) - 1)]
@@ -114,8 +114,8 @@ class Curve:
         if rise <= 0.0 or run <= 0.0 or (id(low), id(high)) in self._closed:
             return None
         middle = self._at(rise / run)
-        # The plan that is best at the slope of the chord lies on or above it. A gain of zero (up to rounding) means that the chord
-        # is an edge of the hull; neighbours keep their ids, so that no induction is run for this pair again.
+        # The plan that is best at the slope of the chord lies on or above it. Without a gain (up to rounding) the chord is
+        # an edge of the hull; neighbours keep their ids, so that no induction is run for this pair again.
         gain = (middle.accuracy - low.accuracy) * run - rise * (middle.cost_usd - low.cost_usd)
         if gain <= _TOLERANCE * rise * run or not low.cost_usd < middle.cost_usd < high.cost_usd:
             self._closed.add((id(low), id(high)))
