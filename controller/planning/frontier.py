@@ -50,8 +50,9 @@ class Frontier:
         with_node = objective_class.bounded(metrics, np.append(ends, node), node)
         self._bounded = [values[:-1] for values in with_node]
         self._node_values = [float(values[-1]) for values in with_node]
-        # Three ways to the first end within the limits, by what may differ between requests: bisection where one bound without load
-        # or standard deviations is all (ends of a frontier get cheaper as they get worse), blocks for long lists, else a scan.
+        # Three ways to the first end within the limits, by what may differ between requests: bisection where one bound without
+        # load or standard deviations is all (ends of a frontier get cheaper as they get worse), blocks for long lists, else a
+        # scan.
         self._group = self._visits = self._rising = self._blocks = None
         if objective_class.has_load:
             vectors, self._group = np.unique(metrics.visit_group[ends], return_inverse=True)

@@ -127,8 +127,8 @@ class DriftMonitor:
         made = hypotheses_of(
             self.annotated, node, alpha=alpha * ANNOTATION_SHARE, points=self.config.points, relative=self.config.relative
         )
-        # Ville's inequality: a wealth that starts at 1 and is a supermartingale while nothing moves ever reaches 1/a with a chance
-        # of at most a. The share of the node is divided by the number of its tests.
+        # Ville's inequality: a wealth that starts at 1 and is a supermartingale while nothing moves ever reaches 1/a with a
+        # chance of at most a. The share of the node is divided by the number of its tests.
         threshold = float(np.log(max(len(made), 1) / (alpha * (1.0 - ANNOTATION_SHARE))))
         state = self._nodes[node] = _Node([_Test(one, threshold) for one in made])
         return state

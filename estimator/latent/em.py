@@ -130,7 +130,8 @@ class _ExpectationMaximization:
         else:
             log_likelihood = np.where(self._right[:, None], if_right, if_wrong)
         if not self._known.all():
-            # Rows without a label: right and wrong are both possible, weighted by how well each explains the verdict of the check.
+            # Rows without a label: right and wrong are both possible, weighted by how well each explains the verdict of the
+            # check.
             either = np.logaddexp(if_right, if_wrong)
             belief = np.where(self._known[:, None], belief, np.exp(if_right - either))
             log_likelihood = np.where(self._known[:, None], log_likelihood, either)

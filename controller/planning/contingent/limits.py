@@ -76,8 +76,8 @@ class Cap:
         if self._delay_s is not None:
             values = values + self._delay_s[totals.visit_group[low:high]]
         if z:
-            # Invocations are taken as independent, so that variances add up along a history and their difference is that below the start.
-            # Rounding can make it slightly negative.
+            # Invocations are taken as independent, so that variances add up along a history and their difference is that below
+            # the start. Rounding can make it slightly negative.
             variance = totals.variance(metric)
             values = values + z * np.sqrt(np.maximum(variance[low:high] - variance[start], 0.0))
         return np.asarray(values)

@@ -102,7 +102,8 @@ class Induction:
         self._ties_remain = False
         self.start = self._run(with_latency=False)
         """The best edges of the start's own groups, the choice to end left out."""
-        # Latencies only break ties, and most plans have none: they are computed in a second pass where the first left some open.
+        # Latencies only break ties, and most plans have none: they are computed in a second pass where the first left some
+        # open.
         if self._ties_remain and left is None:
             self.start = self._run(with_latency=True)
 
@@ -123,7 +124,8 @@ class Induction:
         low, high = span.edges
         if low == high or below is None:
             return _nothing((*self._grid, span.groups[1] - span.groups[0]), with_latency)
-        # In a tree the nodes of the next level stand in the order of the edges that lead to them; merged ones have several edges.
+        # In a tree the nodes of the next level stand in the order of the edges that lead to them; merged ones have several
+        # edges.
         if not graph.is_tree:
             below = below.take(graph.target[low:high] - self.spans[depth + 1].nodes[0])
         if self.left is not None:

@@ -124,7 +124,8 @@ class EngineRateLimiter:
         # The window is half open: a call that began exactly a minute ago no longer counts.
         while self._log and self._log[0].start_s <= now_s - WINDOW_S:
             self._log.popleft()
-        # Never before a call that asked earlier: a small call must not overtake a large one that waits for tokens, or it would starve.
+        # Never before a call that asked earlier: a small call must not overtake a large one that waits for tokens, or it would
+        # starve.
         start_s = max(now_s, self._log[-1].start_s) if self._log else now_s
         start_s = max(start_s, self._room(self._limits.requests_per_min, 1, lambda permit: 1))
         return max(start_s, self._room(self._limits.tokens_per_min, tokens, lambda permit: permit.tokens))
@@ -228,8 +229,8 @@ class EngineRateLimiter:
                     self._free += 1
                     return
                 heir = heapq.heappop(self._queue).slot
-            # Outside of the lock: callbacks of the future may ask for a slot themselves. A waiter that was cancelled meanwhile is
-            # passed over, and the slot goes to the next in line.
+            # Outside of the lock: callbacks of the future may ask for a slot themselves. A waiter that was cancelled meanwhile
+            # is passed over, and the slot goes to the next in line.
             if heir.set_running_or_notify_cancel():
                 heir.set_result(None)
                 return

@@ -83,8 +83,8 @@ class EventLoopClients(Generic[S, A]):
         with self._lock:
             held = self._async.get(loop)
             if held is None:
-                # A loop that was closed without shutting down its async generators never removed its client: it is dropped here, since
-                # closing it would need the loop.
+                # A loop that was closed without shutting down its async generators never removed its client: it is dropped
+                # here, since closing it would need the loop.
                 for other in [other for other in self._async if other.is_closed()]:
                     del self._async[other]
                 client, aclose = self._amake()

@@ -77,8 +77,8 @@ class RetryPolicy:
 
     def may_repeat(self, failed: AttemptFailed, attempts: int, billed: int) -> bool:
         """Return whether to retry after ``attempts`` attempts, ``billed`` of which may have cost money."""
-        # The reservation of a call covers two billed attempts, so that a third could exceed the cap. A server that asks for a longer
-        # wait than we allow is not asked early: it would only refuse again.
+        # The reservation of a call covers two billed attempts, so that a third could exceed the cap. A server that asks for a
+        # longer wait than we allow is not asked early: it would only refuse again.
         if failed.is_final or billed >= BILLED_ATTEMPTS or (failed.retry_after_s or 0.0) > self.max_wait_s:
             return False
         return attempts <= min(RETRIES.get(failed.kind, 0), self.max_retries)
