@@ -39,7 +39,7 @@ class Arms:
 
     @cached_property
     def is_choice(self) -> BoolArray:
-        """Whether several stages may follow each node, shape (n + 1,)."""
+        """True for nodes that several stages may follow, shape (n + 1,)."""
         return np.asarray(self.count > 1)
 
     @cached_property

@@ -44,7 +44,7 @@ class RateEstimator(ABC):
 
     name: ClassVar[str]
     knows_merged: ClassVar[bool] = False
-    """Whether it can estimate a trie with merged histories."""
+    """True if it can estimate a trie with merged histories."""
 
     def __init__(self) -> None:
         self._annotated: AnnotatedTrie | None = None

@@ -70,7 +70,7 @@ class RequestSizes:
 
     @property
     def is_known(self) -> bool:
-        """Whether some request has several rows, so that its size shows."""
+        """True if some request has several rows, so that its size shows."""
         return self.noise < 1.0 or self.spread > 0.0
 
 

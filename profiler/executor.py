@@ -84,7 +84,7 @@ def _cluster_worker(cluster: RayCluster, settings: ProfileSettings, units: Units
 
 
 def _limits(execution: ExecutionConfig) -> dict[str, Any]:
-    """What a unit may use, as arguments."""
+    """The limits of a unit, as arguments."""
     return {
         "timeout_s": DEFAULT_TIMEOUT_S if execution.timeout_s is None else execution.timeout_s,
         "memory_mb": DEFAULT_MEMORY_MB if execution.memory_mb is None else execution.memory_mb,

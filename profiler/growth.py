@@ -217,7 +217,7 @@ class _Renewal:
             yield from zip(every, pool.map(self._of, every), strict=True)
 
     def _of(self, row: Observation) -> Shown | None:
-        """What the row shows; None if its state would tell and is not kept."""
+        """The row's label and answer; None if its state would tell and is not kept."""
         cell = row.request_id, row.prefix
         if row.failure is not None:
             return Shown(with_error(replace(row, signal=None), self._signals).signal)
@@ -233,7 +233,7 @@ class _Renewal:
         return Shown(label, found.answer, found.answer_digest)
 
     def _kept(self, row: Observation) -> Shown:
-        """What is left of a row whose state is not kept: what is declared as before."""
+        """The rest of a row whose state is not kept: what is declared as before."""
         before, now = self._before, self._now
         label, has_answer = None if callable(self._signals.signal) else self._verdict(row), True
         if before is None or (before.signal, before.edges) == (now.signal, now.edges):

@@ -54,7 +54,7 @@ class CheckReport:
 
     @property
     def is_ok(self) -> bool:
-        """Whether every check passed."""
+        """True if every check passed."""
         return all(item.is_ok for item in self.items)
 
 
@@ -226,7 +226,7 @@ def _following(template: Template, rows: Sequence[Observation]) -> Stage | None:
 
 
 def _stages(template: Template, rows: Sequence[Observation], stage: Stage) -> tuple[str, ...]:
-    """What the unit is told; see :class:`~vinelm.profiler.execution.job.Job`."""
+    """The unit's job; see :class:`~vinelm.profiler.execution.job.Job`."""
     if not rows and len(template.first_stages) > 1:
         return ()
     return (*(row.stage for row in rows), stage.name)
@@ -273,7 +273,7 @@ def _scored(workflow: Workflow, request: Request, row: Observation) -> CheckItem
 
 
 def _shown(signals: Signals, rows: Sequence[Observation]) -> CheckItem:
-    """What the scripted answers showed, and whether they can be compared."""
+    """The check of the signals and answers of the scripted run."""
     labels = dict.fromkeys(row.signal for row in rows if row.signal is not None)
     answers = [json.loads(row.answer) for row in rows if row.answer is not None]
     try:

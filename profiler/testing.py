@@ -1,4 +1,4 @@
-"""What every sampler and every worker must do, as tests: subclass a contract and give it a way to make one."""
+"""Contracts of samplers and workers, as tests: subclass a contract and give it a way to make one."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class FleetMember:
     ) -> None:
         self.live = live
         self.is_alone = True
-        """Whether Redis did not answer in the last round; True before the first."""
+        """True if Redis did not answer in the last round; True before the first."""
         self.chores: list[Chore] = []
         """Done in every round, after publishing and before reading. To be set before :meth:`start`."""
         self.failure = ""

@@ -52,7 +52,7 @@ class RedisLink:
         self._where: str = where.get("path") or f"{where.get('host', 'localhost')}:{where.get('port', 6379)}"
         self.prefix = f"vinelm:{{{name}}}:"  # the braces keep all keys of a fleet on one node of a cluster
         self.has_answered = False
-        """Whether Redis has ever answered."""
+        """True if Redis has ever answered."""
         self._scripts: dict[str, Any] = {}
 
     def publish(self, process: str, version: int, load: bytes, rows: bytes, ttl_s: float) -> None:

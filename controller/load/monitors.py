@@ -36,11 +36,14 @@ class _OwnCalls:
         self._count(excess_s, 1)
         while now_s - self.recent[0][0] > WINDOW_S or len(self.recent) > MOST_CALLS:
             self._count(self.recent.popleft()[1], -1)
+        # Sums are kept instead of computed: decisions read the estimate more often than calls end.
         self.last_s, self.seen_s = now_s, 0.0
         n = len(self.recent)
         if n >= LEAST_CALLS:
             mean = self.total_s / n
+            # Cancellation can make it slightly negative.
             variance = max(self.squares - n * mean**2, 0.0) / (n - 1)
+            # Less one standard error: noise alone must not look like load, which would move requests away from an idle engine.
             self.seen_s = max(mean - (variance / n) ** 0.5, 0.0)
 
     def _count(self, excess_s: float, times: int) -> None:
@@ -100,6 +103,7 @@ class InFlightLoadMonitor:
     def _extra_s(self, engine: str, own: _OwnCalls, now: float, others: int) -> float:
         curve = self._curves.get(engine)
         expected = curve.at(own.in_flight + others) if curve else 0.0
+        # The larger one: the curve sees our own calls at once, latencies see that of others. A sum would count ours twice.
         return max(expected, own.seen_s if now - own.last_s <= WINDOW_S else 0.0)
 
 

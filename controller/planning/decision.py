@@ -81,12 +81,12 @@ class Decision(ABC):
 
     @property
     def stop(self) -> bool:
-        """Whether the request should end at ``node``."""
+        """True if the request should end at ``node``."""
         return self.next_model is None
 
     @property
     def is_feasible(self) -> bool:
-        """Whether the plan meets every bound of the objective."""
+        """True if the plan meets every bound of the objective."""
         return not self.relaxed
 
     @abstractmethod

@@ -50,6 +50,9 @@ class Frontier:
         with_node = objective_class.bounded(metrics, np.append(ends, node), node)
         self._bounded = [values[:-1] for values in with_node]
         self._node_values = [float(values[-1]) for values in with_node]
+        # Three ways to the first end within the limits, by what may differ between requests: bisection where one bound without
+        # load or standard deviations is all (ends of a frontier get cheaper as they get worse), blocks for long lists, else a
+        # scan.
         self._group = self._visits = self._rising = self._blocks = None
         if objective_class.has_load:
             vectors, self._group = np.unique(metrics.visit_group[ends], return_inverse=True)
@@ -73,11 +76,13 @@ class Frontier:
         """
         at = self._first(limits, load_s)
         here = self._position_of_node
+        # Ends are sorted best first. Ending here wins if it is within the limits and no end before its own place is.
         if here >= 0 and may_stop and not 0 <= at < here and all(map(le, self._node_values, limits)):
             return self._node, None
         if at < 0:
             return None
         end = int(self.ends[at])
+        # Nodes are numbered in preorder: the end lies below the last child whose number is not above its own.
         return end, self._models[bisect_right(self._children, end) - 1]
 
     def view(self, metrics: PathMetrics, request: PlanRequest) -> SubtreeView:

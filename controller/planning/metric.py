@@ -81,7 +81,7 @@ def bounded_quantities(objective: Objective) -> dict[str, Quantity]:
 
 
 def bounds_averages(objective: Objective) -> bool:
-    """Whether the objective bounds a mean over requests: accuracy, or a population's dollars."""
+    """True if the objective bounds a mean over requests: accuracy, or a population's dollars."""
     has_budget = objective.max_cost_usd is not None and objective.cost_budget == "population"
     return objective.min_accuracy is not None or has_budget
 

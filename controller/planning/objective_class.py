@@ -12,7 +12,7 @@ from vinelm.trie.arrays import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveClass:
-    """What two objectives must have in common to share Pareto frontiers.
+    """The fields that two objectives must share to share Pareto frontiers.
 
     ``bounds`` are the bounded quantities in the order latency, cost, accuracy. With ``has_load``, ends are compared only with
     ends whose paths use the same engines equally often.
@@ -66,7 +66,7 @@ class ObjectiveClass:
 
 
 def limits_of(objective: Objective, elapsed_s: float, spent_usd: float) -> list[float]:
-    """What is left of each bound, in the order and with the sign of :meth:`ObjectiveClass.bounded`."""
+    """The rest of each bound, in the order and with the sign of :meth:`ObjectiveClass.bounded`."""
     limits = []
     if objective.max_latency_s is not None:
         limits.append(objective.max_latency_s - elapsed_s)

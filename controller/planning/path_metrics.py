@@ -1,4 +1,4 @@
-"""What a planner computes from a trie before any request: path metrics, engine visits, the nodes where a request may end."""
+"""A planner's arrays over a trie, computed before any request: path metrics, engine visits, possible ends."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class AnswerChances(NamedTuple):
 
 
 class _EngineVisits:
-    """How often each path uses each engine, computed level by level: a path's counts are its parent's plus one engine."""
+    """The uses of each engine by each path, computed level by level: a path's counts are its parent's plus one engine."""
 
     def __init__(self, annotated: AnnotatedTrie) -> None:
         trie, n_engines = annotated.trie, len(annotated.engines)

@@ -76,17 +76,17 @@ class SubtreeView:
         return bounded_quantities(self.objective)
 
     def values(self, bound: str) -> FloatArray:
-        """What the bound limits."""
+        """The bounded quantity at each node."""
         return self.column(self.bounds[bound])
 
     def used(self, bound: str) -> float:
-        """How much of the bound the request has used up, in seconds or dollars."""
+        """The part of the bound that the request has used, in seconds or dollars."""
         if bound == LATENCY_CAP:
             return self.request.elapsed_s
         return self.request.spent_usd if bound == COST_CAP and self.objective.cost_budget == "per_request" else 0.0
 
     def limit(self, bound: str) -> float:
-        """What is left of the bound."""
+        """The rest of the bound."""
         whole: float = getattr(self.objective, bound)
         return whole - self.used(bound)
 

@@ -36,7 +36,7 @@ class SeenOutcomes:
 
     @property
     def goes_on(self) -> bool:
-        """Whether requests may go on after the workflow's own check has passed an answer."""
+        """True if requests may go on after the workflow's own check has passed an answer."""
         return self._outcomes.goes_on
 
     def note(self, path: Path, outcome: Outcome) -> bool:

@@ -51,7 +51,7 @@ class Entries:
 
     @property
     def is_known(self) -> npt.NDArray[np.bool_]:
-        """Whether each entry is known, shape (requests, n + 1)."""
+        """True for known entries, shape (requests, n + 1)."""
         return ~np.isnan(self.values)
 
     def column_means(self) -> FloatArray:

@@ -101,14 +101,14 @@ def label_shares(annotated: AnnotatedTrie, node: int) -> dict[str, float]:
 
 
 def stop_of(row: Observation) -> float | None:
-    """Whether the request went no further, by the workflow's own check or a failure; None if not known."""
+    """True if the request went no further, by the workflow's own check or a failure; None if not known."""
     if row.failure is not None:
         return 1.0
     return None if row.stopped is None else float(row.stopped)
 
 
 def shows(label: str, row: Observation) -> float | None:
-    """Whether the row has that signal; None if it has none."""
+    """True if the row has that signal; None if it has none."""
     return None if row.signal is None else float(row.signal == label)
 
 

@@ -122,10 +122,13 @@ class DriftMonitor:
     def _enter(self, node: int) -> _Node:
         """Begin the tests of a node: the k-th that is reached has the share 1/(k(k+1)) of alpha."""
         k = len(self._nodes) + 1
+        # The sum of 1/(k(k+1)) over all k is 1: the shares of any number of nodes add up to at most alpha (union bound).
         alpha = self.config.alpha / (k * (k + 1))
         made = hypotheses_of(
             self.annotated, node, alpha=alpha * ANNOTATION_SHARE, points=self.config.points, relative=self.config.relative
         )
+        # Ville's inequality: a wealth that starts at 1 and is a supermartingale while nothing moves ever reaches 1/a with a
+        # chance of at most a. The share of the node is divided by the number of its tests.
         threshold = float(np.log(max(len(made), 1) / (alpha * (1.0 - ANNOTATION_SHARE))))
         state = self._nodes[node] = _Node([_Test(one, threshold) for one in made])
         return state
@@ -161,6 +164,7 @@ class DriftMonitor:
         except KeyError:
             return None
         self._known[row.request_id, row.prefix] = node
+        # No row says that its request has ended: the oldest are forgotten, or memory would grow with every request.
         while len(self._known) > REMEMBERED_ROWS:
             self._known.popitem(last=False)
         return node

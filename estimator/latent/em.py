@@ -78,6 +78,7 @@ def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> La
         em.maximize(posterior, belief, with_variances=iteration >= 2)
         posterior, belief = em.expect(weights)
         prior = WEIGHT_PRIOR * n_points
+        # The prior counts as requests with normal difficulties, so that few requests cannot empty a grid point.
         weights = (posterior.sum(axis=0) + prior * normal) / (cells.n_requests + prior)
     return LatentFit(posterior, grid, em.probabilities(), belief, em.regressions, em.arms)
 
@@ -129,6 +130,8 @@ class _ExpectationMaximization:
         else:
             log_likelihood = np.where(self._right[:, None], if_right, if_wrong)
         if not self._known.all():
+            # Rows without a label: right and wrong are both possible, weighted by how well each explains the verdict of the
+            # check.
             either = np.logaddexp(if_right, if_wrong)
             belief = np.where(self._known[:, None], belief, np.exp(if_right - either))
             log_likelihood = np.where(self._known[:, None], log_likelihood, either)
@@ -136,6 +139,7 @@ class _ExpectationMaximization:
         np.add.at(log, self.cells.request, log_likelihood)
         if of_first is not None:
             log += of_first
+        # Long histories have tiny likelihoods: less the largest of the request, exp cannot underflow everywhere.
         relative = np.exp(log - log.max(axis=1, keepdims=True))
         return np.asarray(relative / relative.sum(axis=1, keepdims=True)), belief
 

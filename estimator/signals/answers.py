@@ -94,7 +94,7 @@ class AnswerTable:
 
     @cached_property
     def label_follows_class(self) -> bool:
-        """Whether answers of one class always have one label, as they do where it is a function of the answer.
+        """True if answers of one class always have one label, as they do where it is a function of the answer.
 
         Where the application chooses between stages, its choice depends on the place as well: signals alone are compared.
         """
@@ -184,7 +184,7 @@ def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[
 
 
 def _shown_in_silence(rows: Iterable[Observation], course: Course) -> dict[str, set[tuple[str, ...]]]:
-    """What each stage without an answer has shown, with its models; see :attr:`Context.after`."""
+    """The labels that each stage without an answer has shown, with its models; see :attr:`Context.after`."""
     found: dict[str, set[tuple[str, ...]]] = {stage: set() for stage in course.silent}
     for row in rows:
         if row.stage in found:
@@ -193,7 +193,7 @@ def _shown_in_silence(rows: Iterable[Observation], course: Course) -> dict[str, 
 
 
 def _label(row: Observation, course: Course) -> Label:
-    """What is seen of a row besides its class."""
+    """The label of a row, without its class."""
     shown = Label.of(bool(row.stopped) and row.failure is None, STATUS[0] if row.failure else row.signal)
     return shown._replace(arm=row.arm) if course.branches else shown
 

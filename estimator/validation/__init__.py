@@ -1,1 +1,1 @@
-"""How well a fitted model predicts rows that it has not seen, and what the choice of the best plan costs."""
+"""Validation on held-out rows: the errors of a fitted model, and the optimism of choosing the best plan."""

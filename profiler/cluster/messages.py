@@ -1,4 +1,4 @@
-"""What the run and the hosts of its units tell each other. Everything is pickled; nothing holds a key."""
+"""The messages between a run and the hosts of its units. Everything is pickled; nothing holds a key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vinelm.template import Template
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSetup:
-    """What a host needs to execute units.
+    """The settings with which a host executes units.
 
     Attributes:
         version: VineLM's version in the run's process; a host with another one refuses.

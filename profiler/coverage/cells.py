@@ -128,7 +128,7 @@ class CellCounts:
 
     @property
     def counts(self) -> FloatArray:
-        """How many cells; (depth, slots)."""
+        """The number of cells; (depth, slots)."""
         return np.asarray(self.outcomes.sum(axis=-1))
 
     def add(self, depth: int, slot: int, outcome: int, usd: float) -> None:

@@ -76,7 +76,7 @@ class Coverage:
             self.unopened[depth + 1, kinds.stage == arm] += 1
 
     def is_known(self, request_id: str) -> bool:
-        """Whether the template, or a row, tells which stage comes first in the request."""
+        """True if the template, or a row, tells which stage comes first in the request."""
         return self._is_first_known or request_id in self._requests
 
     def upper_bound(self) -> CoverageUpperBound:
@@ -85,7 +85,7 @@ class Coverage:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every reached cell is executed."""
+        """True if every reached cell is executed."""
         return self.unknown <= 0 and not self.unopened.any()
 
     @property
@@ -105,12 +105,12 @@ class Coverage:
 
     @property
     def is_free(self) -> bool:
-        """Whether every cell was free so far, so that cells are counted instead of dollars."""
+        """True if every cell was free so far, so that cells are counted instead of dollars."""
         return not self.totals.paid.any()
 
     @property
     def continued(self) -> float:
-        """What the cells that are not reached add to the numerator: dollars, or cells while every cell was free."""
+        """The numerator's part of cells that are not reached: dollars, or cells while every cell was free."""
         return float(self.n_continued) if self.is_free else self.continued_usd
 
     def measure(self) -> CellCounts:

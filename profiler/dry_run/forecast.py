@@ -37,7 +37,7 @@ class ForecastInterval(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What a future run will execute and cost.
+    """The rows, calls and dollars of a future run, as intervals.
 
     Attributes:
         calls: model calls by model.
@@ -134,7 +134,7 @@ def forecast_profile(
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What a run needs if no budget stops it, and what there is. The intervals are those of the forecast.
+    """The needs of a run that no budget stops, and the means at hand. The intervals are those of the forecast.
 
     Attributes:
         coverage: the coverage at which the run ends, in (0, 1].

@@ -171,7 +171,7 @@ def _shape(builder: Any) -> Any:
 
 
 def _is_finish(node: Any) -> bool:
-    """Whether the node is ours that returns an earlier answer. It has no effect in a profile, so rows hold with and without."""
+    """True if the node is ours that returns an earlier answer. It has no effect in a profile, so rows hold with and without."""
     return bool(getattr(_function(node), FINISH_MARK, False))
 
 

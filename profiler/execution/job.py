@@ -1,4 +1,4 @@
-"""What a unit is given (a job, its budget, and what builds its workflow in another process), and what it leaves."""
+"""A unit's input (a job, its budget, and the source of its workflow in another process), and its result."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Job:
 
 
 class UnitBudget(SpendGuard):
-    """What one unit may still spend. Calls of one unit may come from several threads.
+    """The dollars and calls that one unit may still spend. Calls of one unit may come from several threads.
 
     Args:
         upper_usd: dollars that are already reserved for the unit.
@@ -108,7 +108,7 @@ class UnitBudget(SpendGuard):
 
 @dataclass(frozen=True, slots=True)
 class UnitOutcome:
-    """What a unit leaves, from the unit through its worker to the commit.
+    """The result of a unit, from the unit through its worker to the commit.
 
     Attributes:
         observation: the row; None if the budget did not allow one of the unit's calls, so that it was not finished.

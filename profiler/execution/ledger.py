@@ -105,7 +105,7 @@ class PriceBound:
 
 @dataclass(slots=True)
 class Reservation:
-    """What is reserved for one unit: the entry in the store's ledger, dollars and model calls."""
+    """The reservation of one unit: the entry in the store's ledger, dollars and model calls."""
 
     entry: int
     upper_usd: float

@@ -1,4 +1,4 @@
-"""What a unit's row says: how it failed and where, the score of its answer, what it showed, and which stage comes next."""
+"""The contents of a unit's row: its failure and place, the score of its answer, its label, and the next stage."""
 
 from __future__ import annotations
 

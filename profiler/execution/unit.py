@@ -66,7 +66,7 @@ class UnitRunner:
         self._endings = self._after_the_loops()
         self.signals = workflow.signals
         self.can_go_on = self.template.knows_past_ends and self.template.stop == "workflow" and bool(self.control.ends)
-        """Whether a request can go on below a passed check: an edge of ``vine.route`` asks for it."""
+        """True if a request can go on below a passed check: an edge of ``vine.route`` asks for it."""
         again = set(self.control.adapter.agains) - {node for group in nodes.by_stage.values() for node in group}
         self._again = again.pop() if self.can_go_on and len(again) == 1 else None
         self._is_async = _is_async(self.graph.builder)
@@ -74,11 +74,11 @@ class UnitRunner:
 
     @property
     def is_virtual_time(self) -> bool:
-        """Whether latencies do not pass on the wall."""
+        """True if latencies do not pass on the wall."""
         return self.control.models.is_virtual_time
 
     def knows(self, stage: str) -> bool:
-        """Whether a node is known that runs the stage, so that the graph can be sent there."""
+        """True if a node is known that runs the stage, so that the graph can be sent there."""
         return stage in self._nodes
 
     def run(

@@ -87,7 +87,7 @@ class UnitModels:
 
 
 class UnitAdapter:
-    """What a profiled workflow's ``build(vine)`` receives; holds a :class:`GraphAdapter`.
+    """The object that a profiled workflow's ``build(vine)`` receives; holds a :class:`GraphAdapter`.
 
     Attributes:
         models: makes the chat models.

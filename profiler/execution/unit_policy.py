@@ -1,4 +1,4 @@
-"""What holds in one unit: its forced invocation, answered interrupts, and the call of a chat model that ends it."""
+"""The rules within one unit: its forced invocation, answered interrupts, and the call of a chat model that ends it."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class UnitChat:
 
     @property
     def has_failed(self) -> bool:
-        """Whether every call of the unit's stage failed, though the application may have handled that."""
+        """True if every call of the unit's stage failed, though the application may have handled that."""
         calls = self._policy.invocations
         return bool(self.nodes and calls) and all(call.failure is not None for call in calls)
 

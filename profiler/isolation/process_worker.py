@@ -38,7 +38,7 @@ _FOREIGN = frozenset(-number for number in (signal.SIGKILL, *ENDING))
 
 @dataclass(frozen=True, slots=True)
 class _Killed:
-    """What a unit that somebody else killed would leave."""
+    """The result that a unit killed from outside would leave."""
 
     row: UnitOutcome
 

@@ -236,7 +236,7 @@ class _RoundPaths:
 
 
 class _FirstAnswer:
-    """How far the order of the requests is used up for the first answers of a model, and for what follows them."""
+    """The place in the order of the requests up to which a model has given first answers, and for what follows them."""
 
     def __init__(self, turn: int) -> None:
         self.next = 0

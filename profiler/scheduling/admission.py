@@ -1,4 +1,4 @@
-"""Which units may start now: those that a run of one unit at a time would come to, whatever the outcome of earlier ones."""
+"""The units that may start now: a run of one unit at a time would reach them, whatever the outcome of earlier ones."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class _Scan:
             return None
 
     def _may_stop_before(self) -> bool:
-        """Whether the earlier cells may reach the coverage at which the run stops, or show that a stage is broken."""
+        """True if the earlier cells may reach the coverage at which the run stops, or show that a stage is broken."""
         if self._possibly_broken.may_stop:
             return True
         if self._coverage_bound is not None and self._target is not None and not self._may_reach_target:

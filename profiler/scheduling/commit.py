@@ -44,7 +44,7 @@ class CanonicalCommit:
             return True
 
     def _classified(self) -> tuple[Observation, ...]:
-        """What the sampler is shown: the committed rows in order, with classes among these rows alone."""
+        """The sampler's view: the committed rows in order, with classes among these rows alone."""
         signals, rows = self._state.signals, self._observations
         if signals is None or not signals.answer:
             return tuple(rows.values())

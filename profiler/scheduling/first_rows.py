@@ -77,7 +77,7 @@ class FirstRows:
         )
 
     def is_open(self, stage: str) -> bool:
-        """Whether the stage may still turn out to be broken: every row so far failed, and alike."""
+        """True if the stage may still turn out to be broken: every row so far failed, and alike."""
         return self._after < math.inf and (stage not in self._failed or self._failed[stage] is not None)
 
     def _rows(self, stage: str) -> list[Observation]:
@@ -85,7 +85,7 @@ class FirstRows:
 
 
 class PossiblyBroken:
-    """Whether the cells before one that is to start may show that a stage is broken: then a run of one unit at a time might
+    """True if the cells before one that is to start may show that a stage is broken: then a run of one unit at a time might
     never come to it.
     """
 
@@ -105,7 +105,7 @@ class PossiblyBroken:
 
 
 def _kind(row: Observation) -> str:
-    """What failures that are alike share: of the application's code the exception and its place, of a call its kind."""
+    """The key that equal failures share: of the application's code the exception and its place, of a call its kind."""
     if row.failure not in ("tool", "state", "crash", "unexpected_arm"):
         return str(row.failure)  # the text names the model
     detail = (row.detail or "").partition(":")[0] if row.failure == "crash" else row.detail or ""  # not what it printed last

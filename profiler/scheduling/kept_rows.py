@@ -1,4 +1,4 @@
-"""What is decided anew about the rows of a store before a run: from the states after them, without running a stage again."""
+"""Decisions about the rows of a store before a run: from the states after them, without running a stage again."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class KeptRows:
         return finished.outcome
 
     def stopped(self) -> dict[Cell, bool]:
-        """Whether the workflow's own check passed the answer, by cell."""
+        """True where the workflow's own check passed the answer, by cell."""
         return {(row.request_id, row.prefix): row.stopped is True for row in self.store.observations()}
 
     def pool(self) -> ThreadPoolExecutor:
@@ -144,7 +144,7 @@ class PendingRows:
                 yield self._rows.job(cell, state, stopped if row.is_continued else None, judged={})
 
     def _holds(self, found: Judgement, row: Observation, request: Request) -> bool:
-        """Whether it is a verdict of the judge as it is declared now, and the row has it."""
+        """True if it is a verdict of the judge as it is declared now, and the row has it."""
         is_verdict = found.correct is not None and found.correct is row.success and found.judge == self._judging.digest
         return is_verdict and found.label == self._judging.label_digest(request)
 

@@ -88,17 +88,17 @@ class ObservedCells:
 
     @property
     def has_gap(self) -> bool:
-        """Whether some rows are not committed, because rows before them are missing."""
+        """True if some rows are not committed, because rows before them are missing."""
         return any(cell not in self.committed for cell in self.rows if cell[0] in self._request_ids)
 
     def is_reached(self, cell: Cell) -> bool:
-        """Whether the committed rows show that the cell's request reaches it by the stop rule."""
+        """True if the committed rows show that the cell's request reaches it by the stop rule."""
         request_id, prefix = cell
         parent = (request_id, prefix[:-1])
         return len(prefix) == 1 or (parent in self.committed and not self.is_continued(cell))
 
     def is_continued(self, cell: Cell) -> bool:
-        """Whether the rows show that the cell's request has ended before it."""
+        """True if the rows show that the cell's request has ended before it."""
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:

@@ -163,7 +163,7 @@ class ContingentPath(ActivePath):
         return True
 
     def _foreseen(self) -> list[tuple[Visit, ...]]:
-        """What may run as each of the invocations from the first without a row on."""
+        """The models that may run each invocation from the first without a row on."""
         if self._ahead is None:
             self._ahead = []
             positions, arms = {self._position}, self._template.flow.positions

@@ -1,4 +1,4 @@
-"""What a profile reports while it runs, and its result."""
+"""A profile's progress reports and its result."""
 
 from __future__ import annotations
 
@@ -79,5 +79,5 @@ class ProfileResult:
 
     @property
     def is_resumable(self) -> bool:
-        """Whether the same call would continue from here."""
+        """True if the same call would continue from here."""
         return self.stopped_by in ("budget", "interrupted", "broken")

@@ -32,7 +32,7 @@ READ_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """How a row is bought.
+    """The terms of a row's purchase.
 
     Attributes:
         round: the sampler's round that proposed the path.

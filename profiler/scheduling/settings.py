@@ -1,4 +1,4 @@
-"""What a profile is told: what it samples, where it stops, where its units run, and whom it tells."""
+"""The settings of a profile: what it samples, where it stops, where its units run, and whom it tells."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RayCluster:
 
     @property
     def is_local(self) -> bool:
-        """Whether a cluster is started for the run."""
+        """True if a cluster is started for the run."""
         return self.address == "local"
 
     def environment(self) -> dict[str, str]:
@@ -110,7 +110,7 @@ class ExecutionConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileSettings:
-    """What one profile samples, where it stops, where its units run, and whom it tells.
+    """The settings of one profile: its sample, its limits, where its units run, and its callbacks.
 
     Attributes:
         requests: those to sample from; None: all of the workflow's.

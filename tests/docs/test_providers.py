@@ -16,7 +16,7 @@ from vinelm.catalog.litellm_routes import ROUTES
 from vinelm.cli.main import main
 from vinelm.errors import FailureKind
 
-PAGE = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
+PAGE, CALLS = ((Path(__file__).parents[2] / "docs" / name).read_text(encoding="utf-8") for name in ("providers.md", "calls.md"))
 LITELLM = (Path(__file__).parents[2] / "docs" / "litellm.md").read_text(encoding="utf-8")
 CATALOGS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 NOT_OF_A_PROVIDER = {"unexpected_arm", "tool", "crash", "state", "budget"}
@@ -40,7 +40,7 @@ def test_every_provider_has_its_row_and_every_remote_one_a_catalog():
 def test_every_key_setting_and_failure_is_named():
     keys = {"model" if name == "model_id" else name for name in Model.model_fields}
     names = keys | set(SETTINGS) | set(RateLimits.model_fields) | (set(get_args(FailureKind)) - NOT_OF_A_PROVIDER)
-    assert [name for name in sorted(names) if f"`{name}`" not in PAGE] == []
+    assert [name for name in sorted(names) if f"`{name}`" not in PAGE + CALLS] == []
 
 
 def test_what_litellm_has_is_named():
@@ -52,7 +52,7 @@ def test_what_litellm_has_is_named():
 
 @pytest.mark.parametrize("kind", RETRIES)
 def test_numbers_of_attempts(kind):
-    row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{kind}` |"))
+    row = next(line for line in CALLS.splitlines() if line.startswith(f"| `{kind}` |"))
     assert re.match(rf"{RETRIES[kind]}\b", row.split("|")[3].strip())
 
 

@@ -50,7 +50,7 @@ class Database:
     not_a_store = "a SQLite file, but not an observation store"
     """What errors call other contents."""
     is_shareable = False
-    """Whether several runs may hold a store at a time."""
+    """True if several runs may hold a store at a time."""
 
     def __init__(self, path: Path, *, shown_as: Path | None = None, is_read_only: bool = False) -> None:
         self.path = shown_as or path

@@ -13,7 +13,7 @@ from vinelm.template import Template
 
 @dataclass(frozen=True, kw_only=True)
 class StoreIdentity:
-    """What a store's observations were made with, as plain JSON.
+    """The inputs that a store's observations were made with, as plain JSON.
 
     Args:
         workflow: name of the workflow.

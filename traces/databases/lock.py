@@ -108,6 +108,8 @@ def _acquired(path: Path) -> int:
         try:
             descriptor = os.open(_lock_file(path), os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
             is_free = lock(descriptor)  # on Windows only SQLite's own lock protects the file
+            # First whether the file still has its name, then whether the lock is ours: a lock on a removed file excludes
+            # nobody.
             if _is_current(path, descriptor):
                 if is_free:
                     return descriptor
@@ -122,7 +124,7 @@ def _acquired(path: Path) -> int:
 
 
 def _is_current(path: Path, descriptor: int) -> bool:
-    """Whether the open file is still the lock file of ``path``."""
+    """True if the open file is still the lock file of ``path``."""
     try:
         return os.path.samestat(os.fstat(descriptor), _lock_file(path).stat())
     except FileNotFoundError:

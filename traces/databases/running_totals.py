@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 
 class Totals(NamedTuple):
-    """What counts against the budgets of a store.
+    """The dollars and calls that count against the budgets of a store.
 
     Attributes:
         usd: dollars settled, and reserved for units in flight. Decimal numbers: the same in any order of adding.

@@ -93,7 +93,7 @@ meta = Table(
 
 
 def _signal_columns() -> tuple[Column[Any], ...]:
-    """What a row showed and how it was bought; the last columns of their tables, as in stores that are migrated."""
+    """A row's label and the terms of its purchase; the last columns of their tables, as in stores that are migrated."""
     return (
         Column(
             "signal", String, comment="what the workflow's signal said after the invocation; NULL: nothing. Since version 5"

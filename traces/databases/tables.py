@@ -1,4 +1,4 @@
-"""What a store in PostgreSQL has beside the tables of every store: which runs are at work, and which unit is whose."""
+"""The tables that a store in PostgreSQL has in addition: the runs at work, and their units."""
 
 from __future__ import annotations
 

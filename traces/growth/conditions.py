@@ -1,4 +1,4 @@
-"""What decides a row besides its request: the code and the settings behind each invocation of its prefix."""
+"""The conditions of a row besides its request: the code and the settings behind each invocation of its prefix."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _shared_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str
 
 
 def _deciding_settings(identity: StoreIdentity, name: str) -> dict[str, Any]:
-    """What decides a model's answers, as plain values: its own settings and those of its provider."""
+    """The settings that decide a model's answers, as plain values: its own settings and those of its provider."""
     catalog = identity.models()
     model = catalog[name].model_dump(mode="json", exclude=set(_MODEL_KEEPS_ROWS))
     options = {f"options.{key}": value for key, value in model.pop("options").items() if key not in _OPTION_KEEPS_ROWS}

@@ -26,7 +26,7 @@ from vinelm.traces.store.store import ObservationStore, number_of
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """What a change of the workflow, the dataset or the catalog did to the rows of a store.
+    """The effect of a changed workflow, dataset or catalog on the rows of a store.
 
     Attributes:
         changes: what changed, in a few words each.
@@ -52,7 +52,7 @@ class Growth:
 
     @property
     def has_effect(self) -> bool:
-        """Whether a row was retired, restored, scored again or priced anew."""
+        """True if a row was retired, restored, scored again or priced anew."""
         return bool(self.retired or self.restored or self.rescored or self.repriced or self.unpriced)
 
     def describe(self) -> str:

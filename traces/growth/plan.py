@@ -1,4 +1,4 @@
-"""Which rows of a store still hold under another identity. Pure: decides, and writes nothing."""
+"""The rows of a store that still hold under another identity. Pure: decides, and writes nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RequestDigest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordedCost:
-    """What a row recorded about its dollars.
+    """The dollars of a row, as it recorded them.
 
     Attributes:
         cost_usd: dollars as they were charged.
@@ -76,7 +76,7 @@ def is_same_amount(one: Price, other: Price) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """What growth needs of a row, current or retired.
+    """The fields of a row that growth needs, current or retired.
 
     Attributes:
         row_id: its number in its table.
@@ -118,7 +118,7 @@ class StoredRow:
 
 
 class RowVerdict(NamedTuple):
-    """Whether a row holds. ``needs_score``: it does, once ``success`` is decided again. ``reason``: why not, or why again."""
+    """True if a row holds. ``needs_score``: it does, once ``success`` is decided again. ``reason``: why not, or why again."""
 
     holds: bool
     needs_score: bool = False
@@ -201,7 +201,7 @@ class RowJudge:
 
 
 class Afterwards(NamedTuple):
-    """Whether a request ends at a row, and the stage that it goes on to as far as that is known.
+    """True if a request ends at a row, and the stage that it goes on to as far as that is known.
 
     ``may_continue``: rows below it hold that were bought although the workflow's own check had passed an answer.
     """
@@ -211,7 +211,7 @@ class Afterwards(NamedTuple):
     may_continue: bool = False
 
     def leads_to(self, row: StoredRow) -> bool:
-        """Whether the request goes on, to the stage of that row."""
+        """True if the request goes on, to the stage of that row."""
         if self.ended and not (self.may_continue and row.is_continued):
             return False
         return self.arm in (None, row.stages[-1])
@@ -219,7 +219,7 @@ class Afterwards(NamedTuple):
 
 @dataclass
 class Retirement:
-    """Which current rows to retire, with the reason, and which to keep."""
+    """The current rows to retire, with the reason, and those to keep."""
 
     retire: list[tuple[int, str]] = field(default_factory=list)
     kept: dict[Cell, Afterwards] = field(default_factory=dict)
@@ -229,7 +229,7 @@ class Retirement:
 
     @property
     def waiting(self) -> int:
-        """How many rows wait to be scored."""
+        """The number of rows that wait to be scored."""
         return len(self.waiting_rows)
 
 
@@ -259,7 +259,7 @@ def retirement_of(rows: Iterable[StoredRow], judge: RowJudge) -> Retirement:
 
 @dataclass
 class Restoration:
-    """Which retired rows to use again, and which of them only after they are scored, in the order to do it."""
+    """The retired rows to use again, and those among them to score first, in the order to do it."""
 
     restore: list[int] = field(default_factory=list)
     score: list[int] = field(default_factory=list)

@@ -56,7 +56,7 @@ class RowsToScore:
 
     @property
     def is_pending(self) -> bool:
-        """Whether some rows wait, of this run's growth or of one that died."""
+        """True if some rows wait, of this run's growth or of one that died."""
         with self._store.database.transaction() as connection:
             return self._first(connection) is not None
 

@@ -193,7 +193,7 @@ def import_export(table: Path, path: Path) -> int:
 
 @dataclass(frozen=True)
 class _Exported:
-    """What an export holds besides its rows; ``where`` it stands. ``table_digest``: of the table; None if it may be any."""
+    """An export's contents besides its rows; ``where`` it stands. ``table_digest``: of the table; None if it may be any."""
 
     where: Path
     identity: StoreIdentity

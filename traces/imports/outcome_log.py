@@ -36,7 +36,7 @@ Cells = dict[tuple[str, tuple[str, ...]], RecordedAnswer]
 
 @dataclass(frozen=True, kw_only=True)
 class LogImport:
-    """How to import a table of recorded outcomes.
+    """The settings of an import of recorded outcomes.
 
     Args:
         columns: names of the table's columns.

@@ -38,7 +38,7 @@ _OPEN: WeakSet[EvidenceWriter] = WeakSet()
 
 @dataclass(frozen=True)
 class Feedback:
-    """What is said of a request's last answer: right, wrong, or a score in [0, 1]."""
+    """A user's verdict on a request's last answer: right, wrong, or a score in [0, 1]."""
 
     request_id: str
     success: bool | float
@@ -309,7 +309,7 @@ class EvidenceWriter:
 
 
 def _is_about_rows(error: BaseException | None) -> bool:
-    """Whether a write failed for what was to be written, and not for the state of the store."""
+    """True if a write failed for what was to be written, and not for the state of the store."""
     while error is not None:
         if isinstance(error, _REFUSALS):
             return True

@@ -120,7 +120,7 @@ class CheckpointPlace:
 
     @contextmanager
     def _translated(self, verb: str) -> Iterator[None]:
-        """What a file system raises is its library's own: all of it becomes one line."""
+        """Errors of a file system, whose classes are its library's own, become one line."""
         try:
             yield
         except FileNotFoundError as error:

@@ -46,7 +46,7 @@ class CheckedStore:
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is no damage."""
+        """True if there is no damage."""
         return not any(finding.is_damage for finding in self.findings)
 
 

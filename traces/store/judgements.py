@@ -85,7 +85,7 @@ class Judgements:
 
     @property
     def are_in_force(self) -> bool:
-        """Whether a judge scores the store's rows; else another scorer has replaced it, or there never was one."""
+        """True if a judge scores the store's rows; else another scorer has replaced it, or there never was one."""
         return self._store.identity.fingerprint.get("scorer") == JUDGED
 
     def latest(self) -> dict[Cell, Judgement]:

@@ -26,7 +26,7 @@ _RAISE = update(schema.ledger).where(schema.ledger.c.entry_id == bindparam("entr
 
 
 class RunRecords:
-    """What the run that holds a store (:meth:`ObservationStore.exclusive`) keeps in it besides rows. Every write is durable."""
+    """The records besides rows of the run that holds a store (:meth:`ObservationStore.exclusive`). Every write is durable."""
 
     def __init__(self, store: ObservationStore) -> None:
         self.store = store

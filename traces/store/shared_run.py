@@ -50,6 +50,7 @@ class SharedRun:
     def alone(self) -> Iterator[bool]:
         """Wait until no other run begins or ends, and yield whether others are at work. The store's identity is read again."""
         with self._database.one_at_a_time():
+            # Read within the lock: another run may have grown the store since this one opened it.
             with self._database.transaction() as connection:
                 value = connection.execute(_IDENTITY).scalar_one()
                 self.store.identity = StoreIdentity.from_json(value)

@@ -1,4 +1,4 @@
-"""What rows showed: what their signals and answer classes were made with, and how they are made anew."""
+"""Signals and answer classes of rows: the declarations behind them, and how they are made again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vinelm.traces.store.store import ObservationStore
 
 @dataclass(frozen=True, kw_only=True)
 class SignalRecord:
-    """What a store's signals, answers and answer classes were made with, and what came of it.
+    """The declarations behind a store's signals, answers and answer classes, and their counts.
 
     Attributes:
         signal: digest of the signal's code, or ``status``; None without one.
@@ -67,7 +67,7 @@ class SignalRecord:
 
 
 class Shown(NamedTuple):
-    """What one row showed: its label, and its answer as JSON text with the hash of it; None where there is none."""
+    """A row's outcome: its label, and its answer as JSON text with the hash of it; None where there is none."""
 
     signal: str | None = None
     answer: str | None = None
@@ -86,7 +86,7 @@ class ShownRows:
 
     @property
     def record(self) -> SignalRecord | None:
-        """What the rows' signals and classes were made with; None if nothing was declared."""
+        """The declarations behind the rows' signals and classes; None if nothing was declared."""
         with self._database.transaction() as connection:
             return record_of(connection)
 

@@ -49,7 +49,7 @@ class CallProbe:
 
     @property
     def is_reached(self) -> bool:
-        """Whether the model answered, if only in part."""
+        """True if the model answered, if only in part."""
         return self.failure is None or self.failure in REACHED
 
     @property
@@ -74,7 +74,7 @@ class ModelDiagnosis:
 
     @property
     def is_ok(self) -> bool:
-        """Whether there is no problem to fix."""
+        """True if there is no problem to fix."""
         return not self.problems
 
 

@@ -40,7 +40,7 @@ class ModelResolver:
 
     @cached_property
     def is_virtual_time(self) -> bool:
-        """Whether the models' latencies pass on the request's clock. :class:`ConfigError` if only some do."""
+        """True if the models' latencies pass on the request's clock. :class:`ConfigError` if only some do."""
         kinds = {self.backend_of(name).is_virtual_time for name in self.catalog}
         if len(kinds) > 1:
             raise ConfigError(

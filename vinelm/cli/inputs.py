@@ -32,7 +32,7 @@ class Inputs:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether some models are simulated."""
+        """True if some models are simulated."""
         return any(backend.is_simulated for backend in self.backends.values())
 
 
@@ -103,7 +103,7 @@ def _catalog(workflow: Workflow, models: Path | None, preset: str | None) -> tup
 
 
 def is_trie_file(path: Path) -> bool:
-    """Whether the file is an annotated trie, by its content; by its suffix where there is no such file."""
+    """True if the file is an annotated trie, by its content; by its suffix where there is no such file."""
     if not path.is_file():
         return path.suffix == ".vine"
     with path.open("rb") as file:

@@ -24,7 +24,7 @@ class CheckedModels:
 
     @property
     def is_ok(self) -> bool:
-        """Whether every model can be called."""
+        """True if every model can be called."""
         return not self.problems and all(one.is_ok for one in self.found)
 
     def to_dict(self) -> dict[str, Any]:

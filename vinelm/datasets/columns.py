@@ -63,7 +63,7 @@ class Columns:
 
     @property
     def is_default(self) -> bool:
-        """Whether nothing is chosen."""
+        """True if nothing is chosen."""
         return self == Columns()
 
 

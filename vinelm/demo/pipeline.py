@@ -20,7 +20,7 @@ Advance = Callable[[float, float, str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """What the steps of a demo gave, and its files.
+    """The results of a demo's steps, and its files.
 
     Attributes:
         profiled: The profile.

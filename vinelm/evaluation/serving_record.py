@@ -101,7 +101,7 @@ class ServingRecord:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether nothing is left of the budget."""
+        """True if nothing is left of the budget."""
         return self.spent_usd >= self._limit_usd
 
     def serve(self, policy: str, request_id: str, answer: Callable[[CallGuard], ServedRequest]) -> ServedRequest | None:

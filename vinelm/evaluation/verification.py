@@ -226,7 +226,7 @@ class ServingRun:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether some models are simulated."""
+        """True if some models are simulated."""
         return any(backend.is_simulated for backend in self.backends.values())
 
     def serve(self, record: ServingRecord, on_done: Callable[[int, int], None]) -> Verification:

@@ -36,7 +36,7 @@ class Verification:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every request was served; otherwise the budget was reached."""
+        """True if every request was served; otherwise the budget was reached."""
         return len(self.rows) >= self.requests
 
     @property
@@ -101,7 +101,7 @@ class Verification:
 
     @property
     def is_kept(self) -> bool:
-        """Whether neither the accuracy nor the cost is worse than promised."""
+        """True if neither the accuracy nor the cost is worse than promised."""
         return "broken" not in (self.verdict, self.cost_verdict)
 
     def to_dict(self) -> dict[str, Any]:

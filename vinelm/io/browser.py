@@ -1,4 +1,4 @@
-"""Whether there is a browser on this desktop, and opening a page in it."""
+"""True if there is a browser on this desktop, and opening a page in it."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class LLMJudge:
         return [("system", PROMPT.format(rubric=self.rubric.strip())), ("human", content)]
 
     def is_labelled(self, request: Request) -> bool:
-        """Whether the request has a label that the judge is measured against."""
+        """True if the request has a label that the judge is measured against."""
         return self.label is not None and request.data.get(self.label) is not None
 
     def truth_of(self, request: Request, state: Mapping[str, Any]) -> bool | None:

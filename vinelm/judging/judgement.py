@@ -45,7 +45,7 @@ class Judgement:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the budget did not allow the judge to be asked."""
+        """True if the budget did not allow the judge to be asked."""
         return self.detail == REFUSED
 
     def to_dict(self) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class Promise:
 
     @property
     def is_decided_by_optimism(self) -> bool:
-        """Whether selection alone can produce the plan's estimated advantage over the single model ``reference``."""
+        """True if selection alone can produce the plan's estimated advantage over the single model ``reference``."""
         if self.reference is None or not self.advantage_optimism:
             return False
         return self.advantage <= self.advantage_optimism

@@ -104,12 +104,12 @@ class StaticPlans:
 
     @cached_property
     def runs_one_model(self) -> BoolArray:
-        """Whether each plan has one model at every stage."""
+        """True if each plan has one model at every stage."""
         return np.repeat(runs_one_model(self.models), self.depth)
 
     @cached_property
     def is_whole(self) -> BoolArray:
-        """Whether only the application ends each plan."""
+        """True if only the application ends each plan."""
         return np.asarray(np.arange(len(self.models) * self.depth) % self.depth == self.depth - 1)
 
     @property
@@ -146,7 +146,7 @@ class StaticPlans:
 
     @property
     def is_allowed(self) -> BoolArray:
-        """Whether each plan answers every request within the caps."""
+        """True if each plan answers every request within the caps."""
         allowed = self._worth[4] == 0.0
         for amounts, most in self.limits:
             measured = StaticPlans(replace(self.graph, latency_s=amounts), self.servable)

@@ -89,7 +89,7 @@ class FlowBand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowChart:
-    """How requests move through a plan. Nodes are named ``stage: model``; ``colours`` are the models in order."""
+    """The flow of requests through a plan. Nodes are named ``stage: model``; ``colours`` are the models in order."""
 
     name: str
     title: str

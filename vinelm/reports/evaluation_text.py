@@ -222,7 +222,7 @@ def _options(objective: Objective) -> str:
 
 
 def _spends(found: Evaluation) -> str:
-    """What both cost, where that is not what is judged."""
+    """The costs of both, where they are not what is judged."""
     if found.target == "cost":
         return ""
     own, other = (_thousand(one.cost_usd.value) for one in (found.headline, found.rival))
@@ -250,7 +250,7 @@ def _level(found: Evaluation) -> str:
 
 
 def _keeps(found: Evaluation) -> str:
-    """What must not be lost against a plan in use."""
+    """The bound that a plan in use sets."""
     if found.keeps is None:
         return ""
     kept = _kept(found, found.keeps)

@@ -1,4 +1,4 @@
-"""What a store shows besides its figures, in words: a judge's scores, and answers with their classes."""
+"""A store's contents besides its figures, in words: a judge's scores, and answers with their classes."""
 
 from __future__ import annotations
 

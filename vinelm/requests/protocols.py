@@ -111,9 +111,9 @@ class Backend(Protocol):
     """One provider. Its chat models are ordinary LangChain chat models that report a :class:`Usage` per call."""
 
     is_simulated: bool
-    """Whether the answers are not those of real models; every report based on them must say so."""
+    """True if the answers are not those of real models; every report based on them must say so."""
     is_virtual_time: bool
-    """Whether latencies pass on the request's clock instead of in real time."""
+    """True if latencies pass on the request's clock instead of in real time."""
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """Return a chat model for one stage invocation. Its calls raise :class:`~vinelm.errors.CallError`."""
@@ -152,7 +152,7 @@ class ChatModelSource(Protocol):
 
     @property
     def is_virtual_time(self) -> bool:
-        """Whether the models' latencies pass on the request's clock instead of in real time."""
+        """True if the models' latencies pass on the request's clock instead of in real time."""
 
     def new_clock(self) -> Clock:
         """Return the clock of a new run."""

@@ -98,7 +98,7 @@ class Workflow:
 
     @property
     def has_template(self) -> bool:
-        """Whether it has a template, given or read from its graph; one without is resolved before anything reads it."""
+        """True if it has a template, given or read from its graph; one without is resolved before anything reads it."""
         return self.template is not _OF_GRAPH
 
     @property

@@ -56,7 +56,7 @@ class AppGraph:
 
     @property
     def open_loops(self) -> bool:
-        """Whether a loop of the template has no bound of its own."""
+        """True if a loop of the template has no bound of its own."""
         steps = () if self.template is None else tuple(walk(self.template.steps))
         return any(isinstance(step, Loop) and step.times >= _GRAPH_LIMIT for step in steps)
 

@@ -73,7 +73,7 @@ def row_order(row: Observation) -> tuple[int, tuple[str, ...]]:
 
 
 class _Comparison:
-    """Whether answers of one request are equal. Remembers pairs by their digests, since models often repeat an answer."""
+    """True if answers of one request are equal. Remembers pairs by their digests, since models often repeat an answer."""
 
     def __init__(self, signals: Signals) -> None:
         self._signals = signals
@@ -81,11 +81,11 @@ class _Comparison:
         self._answers: dict[str, Any] = {}
 
     def is_answer(self, row: Observation) -> bool:
-        """Whether the row has an answer: one that agrees with itself."""
+        """True if the row has an answer: one that agrees with itself."""
         return row.answer_digest is not None and self.equal(row, row)
 
     def equal(self, one: Observation, other: Observation) -> bool:
-        """Whether two rows have the same answer.
+        """True if two rows have the same answer.
 
         Raises:
             WorkflowError: it depends on the order.

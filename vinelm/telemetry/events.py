@@ -103,7 +103,7 @@ class ObserverGroup:
 
     @property
     def hears(self) -> bool:
-        """Whether some observer captures prompts and answers."""
+        """True if some observer captures prompts and answers."""
         return any(_listens(observer) for observer in self.observers)
 
     def exchanged(self, tokens: list[tuple[Observer, Any]], messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:

@@ -102,7 +102,7 @@ class Flow:
 
     @cached_property
     def is_linear(self) -> bool:
-        """Whether at most one stage may follow each prefix."""
+        """True if at most one stage may follow each prefix."""
         return all(len(position.arms) <= 1 for position in self.positions)
 
     @cached_property

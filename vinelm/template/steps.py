@@ -94,7 +94,7 @@ class Loop:
 
     @property
     def merges(self) -> bool:
-        """Whether histories that took different ways through the loop may share a node."""
+        """True if histories that took different ways through the loop may share a node."""
         return self.memory is not None or self.order == "ignored"
 
 

@@ -88,7 +88,7 @@ class Template:
 
     @cached_property
     def is_linear(self) -> bool:
-        """Whether one stage follows each prefix: there is no branch, and no loop that is left early for a step behind it."""
+        """True if one stage follows each prefix: there is no branch, and no loop that is left early for a step behind it."""
         if any(isinstance(step, Branch) for step in walk(self.steps)):
             return False
         early = any(isinstance(step, Loop) and step.early_exit for step in walk(self.steps))
@@ -96,12 +96,12 @@ class Template:
 
     @cached_property
     def is_chain(self) -> bool:
-        """Whether the stage of every invocation is known before it begins: linear, with no two stages in one superstep."""
+        """True if the stage of every invocation is known before it begins: linear, with no two stages in one superstep."""
         return self.is_linear and not any(isinstance(step, Parallel) for step in walk(self.steps))
 
     @cached_property
     def merges(self) -> bool:
-        """Whether some loop merges histories (``memory=`` or ``order="ignored"``)."""
+        """True if some loop merges histories (``memory=`` or ``order="ignored"``)."""
         return any(isinstance(step, Loop) and step.merges for step in walk(self.steps))
 
     @cached_property
@@ -184,7 +184,7 @@ class Template:
 
     @property
     def knows_past_ends(self) -> bool:
-        """Whether requests can go on past their end: not where the application chooses the next stage.
+        """True if requests can go on past their end: not where the application chooses the next stage.
 
         Behind an end no edge of its graph runs, so that nothing would say which stage comes.
         """

@@ -221,12 +221,12 @@ class AnnotatedTrie:
 
     @property
     def is_contingent(self) -> bool:
-        """Whether plans over the trie are contingent: it branches, or its nodes have several histories."""
+        """True if plans over the trie are contingent: it branches, or its nodes have several histories."""
         return not self.is_linear or self.trie.is_merged
 
     @property
     def is_linear(self) -> bool:
-        """Whether one stage follows each prefix and none are merged. Else plans are contingent: a model for each arm."""
+        """True if one stage follows each prefix and none are merged. Else plans are contingent: a model for each arm."""
         return self.arm is None and not self.trie.is_merged
 
     @cached_property
@@ -247,7 +247,7 @@ class AnnotatedTrie:
 
     @cached_property
     def knows_latency(self) -> bool:
-        """Whether some latency is not zero. Recorded answers without latencies give a trie whose latencies are all zero."""
+        """True if some latency is not zero. Recorded answers without latencies give a trie whose latencies are all zero."""
         return bool(self.latency_s.any())
 
     @cached_property

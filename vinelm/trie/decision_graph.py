@@ -38,7 +38,7 @@ class Span(NamedTuple):
 
 
 class PositionRates(NamedTuple):
-    """What may happen at each position, and P(each group's stage comes next), P(the same and the answer so far is correct)."""
+    """The chances at each position, and P(each group's stage comes next), P(the same and the answer so far is correct)."""
 
     success: FloatArray
     stop: FloatArray
@@ -231,12 +231,12 @@ class DecisionGraph:
 
     @cached_property
     def loses(self) -> bool:
-        """Whether some position goes on to where the trie has no stage, without an answer."""
+        """True if some position goes on to where the trie has no stage, without an answer."""
         return bool(self.lost.any())
 
     @cached_property
     def source_may_end(self) -> BoolArray:
-        """Whether a plan may end at the group's source."""
+        """True if a plan may end at the group's source."""
         return np.asarray(self.may_end[self.source])
 
     def groups_at(self, position: int, stages: Collection[str] | None = None) -> list[int]:
@@ -337,7 +337,7 @@ def _common(counts: Integers) -> int:
 
 
 def _chances(rates: PositionRates, source: Integers, may_end: BoolArray) -> dict[str, FloatArray]:
-    """What may happen at each position before a model is chosen."""
+    """The chances at each position before a model is chosen."""
     success, stop, stop_success, arm, right = rates
     rest = 1.0 - stop - np.bincount(source, arm, len(stop))
     rest_right = success - stop_success - np.bincount(source, right, len(stop))

@@ -72,12 +72,12 @@ class SharedNodes:
 
     @cached_property
     def is_leaf(self) -> BoolArray:
-        """Whether each node has no children, shape (n + 1,)."""
+        """True for nodes without children, shape (n + 1,)."""
         return frozen(np.diff(self.first_edge) == 0, np.bool_)
 
     @cached_property
     def is_linear(self) -> bool:
-        """Whether the children of each node run one stage."""
+        """True if the children of each node run one stage."""
         return bool(self.begins_arm.sum() == np.sum(~self.is_leaf))
 
     def children(self, node: int) -> list[int]:

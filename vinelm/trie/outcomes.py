@@ -87,7 +87,7 @@ class Outcomes:
 
     @cached_property
     def passed(self) -> BoolArray:
-        """Whether the workflow's own check has passed the answer, by stage of the trie; False for the first one."""
+        """True where the workflow's own check has passed the answer, by stage of the trie; False for the first one."""
         found = np.zeros(len(self.stages), np.bool_)
         goes_on = self.arm >= 0
         found[self.arm[goes_on]] = np.array([label.passed for label in self.labels])[self.label[goes_on]]

@@ -117,7 +117,7 @@ class RecordedTable:
 
     @cached_property
     def ended(self) -> BoolArray:
-        """Whether the request ends at the node, because the stop rule fires or the invocation failed. Shape of ``success``."""
+        """True where the request ends at the node, since the stop rule fires or the invocation failed. Shape of ``success``."""
         ended = (self.success if self.template.stop == "oracle" else self.stopped).astype(np.bool_)
         if self.failed is not None:
             ended |= self.failed
@@ -126,7 +126,7 @@ class RecordedTable:
 
     @cached_property
     def reached(self) -> BoolArray:
-        """Whether a request that follows the path invokes the node: no proper ancestor ended it; shape (requests, n + 1).
+        """True where a request that follows the path invokes the node: no proper ancestor ended it; shape (requests, n + 1).
 
         On a template that branches, the request also has to take the arms of the path.
         """
@@ -140,7 +140,7 @@ class RecordedTable:
 
     @cached_property
     def answer_success(self) -> BoolArray:
-        """Whether the answer is correct when the request follows the path to the node and stops where it ends earlier."""
+        """True where the answer is correct when the request follows the path to the node and stops where it ends earlier."""
         right = self.success.copy()
         for level in self.trie.levels[1:]:
             up = self.trie.parent[level]

@@ -92,7 +92,7 @@ class Trie:
 
     @property
     def is_merged(self) -> bool:
-        """Whether histories share nodes (:class:`MergedTrie`), so that a node has no single path."""
+        """True if histories share nodes (:class:`MergedTrie`), so that a node has no single path."""
         return False
 
     def with_answerable(self, answerable: npt.ArrayLike) -> Trie:
@@ -123,7 +123,7 @@ class Trie:
 
     @cached_property
     def is_leaf(self) -> BoolArray:
-        """Whether each node has no children, shape (n + 1,)."""
+        """True for nodes without children, shape (n + 1,)."""
         return frozen(self.end == np.arange(1, len(self) + 1), np.bool_)
 
     def require_paths(self, what: str) -> None:
@@ -220,7 +220,7 @@ class Trie:
 
     @cached_property
     def is_linear(self) -> bool:
-        """Whether the children of each node run one stage."""
+        """True if the children of each node run one stage."""
         first = self.stage[np.minimum(self.parent[1:] + 1, len(self) - 1)]  # a parent's first child follows it
         return bool(np.array_equal(self.stage[1:], first))
 

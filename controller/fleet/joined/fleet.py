@@ -76,7 +76,7 @@ class Fleet:
 
     @property
     def is_alone(self) -> bool:
-        """Whether Redis does not answer."""
+        """True if Redis does not answer."""
         return self._member.is_alone
 
     @property

@@ -93,7 +93,7 @@ class Leadership:
 
     @property
     def leads(self) -> bool:
-        """Whether this loop led when Redis was asked last."""
+        """True if this loop led when Redis was asked last."""
         return self.leader == self.name
 
     def stand(self) -> bool:

@@ -58,7 +58,7 @@ class PolicyRunner:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a run that took too long still goes on."""
+        """True if a run that took too long still goes on."""
         return self._overrun is not None and not self._overrun.done.is_set()
 
     def run(self, view: FleetView) -> PolicyAnswer:

@@ -77,7 +77,7 @@ def _problem(graph: DecisionGraph, view: SubtreeView) -> GridProblem:
 
 
 def _goal(view: SubtreeView) -> PlanGoal:
-    """What is minimized counts as a share of the time left, or of the most expensive path; a late answer counts 1."""
+    """The minimized quantity as a share of the time left, or of the most expensive path; a late answer counts 1."""
     if view.objective.target == "accuracy":
         return PlanGoal("accuracy")
     if view.objective.target == "latency":

@@ -23,7 +23,7 @@ _EQUAL = 1e-12
 
 
 class Option(NamedTuple):
-    """What the best plan that begins with ``model`` (None: that ends) is worth if ``stage`` comes next, from there on.
+    """The worth of the best plan that begins with ``model`` (None: that ends) if ``stage`` comes next, from there on.
 
     ``latency_s`` are the seconds of its longest history (NaN: not known), ``lost`` the chance that no model fits the bounds
     somewhere. ``why`` says why it was not chosen.
@@ -224,7 +224,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def slack(self) -> dict[str, float]:
-        """What each bound leaves unused, in seconds, dollars or as a fraction; negative if it is violated.
+        """The unused part of each bound, in seconds, dollars or as a fraction; negative if it is violated.
 
         Bounds for each request: what the longest (or most expensive) history of the plan leaves. Bounds on averages concern the
         plan from the root on, and have an item only there.

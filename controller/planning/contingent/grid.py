@@ -1,4 +1,4 @@
-"""What a request has left of its caps, as coordinates beside its node.
+"""The rest of a request's caps, as coordinates next to its node.
 
 A merged node is reached with different amounts left, so that what is best there depends on them. They are kept on a grid of
 :data:`BINS` equal parts, and worths are interpolated between its points: plans under caps are approximate here, while the least
@@ -57,12 +57,12 @@ class GridCap:
 
     @property
     def limit(self) -> float:
-        """How much the request has left."""
+        """The rest that the request has."""
         return self.whole - self.used
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What two caps have in common that admit the same histories from the root on, at zero load."""
+        """A key that is equal for caps that admit the same histories from the root on, at zero load."""
         return self.z, self.limit
 
     def with_left(self, left: float) -> Self:
@@ -70,22 +70,24 @@ class GridCap:
         return replace(self, used=self.whole - left)
 
     def leaves(self, enough: FloatArray, edges: Integers | slice, target: Integers) -> BoolArray:
-        """Whether edges may be taken with so much left before them; where times are chances, those that lead to an answer."""
+        """True if edges may be taken with so much left before them; where times are chances, those that lead to an answer."""
         if self.sigma is not None:
             return np.broadcast_to(np.isfinite(self.need[target]), np.broadcast_shapes(np.shape(enough), target.shape))
+        # What is needed behind the edge is exact, not read off the grid: an interpolated need could admit an edge from which
+        # no answer fits any more.
         return np.asarray(enough - self.use[edges] - self.need[target] >= -_ROUNDING * max(self.whole, _TINY))
 
     def holds(self, plan: ContingentPlan) -> bool:
-        """Whether every history of a plan is within the limit."""
+        """True if every history of a plan is within the limit."""
         return plan.longest(self.use) <= self.limit
 
     def most_used(self, plan: ContingentPlan) -> float:
-        """What the longest (or most expensive) history of a plan uses on average, at zero load."""
+        """The use of a plan's longest (or most expensive) history on average, at zero load."""
         return plan.longest(self.mean)
 
 
 class LeftGrid:
-    """What requests have left of some caps, as coordinates.
+    """The rest of some caps of requests, as coordinates.
 
     Args:
         graph: The graph.
@@ -99,7 +101,7 @@ class LeftGrid:
         self.shape = (bins + 1,) * len(self.caps)
 
     def admitted(self, edges: slice) -> BoolArray:
-        """Which edges leave enough for an answer, by what is left before them; shape (*grid, edges)."""
+        """True for edges that leave enough for an answer, by what is left before them; shape (*grid, edges)."""
         found = np.ones((*self.shape, edges.stop - edges.start), np.bool_)
         if self.servable is not None:
             found &= self.servable[edges]
@@ -120,7 +122,9 @@ class LeftGrid:
         cap, bins = self.caps[self.chance_axis], self.shape[self.chance_axis] - 1
         assert cap.sigma is not None
         sigma = cap.sigma[edges]
+        # Half a part more: a time that is rounded to j parts of the grid is at most j + 1/2 of them.
         upper = np.log((np.arange(bins + 1) + 0.5) * cap.whole / bins)
+        # The mean of a log-normal variable is exp(mu + sigma^2 / 2), and the trie has means.
         gap = upper - (np.log(np.maximum(cap.use[edges], 1e-12)) - sigma**2 / 2)[:, None]
         gap /= np.maximum(sigma, 1e-9)[:, None]
         return normal_cdf(gap)
@@ -137,6 +141,8 @@ class LeftGrid:
             return values * (1.0 - self.late(in_time))
         if not values.any():
             return values
+        # The value with i parts left is the sum over j of P(the invocation takes j parts) times the value with i - j left: a
+        # convolution. Negative rests are the zeros that it is padded with, and count as late.
         rows = np.moveaxis(values, (-1, self.chance_axis), (0, -1))
         chance = np.diff(in_time, axis=1, prepend=0.0)
         if rows.ndim > 2:
@@ -157,11 +163,13 @@ class LeftGrid:
             if axis == self.chance_axis:
                 continue
             bins = self.shape[axis] - 1
+            # Far beyond the grid all uses are alike; without the bound an infinite use would overflow as an integer.
             steps = np.minimum(cap.use[edges] / max(cap.whole, _TINY) * bins, 4.0 * bins)
             whole = np.floor(steps).astype(np.int64)
             index = (np.arange(bins + 1)[:, None] - whole).reshape(
                 *(bins + 1 if k == axis else 1 for k in range(len(self.shape))), len(whole)
             )
+            # Below zero is left what the edge does not fit into. Such edges are not admitted, so that any value will do.
             here = np.take_along_axis(values, np.maximum(index, 0), axis)
             below = np.take_along_axis(values, np.maximum(index - 1, 0), axis)
             values = (1.0 - (steps - whole)) * here + (steps - whole) * below
@@ -195,6 +203,7 @@ def least_need(graph: DecisionGraph, use: FloatArray, servable: BoolArray | None
         if low == high:
             continue
         edges = slice(int(graph.first_edge[low]), int(graph.first_edge[high]))
+        # Least over the models of a group, since the plan chooses; most over the groups of a node, since the application does.
         through = use[edges] + need[graph.target[edges]]
         if servable is not None:
             through = np.where(servable[edges], through, np.inf)

@@ -56,7 +56,7 @@ class GridProblem(Problem):
 
     @property
     def caps(self) -> Mapping[str, Any]:
-        """What each request has to meet, by name."""
+        """The caps of each request, by name."""
         return self.limits
 
     def static_plans(self) -> StaticPlans:
@@ -108,11 +108,11 @@ class GridProblem(Problem):
     # -- where no plan meets the caps ----------------------------------------------------------------------------
 
     def answers(self, found: Solution) -> bool:
-        """Whether no arm is stuck: a chance of it further down is due to the grid, since models that fit leave enough."""
+        """True if no arm is stuck: a chance of it further down is due to the grid, since models that fit leave enough."""
         return not self.is_stuck(found)
 
     def is_stuck(self, found: Solution) -> bool:
-        """Whether some arm has no answer and no model that fits."""
+        """True if some arm has no answer and no model that fits."""
         return NOTHING in found.first.values()
 
     def missed(self, goal: PlanGoal) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ class GridProblem(Problem):
         return self._going(first, goal)
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """What a plan uses of the first of these caps at least if the others are dropped."""
+        """The least use of the first of these caps by any plan, the others dropped."""
         cap, least = self.limits[missed[0]], []
         for group in self.groups:
             edges = self._allowed(np.array(self.graph.edges_of(group)), missed)
@@ -172,7 +172,7 @@ class GridProblem(Problem):
         return Solution(first, lambda: self._followed(first, goal), float("nan"), float("nan"), lost, goal)
 
     def _followed(self, first: Mapping[int, int], goal: PlanGoal) -> Integers:
-        """What each group below does for such a request.
+        """The choice of each group below for such a request.
 
         Arms that it does not reach end. Where it reaches a position with different amounts left, the least is taken.
         """

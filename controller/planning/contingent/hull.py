@@ -37,6 +37,8 @@ class Curve:
         self.corners: list[Solution] = [cheapest]
         self._closed: set[tuple[int, int]] = set()  # neighbours, by id, between which an induction has found no corner
         best = self._at(0.0)
+        # Else one plan is both, and the only corner. On a grid of what is left both are approximate, so that the "cheapest" may
+        # even cost more than the most accurate.
         if best.cost_usd > cheapest.cost_usd:
             self.corners.append(best)
         elif best.accuracy > cheapest.accuracy or not problem.graph.is_tree:
@@ -67,11 +69,12 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= floor)[1]
 
     def price_within(self, budget_usd: float) -> PlanGoal:
-        """What a dollar is worth where plans may cost so much on average: the goal for histories that no such plan has."""
+        """The worth of a dollar where plans may cost this much on average: the goal for histories that no such plan has."""
         if self.cheapest.cost_usd > budget_usd:
             return PlanGoal("cost")
         if self.most_accurate.cost_usd <= budget_usd:
             return self._goal(0.0)
+        # At exactly the slope both neighbours tie. A slightly higher price of a dollar picks the one within the budget.
         return self._goal(_slope(*self._refined(lambda corner: corner.cost_usd > budget_usd)) * (1.0 + _NEAR))
 
     def price_reaching(self, floor: float) -> PlanGoal:
@@ -80,6 +83,7 @@ class Curve:
             return PlanGoal("cost")
         if self.most_accurate.accuracy < floor:
             return self._goal(0.0)
+        # The other way round: a slightly lower price picks the more accurate neighbour, which keeps the floor.
         return self._goal(_slope(*self._refined(lambda corner: corner.accuracy >= floor)) * (1.0 - _NEAR))
 
     def refined(self, most: int = MOST_CORNERS) -> list[Solution]:
@@ -96,6 +100,8 @@ class Curve:
     def _refined(self, is_above: Callable[[Solution], bool]) -> tuple[Solution, Solution]:
         """The last corner that is not above the bound and the first that is (the same twice if none is)."""
         for _ in range(MOST_STEPS):
+            # Each step asks for the corner furthest above the chord that spans the bound. Plans are finitely many, so it ends;
+            # the limit on steps only guards against rounding that finds a "new" corner again and again.
             at = next((i for i, corner in enumerate(self.corners) if is_above(corner)), len(self.corners))
             low, high = self.corners[at - 1], self.corners[min(at, len(self.corners) - 1)]
             if low is high or self._insert(low, high) is None:
@@ -108,6 +114,8 @@ class Curve:
         if rise <= 0.0 or run <= 0.0 or (id(low), id(high)) in self._closed:
             return None
         middle = self._at(rise / run)
+        # The plan that is best at the slope of the chord lies on or above it. Without a gain (up to rounding) the chord is
+        # an edge of the hull; neighbours keep their ids, so that no induction is run for this pair again.
         gain = (middle.accuracy - low.accuracy) * run - rise * (middle.cost_usd - low.cost_usd)
         if gain <= _TOLERANCE * rise * run or not low.cost_usd < middle.cost_usd < high.cost_usd:
             self._closed.add((id(low), id(high)))

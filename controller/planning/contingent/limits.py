@@ -68,13 +68,16 @@ class Cap:
     load_s: FloatArray | None = None
 
     def used(self, low: int, high: int) -> FloatArray:
-        """What the histories from the start to each position of a range use."""
+        """The use of the histories from the start to each position of a range."""
         metric, z, totals, start = self.quantity.metric, self.quantity.z, self.totals, self.start
         mean = totals.mean(metric)
+        # Totals from the root are differences below the start: one subtraction instead of a walk for each request.
         values = mean[low:high] - mean[start]
         if self._delay_s is not None:
             values = values + self._delay_s[totals.visit_group[low:high]]
         if z:
+            # Invocations are taken as independent, so that variances add up along a history and their difference is that below
+            # the start. Rounding can make it slightly negative.
             variance = totals.variance(metric)
             values = values + z * np.sqrt(np.maximum(variance[low:high] - variance[start], 0.0))
         return np.asarray(values)
@@ -84,16 +87,16 @@ class Cap:
         return self.used(low, high) <= self.limit
 
     def most_used(self, plan: ContingentPlan) -> float:
-        """What the longest (or most expensive) history of a plan uses."""
+        """The use of a plan's longest (or most expensive) history."""
         return float(self.used(0, len(self.totals.graph.nodes))[self.totals.graph.position[plan.runs]].max(initial=0.0))
 
     def holds(self, plan: ContingentPlan) -> bool:
-        """Whether every history of a plan is within the limit."""
+        """True if every history of a plan is within the limit."""
         return self.most_used(plan) <= self.limit
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What two caps have in common that admit the same histories from the root on."""
+        """A key that is equal for caps that admit the same histories from the root on."""
         return self.quantity, self.limit
 
     def at(self, limit: float) -> Cap:
@@ -128,7 +131,7 @@ def within_all(caps: Iterable[Cap], size: int) -> BoolArray:
 
 @dataclass(frozen=True)
 class Admissible:
-    """Which edges below a start may be chosen.
+    """The edges below a start that may be chosen.
 
     Args:
         graph: The graph.
@@ -149,6 +152,7 @@ class Admissible:
         for span, mask in zip(spans, self._masks(spans), strict=True):
             kept.append(span)
             masks.append(mask)
+            # No admitted edge in this level: no history goes deeper, so that the levels below need not be looked at.
             if mask is not None and not mask.any():
                 break
         return kept, masks
@@ -166,8 +170,10 @@ class Admissible:
             low, high = span.edges
             mask = None if self.servable is None else self.servable[low:high]
             for cap in self.caps.values():
+                # Position 0 is the root, which no edge leads to: edge k leads to position k + 1.
                 within = cap.admits(low + 1, high + 1)
                 mask = within if mask is None else mask & within
+            # Barred models do not run next. Deeper down they may.
             if depth == 0 and self.barred:
                 names = self.graph.annotated.trie.models
                 free = np.array([names[model] not in self.barred for model in self.graph.model[low:high]], np.bool_)
@@ -176,7 +182,7 @@ class Admissible:
 
 
 def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission: Admissible, measure: Cap) -> FloatArray:
-    """What the plan uses in its longest history, least over all plans that answer every request; by group of the start.
+    """The use of a plan's longest history, least over all plans that answer every request; by group of the start.
 
     Infinite where no admitted plan leads every arm to an answer. Ending at the start itself is left out.
     """

@@ -20,7 +20,7 @@ _DEEPEST = 10_000
 
 @dataclass(frozen=True, eq=False)
 class ContingentPlan:
-    """What to run after each history, given the arm that the application takes.
+    """The model to run after each history, given the arm that the application takes.
 
     Its figures are those of a request that is at the start and goes on there: from the root, of every request. They are
     computed when first read. Where the trie knows rates by difficulty, accuracy and dollars from the root on are those of the
@@ -72,7 +72,7 @@ class ContingentPlan:
         return self.first[group] if group in self.first else int(self.choice[group])
 
     def is_same_as(self, other: ContingentPlan) -> bool:
-        """Whether another plan over the same graph chooses the same after every history that may happen."""
+        """True if another plan over the same graph chooses the same after every history that may happen."""
         pairs = zip(self._arms, other._arms, strict=False)
         return len(self._arms) == len(other._arms) and all(
             np.array_equal(one.group, same.group) and np.array_equal(one.edge, same.edge) for one, same in pairs

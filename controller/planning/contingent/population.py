@@ -23,7 +23,7 @@ from vinelm.trie.decision_graph import Integers
 
 @dataclass(frozen=True)
 class RootPlan:
-    """How requests of one objective are planned.
+    """The plan from the root for one objective, and its price of a dollar.
 
     Attributes:
         outcome: The plan from the root on, at zero load; None where plans depend on each request's time, money and load alone.
@@ -84,7 +84,7 @@ class Population:
         return self._relaxed(found, *((COST_CAP,) if floor is None else (COST_CAP, FLOOR)))
 
     def reaches(self, floor: float | None, budget: float | None) -> bool:
-        """Whether some plan meets both bounds and answers every request."""
+        """True if some plan meets both bounds and answers every request."""
         found = self._best(floor, budget)
         return found is not None and found.outcome is not None and self.problem.answers(found.outcome)
 
@@ -113,7 +113,7 @@ class Population:
         return RootPlan(self._followed(winner - len(corners)), goal, is_fixed=True)
 
     def _goal(self, target: str, floor: float | None, budget: float | None) -> PlanGoal:
-        """What plans are chosen by where that from the root on has no say: a model failed, or each request has caps."""
+        """The goal where the plan from the root has no say: a model failed, or each request has caps."""
         if target == "cost":
             return PlanGoal("cost") if floor is None else self.curve.price_reaching(floor)
         return PlanGoal("accuracy") if budget is None else self.curve.price_within(budget)
@@ -148,7 +148,7 @@ class Population:
 
     @property
     def _has_bounds(self) -> bool:
-        """Whether there is a bound for which a fixed plan may be better than every corner, or lower bounds are compared."""
+        """True if there is a bound for which a fixed plan may be better than every corner, or lower bounds are compared."""
         return bounds_averages(self.objective) or self.objective.confidence is not None
 
     def _fixed(self, name: str) -> FloatArray:

@@ -55,7 +55,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class Problem:
-    """What may be chosen below a position. In a tree, caps that hold for each request are met exactly by every history.
+    """The choices below a position. In a tree, caps that hold for each request are met exactly by every history.
 
     Args:
         graph: The graph.
@@ -77,7 +77,7 @@ class Problem:
 
     @cached_property
     def spans(self) -> list[Span]:
-        """What lies below the start, level by level."""
+        """The levels below the start."""
         return list(self.graph.spans(self.start, self.groups))
 
     @cached_property
@@ -87,12 +87,12 @@ class Problem:
 
     @property
     def can_end(self) -> bool:
-        """Whether the request may end at the start."""
+        """True if the request may end at the start."""
         return self.may_stop and bool(self.graph.may_end[self.start])
 
     @property
     def caps(self) -> Mapping[str, Cap]:
-        """What each history has to meet, by name."""
+        """The caps of each history, by name."""
         return self.admission.caps
 
     def static_plans(self) -> StaticPlans:
@@ -101,7 +101,7 @@ class Problem:
         return StaticPlans(self.graph, self.admission.servable, within)
 
     def admits(self, plan: ContingentPlan) -> bool:
-        """Whether every history of a plan is within the caps."""
+        """True if every history of a plan is within the caps."""
         return all(cap.holds(plan) for cap in self.caps.values())
 
     def uncapped(self) -> Problem | None:
@@ -191,11 +191,11 @@ class Problem:
     # -- where no plan meets the caps ----------------------------------------------------------------------------
 
     def answers(self, found: Solution) -> bool:
-        """Whether every request is answered by this plan."""
+        """True if every request is answered by this plan."""
         return found.lost == 0.0
 
     def is_stuck(self, found: Solution) -> bool:
-        """Whether the request cannot go on by this plan, and has no answer."""
+        """True if the request cannot go on by this plan, and has no answer."""
         return found.lost > 1.0 - _ROUNDING
 
     def missed(self, goal: PlanGoal) -> tuple[str, ...]:
@@ -227,11 +227,11 @@ class Problem:
         return self.best(goal._replace(answers_first=True), admission.and_within(_FASTEST, self.seconds.at(least_s)))
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """What a plan uses of the first of these caps at least if the others are dropped."""
+        """The least use of the first of these caps by any plan, the others dropped."""
         return self.least_of_the_longest(self.caps[missed[0]], self.admission.without(*missed))
 
     def least_of_the_longest(self, measure: Cap, admission: Admissible) -> float:
-        """What a plan uses in its longest history from the start on, least over all plans that answer every request.
+        """The use of a plan's longest history from the start on, least over all plans that answer every request.
 
         Infinite where there is none; 0 where the request may end now.
         """

@@ -69,7 +69,7 @@ class Problems:
 
     @cached_property
     def servable(self) -> BoolArray | None:
-        """Whether each edge's model can be served; None if all can."""
+        """True if each edge's model can be served; None if all can."""
         if not self.metrics.missing:
             return None
         gone = np.array([name in self.metrics.missing for name in self.metrics.trie.models])
@@ -81,7 +81,7 @@ class Problems:
 
 
 def minimizes_time(objective: Objective) -> bool:
-    """Whether each request's time is minimized: with bounds on averages, the plan for all requests is sought instead."""
+    """True if each request's time is minimized: with bounds on averages, the plan for all requests is sought instead."""
     return objective.target == "latency" and not bounds_averages(objective)
 
 

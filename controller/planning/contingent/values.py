@@ -19,7 +19,7 @@ _FAR = 1e300
 
 
 class PlanGoal(NamedTuple):
-    """What a plan is chosen by: ``"accuracy"``: accuracy less ``price`` times dollars; ``"cost"``: least dollars.
+    """The criterion of a plan: ``"accuracy"``: accuracy less ``price`` times dollars; ``"cost"``: least dollars.
 
     Ties go to higher accuracy, then lower cost, then the shorter longest history, then ending, then trie order. Histories that
     run into :data:`NOTHING` have no correct answer and no further cost; with ``answers_first`` they are as few as possible.
@@ -36,7 +36,7 @@ class PlanGoal(NamedTuple):
 
 
 class Worth(NamedTuple):
-    """What plans are worth from nodes, edges or groups on, one item for each: accuracy, expected dollars, the chance of running
+    """The worth of plans from nodes, edges or groups on, one item for each: accuracy, expected dollars, the chance of running
     into :data:`NOTHING`, and the seconds of the longest history (None while they are not needed).
 
     Over what a request has left, arrays have the shape of the grid before that of the items.
@@ -102,11 +102,14 @@ class Induction:
         self._ties_remain = False
         self.start = self._run(with_latency=False)
         """The best edges of the start's own groups, the choice to end left out."""
+        # Latencies only break ties, and most plans have none: they are computed in a second pass where the first left some
+        # open.
         if self._ties_remain and left is None:
             self.start = self._run(with_latency=True)
 
     def _run(self, *, with_latency: bool) -> Best:
         below: Worth | None = None
+        # From the deepest level up: when a node is looked at, what is best below it is known.
         for depth in range(len(self.spans) - 1, 0, -1):
             span = self.spans[depth]
             best = self._best_edges(depth, below, with_latency)
@@ -121,6 +124,8 @@ class Induction:
         low, high = span.edges
         if low == high or below is None:
             return _nothing((*self._grid, span.groups[1] - span.groups[0]), with_latency)
+        # In a tree the nodes of the next level stand in the order of the edges that lead to them; merged ones have several
+        # edges.
         if not graph.is_tree:
             below = below.take(graph.target[low:high] - self.spans[depth + 1].nodes[0])
         if self.left is not None:
@@ -138,6 +143,7 @@ class Induction:
         starts = self.graph.first_edge[span.groups[0] : span.groups[1]] - low
         shape = (*worth.accuracy.shape[:-1], len(starts))
         copies = worth.accuracy.size // (high - low)
+        # One search over all points of the grid at once: groups are repeated for each point, with offsets into the flat arrays.
         if copies > 1:
             starts = np.add.outer(np.arange(copies) * (high - low), starts).reshape(-1)
         search = _Search(starts, worth.accuracy.size, self.graph.width(span))
@@ -149,7 +155,7 @@ class Induction:
         return Best(np.where(items < 0, NOTHING, edges), worth.picked(np.maximum(items, 0)), found.ties_remain)
 
     def _keys(self, worth: Worth) -> list[Callable[[], FloatArray]]:
-        """What edges are compared by in turn, the larger the better."""
+        """The keys by which edges are compared in turn, the larger the better."""
         goal, lost, longest_s = self.goal, worth.lost, worth.longest_s
         keys: list[Callable[[], FloatArray]] = []
         if goal.late is not None:
@@ -194,7 +200,7 @@ class Induction:
         )
 
     def prefers_to_end(self, right: FloatArray, on: Worth) -> BoolArray:
-        """Whether ending with a chance ``right`` of a correct answer is at least as good as going on, which is worth ``on``."""
+        """True if ending with a chance ``right`` of a correct answer is at least as good as going on, which is worth ``on``."""
         goal = self.goal
         if goal.late is not None:
             return np.asarray(self._value(Worth(right, np.zeros(right.shape), None, None)) >= self._value(on))
@@ -210,7 +216,7 @@ class Induction:
         return better
 
     def _value(self, worth: Worth) -> FloatArray:
-        """What is compared first where times are chances."""
+        """The first key of a comparison where times are chances."""
         accuracy = 0.0 if self.goal.target == "cost" else worth.accuracy
         late = 0.0 if worth.lost is None else (self.goal.late or 0.0) * worth.lost
         return np.asarray(accuracy - self._price * worth.cost_usd - late)

@@ -132,7 +132,7 @@ class _State:
             self.values = {key: value for key, value in found.items() if key != PATH_KEY}
 
     def take_answer(self) -> Any:
-        """What the graph is resumed with; None if it does not wait for a person."""
+        """The value that the graph is resumed with; None if it does not wait for a person."""
         asked, self._asked = self._asked, ()
         return answered(self._workflow, self._policy, asked) if asked else None
 
@@ -158,7 +158,7 @@ def _callbacks(config: dict[str, Any]) -> Iterator[None]:
 
 
 def _runs_async(app: Any) -> bool:
-    """Whether some node or edge exists only as a coroutine, so that the graph must be run asynchronously."""
+    """True if some node or edge exists only as a coroutine, so that the graph must be run asynchronously."""
     if not isinstance(app, CompiledStateGraph):
         bound = [getattr(node, "bound", None) for node in app.nodes.values()]
         return any(hasattr(one, "afunc") and getattr(one, "func", one) is None for one in bound)

@@ -142,7 +142,7 @@ class ReplayPolicy(UnitPolicy):
 
     @property
     def is_replaying(self) -> bool:
-        """Whether the run is still before the unit's own invocation, so that what happens now has happened before."""
+        """True if the run is still before the unit's own invocation, so that what happens now has happened before."""
         return bool(self.before.invocations) and self._bought_step is None
 
     def locate(self, key: PlaceKey) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ class ReplayPolicy(UnitPolicy):
         return tuple(stage for stage in self._expected[:number] if stage is not None)
 
     def _ended(self, key: PlaceKey) -> BaseException:
-        """What to raise at the first invocation after the unit's own."""
+        """The exception to raise at the first invocation after the unit's own."""
         stages = self._stages_before(len(self._expected))
         others = self._joint.group_after(stages)
         if self.reached is None:
@@ -238,7 +238,7 @@ class ReplayPolicy(UnitPolicy):
     # -- calls -------------------------------------------------------------------------------------------------
 
     def is_recorded(self, number: int) -> bool:
-        """Whether the invocation of that number, counted from 0, is in the record."""
+        """True if the invocation of that number, counted from 0, is in the record."""
         return number < len(self.before.invocations)
 
     def recorded_call(self, number: int, digest: str) -> RecordedCall:
@@ -274,7 +274,7 @@ class ReplayPolicy(UnitPolicy):
 
     @property
     def is_buying(self) -> bool:
-        """Whether a call is under way."""
+        """True if a call is under way."""
         return self._under_way > 0
 
     # -- the host of chat models' calls: places decide ---------------------------------------------------------------
@@ -294,12 +294,12 @@ class ReplayPolicy(UnitPolicy):
 
     @property
     def has_failed(self) -> bool:
-        """Whether every attempt at the unit's invocation failed, though the application may have handled that."""
+        """True if every attempt at the unit's invocation failed, though the application may have handled that."""
         return bool(self.invocations) and all(one.failure is not None for one in self.invocations)
 
     @property
     def is_joint(self) -> bool:
-        """Whether stages of the same superstep are still to be chosen."""
+        """True if stages of the same superstep are still to be chosen."""
         return self._joint.follows(self._stages_before(len(self._expected)))
 
     def record_after(self, row: Observation) -> Record:

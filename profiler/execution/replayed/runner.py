@@ -57,13 +57,13 @@ class ReplayRunner:
         self._app = Application(app, workflow)
         self.signals = workflow.signals
         self.can_go_on = self.template.knows_past_ends and bool(self.control.ends)
-        """Whether a request can go on below a passed check."""
+        """True if a request can go on below a passed check."""
         self.judging = make_judging(workflow, catalog, backends)
         self.last_error: Exception | None = None
 
     @property
     def is_virtual_time(self) -> bool:
-        """Whether latencies do not pass on the wall."""
+        """True if latencies do not pass on the wall."""
         return self.control.models.is_virtual_time
 
     def run(

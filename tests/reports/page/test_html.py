@@ -4,7 +4,7 @@ import pytest
 
 from vinelm.errors import ConfigError
 from vinelm.reports import Report, render, write_page
-from vinelm.reports.page.document import BarChart, BarRow, Chart, FlowBand, FlowChart, Mark, Row, Section, Series, Table
+from vinelm.reports.document import BarChart, BarRow, Chart, FlowBand, FlowChart, Mark, Row, Section, Series, Table
 
 SERIES = Series(name="VineLM", role="vinelm", x=[0.001, 0.01], y=[0.5, 0.6], low=[0.4, 0.5], high=[0.6, 0.7], hover=["a", "b"])
 CLOUD = Series(name="models", role="model", x=[0.002], y=[0.5], low=[0.3], high=[0.6], is_line=False)

@@ -1,4 +1,4 @@
-"""Whether the application itself repeats a failed call: then its own means come first, and VineLM's fallback stays out."""
+"""Applications that repeat failed calls themselves: their own means come first, and VineLM's fallback stays out."""
 
 from __future__ import annotations
 

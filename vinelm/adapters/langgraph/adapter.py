@@ -161,7 +161,7 @@ class GraphAdapter(AdapterSettings):
 
     @property
     def can_end(self) -> bool:
-        """Whether some edge asks the policy whether to go on; without one only the workflow itself ends a request."""
+        """True if some edge asks the policy whether to go on; without one only the workflow itself ends a request."""
         return bool(self.agains) or not (self.declared or self._has_unnamed)
 
     def exits_of(self, template: Template) -> frozenset[str] | None:

@@ -29,7 +29,7 @@ _PROFILED: list[object] = []
 
 
 class ChatOptions(TypedDict, total=False):
-    """What a chat model says of its calls.
+    """The settings of a chat model's calls.
 
     ``default``: the stage's default model, if the chat model declares one; ``objective``: for calls outside of a run that has
     one; ``limits``: fields of the catalog entry to replace; ``falls_back``: False where the caller repeats failed calls itself.

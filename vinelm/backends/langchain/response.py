@@ -72,7 +72,7 @@ class LangChainStreamReader:
 
     @property
     def has_reason(self) -> bool:
-        """Whether the model gave a finish reason."""
+        """True if the model gave a finish reason."""
         return self._has_reason
 
     def last(self, *, always_has_reason: bool) -> Delta:

@@ -70,7 +70,7 @@ class EngineRateLimiter:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is any limit."""
+        """True if there is any limit."""
         return self._limits != RateLimits()
 
     def share(self, on_short: Callable[[], None]) -> RateShare | None:
@@ -121,8 +121,11 @@ class EngineRateLimiter:
             return None if self._first_start(tokens, now_s) > now_s else self._permit(now_s, tokens)
 
     def _first_start(self, tokens: int, now_s: float) -> float:
+        # The window is half open: a call that began exactly a minute ago no longer counts.
         while self._log and self._log[0].start_s <= now_s - WINDOW_S:
             self._log.popleft()
+        # Never before a call that asked earlier: a small call must not overtake a large one that waits for tokens, or it would
+        # starve.
         start_s = max(now_s, self._log[-1].start_s) if self._log else now_s
         start_s = max(start_s, self._room(self._limits.requests_per_min, 1, lambda permit: 1))
         return max(start_s, self._room(self._limits.tokens_per_min, tokens, lambda permit: permit.tokens))
@@ -139,6 +142,7 @@ class EngineRateLimiter:
         if allowed is None:
             return start_s
         used = sum(weight(permit) for permit in self._log)
+        # The oldest calls leave the window first. If even an empty one is too small, the call starts when the last has left.
         for permit in self._log:
             if used + wanted <= allowed:
                 break
@@ -151,6 +155,7 @@ class EngineRateLimiter:
         """Wait for a slot and a place in the windows; hold the slot during the block."""
         slot = self._take(priority)
         try:
+            # The slot comes first. A place in the window has a time, which would pass unused while the call waits for a slot.
             if slot is not None:
                 slot.result()
             with self._start(tokens, priority) as turn:
@@ -202,6 +207,7 @@ class EngineRateLimiter:
         if self._limits.concurrency is None:
             return True
         with self._lock:
+            # A group asks several replicas in turn, so that a call must never wait at one of them.
             self._free -= (is_free := self._free > 0)
             return is_free
 
@@ -214,6 +220,7 @@ class EngineRateLimiter:
 
     def _give(self, slot: Future[None] | None) -> None:
         """Release a slot to the first in the queue; a cancelled waiter that was not granted one holds none."""
+        # cancel() succeeds only for a waiter that was never granted a slot; it stays in the heap and is skipped below.
         if slot is None or slot.cancel() or slot.cancelled():
             return
         while True:
@@ -222,6 +229,8 @@ class EngineRateLimiter:
                     self._free += 1
                     return
                 heir = heapq.heappop(self._queue).slot
+            # Outside of the lock: callbacks of the future may ask for a slot themselves. A waiter that was cancelled meanwhile
+            # is passed over, and the slot goes to the next in line.
             if heir.set_running_or_notify_cancel():
                 heir.set_result(None)
                 return

@@ -132,6 +132,7 @@ class RateShare:
 
     def _first(self) -> RateTurn:
         """The first call of the line, which is not empty."""
+        # Calls that gave up are left in the heap and dropped here: removing them where they stand would cost a search each.
         while self._order[0][1] not in self._line:
             heapq.heappop(self._order)
         return self._line[self._order[0][1]]
@@ -165,6 +166,7 @@ class RateShare:
         """
         with self._lock:
             self._ceiling = keep
+            # What this process used within the minute cannot be given away yet: another would use it a second time.
             self._held = RateAmounts(*(min(h, max(k, u)) for h, k, u in zip(self._held, keep, self._used(), strict=True)))
             return self._held
 
@@ -181,6 +183,7 @@ class RateShare:
             if turn is not first:
                 return min(HEAD_POLLS_S * max(turn.number - first.number, 1), TAIL_POLLS_S)
             used = self._used()
+            # A call that is larger than the limit of a minute counts as the whole of it: it starts alone instead of never.
             needs = (used.requests + 1, used.tokens + min(turn.tokens, self.limits.tokens))
             lacks, fits = [], True
             for need, held, top, limit in zip(needs, self._held, self._ceiling, self.limits, strict=True):
@@ -196,13 +199,15 @@ class RateShare:
             if self._cut_off and self._is_too_small(turn.tokens):
                 raise CallError(self._cut_off, kind="rate_limit")
             self._lacks = RateAmounts(*lacks)
+            # Told once for each call at the head, not each time that it asks again.
             is_news, self._told = self._told != turn.number, turn.number
+        # Outside of the lock, which the callee may want.
         if is_news:
             self._on_short()
         return HEAD_POLLS_S
 
     def _is_too_small(self, tokens: int) -> bool:
-        """Whether a call of so many tokens would not even fit if no other had started within the window."""
+        """True if a call of so many tokens would not even fit if no other had started within the window."""
         call = RateAmounts(1, min(tokens, self.limits.tokens))
         return any(limit and need > held for need, held, limit in zip(call, self._held, self.limits, strict=True))
 

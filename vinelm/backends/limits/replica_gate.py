@@ -169,7 +169,7 @@ class ReplicaGate:
 
     @property
     def is_limited(self) -> bool:
-        """Whether any replica has a limit."""
+        """True if any replica has a limit."""
         return any(replica.limiter.is_limited for replica in self._replicas)
 
     def in_flight(self) -> dict[str, int]:

@@ -38,6 +38,7 @@ class AttemptBound:
     def usd(self, price: Price) -> float:
         """Return the most dollars of the attempt."""
         written = self.tokens_in if self.writes_cache else 0
+        # Reading from a cache usually costs less than plain input. Where a price says otherwise, the bound has to hold as well.
         cached = self.tokens_in if (price.cached or 0.0) > price.input and not written else 0
         return price.cost_usd(self.tokens_in, self.tokens_out, cached, written, written)
 

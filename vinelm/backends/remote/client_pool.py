@@ -83,6 +83,8 @@ class EventLoopClients(Generic[S, A]):
         with self._lock:
             held = self._async.get(loop)
             if held is None:
+                # A loop that was closed without shutting down its async generators never removed its client: it is dropped
+                # here, since closing it would need the loop.
                 for other in [other for other in self._async if other.is_closed()]:
                     del self._async[other]
                 client, aclose = self._amake()
@@ -90,6 +92,7 @@ class EventLoopClients(Generic[S, A]):
                 self._async[loop] = (client, closer)
         if held is not None:
             return held[0]
+        # Outside of the lock, which must not be held over an await. The first step registers the generator with the loop.
         await anext(closer)
         return client
 

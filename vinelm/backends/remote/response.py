@@ -55,12 +55,12 @@ class Delta:
 
     @property
     def is_token(self) -> bool:
-        """Whether the piece holds output of the model."""
+        """True if the piece holds output of the model."""
         return bool(self.text or self.reasoning or self.tools)
 
     @property
     def is_text(self) -> bool:
-        """Whether everything that must be a text is one: SDKs do not check what a server sends."""
+        """True if everything that must be a text is one: SDKs do not check what a server sends."""
         texts: list[object] = [self.text, self.reasoning]
         for piece in self.tools:
             texts += [piece.arguments, piece.id or "", piece.name or ""]
@@ -110,7 +110,7 @@ class ResponseBuilder:
     finish_reason: str | None = None
     counts: Counts | None = None
     counts_are_final: bool = False
-    """Whether the counts came with the finish reason or after it. Earlier ones may be of a part of the answer."""
+    """True if the counts came with the finish reason or after it. Earlier ones may be of a part of the answer."""
     request_id: str | None = None
     provider_latency_s: float | None = None
     _stated_id: str | None = None
@@ -149,7 +149,7 @@ class ResponseBuilder:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is neither text nor a tool call. Reasoning alone is not an answer."""
+        """True if there is neither text nor a tool call. Reasoning alone is not an answer."""
         return not self._tools and not any(piece.strip() for piece in self._text)
 
     @property

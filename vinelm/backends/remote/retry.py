@@ -77,6 +77,8 @@ class RetryPolicy:
 
     def may_repeat(self, failed: AttemptFailed, attempts: int, billed: int) -> bool:
         """Return whether to retry after ``attempts`` attempts, ``billed`` of which may have cost money."""
+        # The reservation of a call covers two billed attempts, so that a third could exceed the cap. A server that asks for a
+        # longer wait than we allow is not asked early: it would only refuse again.
         if failed.is_final or billed >= BILLED_ATTEMPTS or (failed.retry_after_s or 0.0) > self.max_wait_s:
             return False
         return attempts <= min(RETRIES.get(failed.kind, 0), self.max_retries)
@@ -95,6 +97,7 @@ class RetryPolicy:
         jitter_s = wait_random_exponential(multiplier=self.backoff_s, max=self.max_wait_s)(state)
         failed = state.outcome.exception() if state.outcome is not None else None
         asked_s = failed.retry_after_s if isinstance(failed, AttemptFailed) and failed.retry_after_s else 0.0
+        # Jitter is added to what the server asked for, or all callers that it refused at once would come back at once.
         return min(asked_s + jitter_s, self.max_wait_s) if asked_s else jitter_s
 
 

@@ -1,4 +1,4 @@
-"""What a policy achieves, as the requests say that did not choose it."""
+"""The accuracy, dollars and seconds of a policy, judged by requests that did not choose it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class JudgedPolicy:
 
     @property
     def optimism(self) -> float | None:
-        """What choosing the best of many promised too much: promised less judged accuracy; None where not identified."""
+        """The optimism of choosing the best of many: promised less judged accuracy; None where not identified."""
         return self.promised_accuracy - self.accuracy.value if self.accuracy.is_identified else None
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What an application runs today: one model, or a fixed plan, to compare VineLM's plans with."""
+"""The plan in use today: one model, or a fixed plan, to compare VineLM's plans with."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ MOST_FIXED = 60
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChosenPolicy:
-    """What one half of the requests chose.
+    """The policy that one half of the requests chose.
 
     Attributes:
         steps: The policy, to be followed.
@@ -70,7 +70,7 @@ def in_first_half(request_id: str, seed: int) -> bool:
 
 
 def _answers_first(template: Template) -> bool:
-    """Whether every invocation of every request writes an answer, so that answers can be compared from the first on."""
+    """True if every invocation of every request writes an answer, so that answers can be compared from the first on."""
     return template.knows_past_ends and all(stage.answerable for stage in template.stages)
 
 

@@ -28,7 +28,7 @@ SERVED: tuple[PolicyName, ...] = ("signals", "paths", "static", "single")
 
 @dataclass(frozen=True, kw_only=True)
 class SettlingPrice:
-    """What a decision between VineLM and its strongest rival would still cost, with a power of 80 %.
+    """The cost of a decision between VineLM and its strongest rival, with a power of 80 %.
 
     Attributes:
         difference: The difference that is to be seen, in what the objective counts; at least :data:`LEAST_SEEN`.
@@ -49,7 +49,7 @@ class SettlingPrice:
 
 @dataclass(frozen=True, kw_only=True)
 class ServingOffer:
-    """What serving would say about a policy that the rows do not identify.
+    """The offer to serve a policy that the rows do not identify.
 
     Attributes:
         policy: The policy.
@@ -124,7 +124,7 @@ class Evaluation:
 
     @property
     def target(self) -> str:
-        """What is gained or saved: ``accuracy``, ``cost`` or ``latency``."""
+        """The quantity that is gained or saved: ``accuracy``, ``cost`` or ``latency``."""
         return self.objectives[0].target
 
     @property
@@ -153,7 +153,7 @@ class Evaluation:
 
     @property
     def verdict(self) -> EvaluationVerdict:
-        """What the intervals allow to say.
+        """The verdict that the intervals allow.
 
         ``gain``: better than the best static plan and the best single model, both intervals above zero, within the bounds.
         Against a plan in use: better than that, while the whole interval of what must not be lost is above -:data:`MARGIN`.
@@ -173,7 +173,7 @@ class Evaluation:
 
     @property
     def loses(self) -> bool:
-        """Whether VineLM's plan significantly loses more than :data:`MARGIN` of what the plan in use has."""
+        """True if VineLM's plan significantly loses more than :data:`MARGIN` of what the plan in use has."""
         return self.keeps is not None and self.keeps.high < -self._allowed_loss
 
     @property
@@ -182,7 +182,7 @@ class Evaluation:
 
     @property
     def breaks_bounds(self) -> bool:
-        """Whether VineLM's plan significantly misses the accuracy floor or the cost budget (their means, in a sweep).
+        """True if VineLM's plan significantly misses the accuracy floor or the cost budget (their means, in a sweep).
 
         Against a plan in use the bounds are what that plan promised, which it may miss itself: what counts is what is lost.
         """
@@ -196,7 +196,7 @@ class Evaluation:
 
     @property
     def price(self) -> SettlingPrice | None:
-        """What would settle the question; None where it is settled."""
+        """The price of settling the question; None where it is settled."""
         if self.verdict in ("gain", "no gain"):
             return None
         own, other, gain = self.headline, self.rival, self.gain
@@ -256,7 +256,7 @@ class Evaluation:
 
     @property
     def _unit(self) -> float:
-        """What shares are of: 1 for accuracy, else the rival's mean dollars or seconds."""
+        """The unit of shares: 1 for accuracy, else the rival's mean dollars or seconds."""
         if self.target == "accuracy":
             return 1.0
         return abs((self.rival.cost_usd if self.target == "cost" else self.rival.latency_s).value)

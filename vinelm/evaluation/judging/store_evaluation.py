@@ -110,7 +110,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Subject:
-    """What is evaluated."""
+    """The store, trie and objective that are evaluated."""
 
     identity: StoreIdentity
     requests: list[str]

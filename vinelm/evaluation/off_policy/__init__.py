@@ -1,1 +1,1 @@
-"""What a policy would have achieved, estimated from stored rows that other choices of models left: pure statistics."""
+"""The results that a policy would have had, estimated from stored rows that other choices of models left: pure statistics."""

@@ -1,4 +1,4 @@
-"""Which rows there are, and with what chance each of them was bought."""
+"""The rows, and the chance with which each of them was bought."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ LEAST_BEYOND = 2.0
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """What a policy did to the requests that it was followed on. Arrays have shape (followed,).
+    """The steps of a policy on the requests that it was followed on. Arrays have shape (followed,).
 
     Args:
         weight: One over the chance that all rows of the request were bought, > 0.

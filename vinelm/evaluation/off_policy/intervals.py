@@ -123,7 +123,7 @@ def estimate_mean(
 
 
 def _residuals(centred: FloatArray, balance: Mapping[object, FloatArray]) -> FloatArray:
-    """What the columns do not explain, each enlarged for its own share in the fit (HC2 of MacKinnon and White 1985)."""
+    """The residuals of the fit, each enlarged for its own share in the fit (HC2 of MacKinnon and White 1985)."""
     if not balance:
         return centred
     columns = sorted(balance.values(), key=lambda column: -float(column @ column))[: max(len(centred) // 5, 1)]
@@ -140,7 +140,7 @@ def _kish(weight: FloatArray) -> float:
 
 
 def _freedom(square: float, fourth: float, m: float) -> float:
-    """How many requests vary, by their sums of squares and of fourth powers: at least 4, or as many as there are."""
+    """The number of requests that vary, by their sums of squares and of fourth powers: at least 4, or as many as there are."""
     spread = max(fourth - square**2 / max(m, 1.0), 0.0)
     varying = square**2 / spread if spread > 0.0 else math.inf
     return max(min(m - 1.0, max(varying, LEAST_FREEDOM)), 1.0)

@@ -11,7 +11,7 @@ Seen = tuple[Observation, ...]
 
 
 class Step(NamedTuple):
-    """What a policy does next.
+    """The next step of a policy.
 
     Args:
         model: The model that runs next; None: the request ends.
@@ -23,7 +23,7 @@ class Step(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """What a policy is expected to add from here on, by the rows that it was planned from.
+    """The expected rest of a policy from here on, by the rows that it was planned from.
 
     Args:
         success: Chance that the answer returned in the end is right, in [0, 1].
@@ -37,7 +37,7 @@ class Rest(NamedTuple):
 
 
 class StepRule(Protocol):
-    """What comes next after what a request has shown. It sees what the application shows, never whether an answer is right."""
+    """The next step, given what a request has shown. It sees what the application shows, never whether an answer is right."""
 
     def step(self, seen: Seen) -> Step:
         """Return what comes next. The request has not failed, and the workflow has not ended it for this policy."""

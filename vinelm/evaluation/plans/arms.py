@@ -1,4 +1,4 @@
-"""What the application does after a stage, by the model that ran it: the probabilities of the arms, for tables."""
+"""The application's choice after a stage, by the model that ran it: the probabilities of the arms, for tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vinelm.trie.arrays import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class ArmShares:
-    """What follows a stage that was run by one model, averaged over the histories before it.
+    """The arms after a stage that was run by one model, averaged over the histories before it.
 
     Attributes:
         stage: The stage.

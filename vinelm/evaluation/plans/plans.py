@@ -51,7 +51,7 @@ class FixedPlan(Protocol):
 
     @property
     def is_feasible(self) -> bool:
-        """Whether the plan meets every bound of the objective."""
+        """True if the plan meets every bound of the objective."""
 
 
 Fixed = TypeVar("Fixed", bound=FixedPlan)

@@ -1,4 +1,4 @@
-"""What all rivals share: the evidence that they choose from, the policy that they choose, and what they promise of it."""
+"""Parts that all rivals share: the evidence that they choose from, the policy that they choose, and what they promise of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SEED = 1
 
 
 class PolicyResult(NamedTuple):
-    """What a policy did on a table.
+    """The results of a policy on a table.
 
     Args:
         success: The answer returned to each request is correct; a chance in [0, 1] where the policy draws. Shape (requests,).
@@ -87,7 +87,7 @@ class Method(Protocol):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What every method chooses from.
+    """The rows that every method chooses from.
 
     Args:
         rows: The bought rows, with their outcomes.

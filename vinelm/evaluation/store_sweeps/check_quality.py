@@ -1,4 +1,4 @@
-"""How far the workflow's own check is from the truth."""
+"""The errors of the workflow's own check."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ with required_extra("profile", "the quality of a check"):
 
 
 class CheckQuality(NamedTuple):
-    """What the workflow's own check says of one model's answers after the first invocation.
+    """The workflow's own check on one model's answers after the first invocation.
 
     Only the first invocation is counted: later ones are those of requests that an earlier answer left open.
 
@@ -34,7 +34,7 @@ class CheckQuality(NamedTuple):
 
     @property
     def refused(self) -> int:
-        """How many it refuses."""
+        """The number that it refuses."""
         return self.answers - self.accepted
 
 

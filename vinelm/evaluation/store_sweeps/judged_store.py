@@ -19,7 +19,7 @@ BOUNDS: tuple[SweptBound, ...] = ("max_cost_usd", "min_accuracy", "max_latency_s
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JudgedStore:
-    """What the rows of a store say, one half of the requests planning and the other judging, both ways.
+    """A store's policies judged by its rows: one half of the requests plans, the other judges, both ways.
 
     Attributes:
         evaluation: The verdict; None where nothing was judged.

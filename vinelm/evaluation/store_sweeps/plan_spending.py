@@ -12,7 +12,7 @@ from vinelm.controller import Decision
 
 
 class SpentOn(NamedTuple):
-    """What a plan spends on one model in one stage.
+    """A plan's dollars for one model in one stage.
 
     Args:
         stage: The workflow's stage.

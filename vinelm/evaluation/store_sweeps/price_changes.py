@@ -1,4 +1,4 @@
-"""What other prices would do to a plan."""
+"""The effect of other prices on a plan."""
 
 from __future__ import annotations
 

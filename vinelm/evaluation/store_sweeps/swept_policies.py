@@ -49,7 +49,7 @@ class SweptPolicy:
 
     @property
     def breaks_bound(self) -> bool:
-        """Whether the mean cost, or the accuracy, is judged to be beyond the bound by more than its interval."""
+        """True if the mean cost, or the accuracy, is judged to be beyond the bound by more than its interval."""
         cap, floor, own = self.objective.max_cost_usd, self.objective.min_accuracy, self.judged
         is_over = cap is not None and own.cost_usd.is_identified and own.cost_usd.low > cap
         return is_over or (floor is not None and own.accuracy.is_identified and own.accuracy.high < floor)

@@ -1,4 +1,4 @@
-"""What differs between two annotated tries beyond noise, and which plans change with it."""
+"""Differences between two annotated tries beyond noise, and the plans that change with them."""
 
 from __future__ import annotations
 

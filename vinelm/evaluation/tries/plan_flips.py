@@ -1,4 +1,4 @@
-"""Which plans change from one annotated trie to another: for each cap on the dollars of a request, the most accurate one."""
+"""The plans that change from one annotated trie to another: for each cap on the dollars of a request, the most accurate one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PlanFlip:
 
 
 class _Figures(NamedTuple):
-    """What a trie says of a plan."""
+    """A plan's figures by one trie."""
 
     accuracy: float
     cost_usd: float

@@ -1,4 +1,4 @@
-"""How requests move through a plan, as bands between columns: a Sankey picture."""
+"""The flow of requests through a plan, as bands between columns: a Sankey picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report rests on: the workflow's own check and signals as the rows show them, the rows, models, prices and versions."""
+"""The evidence of a report: the workflow's own check and signals as the rows show them, rows, models, prices, versions."""
 
 from __future__ import annotations
 

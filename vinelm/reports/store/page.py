@@ -211,7 +211,7 @@ class _StorePage:
 
     @cached_property
     def rival(self) -> ShownPlan | None:
-        """What is in use today, else the most accurate single model; None if no model can run every stage."""
+        """The plan in use today, else the most accurate single model; None if no model can run every stage."""
         found, name = self._rival_plan, "single model" if self.in_use is None else "in use today"
         return None if found is None else ShownPlan(name=name, decision=found)
 
@@ -231,7 +231,7 @@ class _StorePage:
 
     @cached_property
     def objective(self) -> Objective:
-        """What VineLM's plan is made for: the rival's accuracy for less, or more accuracy for its dollars."""
+        """The objective of VineLM's plan: the rival's accuracy for less, or more accuracy for its dollars."""
         found, best = self.judged.evaluation, self._rival_plan
         if best is None:
             return Objective(maximize="accuracy")

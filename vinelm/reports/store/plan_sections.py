@@ -1,4 +1,4 @@
-"""Which models a plan runs, where its dollars go, and what other prices would do to it."""
+"""The models of a plan, its dollars, and the effect of other prices on it."""
 
 from __future__ import annotations
 

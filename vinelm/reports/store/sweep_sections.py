@@ -224,7 +224,7 @@ def _is_known(one: SweptPolicy) -> bool:
 
 
 def _is_drawn(one: SweptPolicy) -> bool:
-    """Whether a point says enough to be drawn: its table has the others."""
+    """True if a point says enough to be drawn: its table has the others."""
     return _is_known(one) and one.band[1] - one.band[0] <= WIDEST and 0.0 <= one.judged.accuracy.value <= 1.0
 
 

@@ -1,1 +1,1 @@
-"""What the requests of a thread have paid, kept beside the thread's checkpoints."""
+"""The payments of a thread's requests, kept next to the thread's checkpoints."""

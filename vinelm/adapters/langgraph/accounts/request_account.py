@@ -1,4 +1,4 @@
-"""What one request has paid, written beside its checkpoints: before each call its upper bound, then what it really cost."""
+"""The payments of one request, written next to its checkpoints: before each call its upper bound, then what it really cost."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class RequestAccount:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is left to be written."""
+        """True if nothing is left to be written."""
         return not self._due_usd and not self._writes
 
     async def settle(self, *, is_async: bool) -> None:

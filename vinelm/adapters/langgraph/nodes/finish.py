@@ -108,7 +108,7 @@ def _place(classes: Sequence[int | None], wanted: int) -> str:
 
 
 def _agreement(classes: Sequence[int | None], wanted: int) -> str:
-    """How many answers of the request agree, in words."""
+    """The number of the request's answers that agree, in words."""
     agreeing, all_ = list(classes).count(wanted), sum(one is not None for one in classes)
     if agreeing > 1:
         return f"{_word(agreeing)} of {_word(all_)} agree"

@@ -260,7 +260,7 @@ class RouteEdge:
         return frozenset((place,)) if is_stage else None
 
     def _is_within_template(self, config: RunnableConfig) -> bool:
-        """Whether the template allows another invocation after the path as the graph's channel has it.
+        """True if the template allows another invocation after the path as the graph's channel has it.
 
         For an edge whose run cannot be found any more; where the path is not known either, the loop ends.
         """
@@ -275,7 +275,7 @@ class RouteEdge:
     def _has_turns_left(
         self, at: RunPath, template: Template | None, places: tuple[str, ...], arms: frozenset[str] | None
     ) -> bool:
-        """Whether the bounds of the loop allow one more turn, which is then counted."""
+        """True if the bounds of the loop allow one more turn, which is then counted."""
         if template is not None and not _leaves_room(template, at, arms):
             return False
         for place in places:
@@ -296,14 +296,14 @@ class RouteEdge:
 
 
 def _is_answerable(template: Template | None, stages: tuple[str, ...]) -> bool:
-    """Whether there is an answer behind these stages, as far as the template says."""
+    """True if there is an answer behind these stages, as far as the template says."""
     if template is None or not stages:
         return True
     return all(stage.answerable for stage in template.stages if stage.name == stages[-1])
 
 
 def _leaves_room(template: Template, at: RunPath, arms: frozenset[str] | None) -> bool:
-    """Whether the template allows a stage behind the path; an arm that it has nowhere is no matter of its bound."""
+    """True if the template allows a stage behind the path; an arm that it has nowhere is no matter of its bound."""
     if template.is_linear:
         return template.stage_after(len(at.path)) is not None
     allowed = _allowed(template, at.stages)

@@ -1,4 +1,4 @@
-"""Which code is the application's own, rather than Python's, an installed package's or VineLM's."""
+"""The application's own code, told from Python's, an installed package's and VineLM's."""
 
 from __future__ import annotations
 

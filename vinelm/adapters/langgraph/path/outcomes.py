@@ -1,4 +1,4 @@
-"""What the invocations of one run have shown: computed where the state is seen, told to the policy once, kept in the path."""
+"""The outcomes of one run's invocations: computed where the state is seen, told to the policy once, kept in the path."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class ChannelSession:
 
 
 class ShownOutcome(TypedDict):
-    """What an invocation showed, see :class:`~vinelm.signals.Outcome`.
+    """The outcome of an invocation, see :class:`~vinelm.signals.Outcome`.
 
     ``first`` holds the values of the declared keys of its answer, where that is the first of its class.
     """
@@ -64,7 +64,7 @@ class Entry(TypedDict):
 
 
 class Note(TypedDict):
-    """What the invocation at place ``k`` showed, written by a node after it, since routes write nothing."""
+    """The outcome of the invocation at place ``k``, written by a node after it, since routes write nothing."""
 
     k: int
     shown: ShownOutcome
@@ -142,7 +142,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return {"path": list(self.path), "closed": self.closed}
 
     def is_available(self) -> bool:
-        """Whether any invocation was written, or waits; LangGraph tells only available channels of a superstep's end."""
+        """True if any invocation was written, or waits; LangGraph tells only available channels of a superstep's end."""
         return bool(self.path or self.waiting)
 
     def wait(self, node: Execution, written: list[Entry | Note]) -> None:
@@ -154,7 +154,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         self.waiting[node.task] = node, [*self.waiting_of(node), *written]
 
     def waiting_of(self, node: Execution | None) -> list[Entry | Note]:
-        """What waits of a node; nothing that an earlier attempt has left."""
+        """The waiting writes of a node, without those of an earlier attempt."""
         known, written = (None, []) if node is None else self.waiting.get(node.task, (None, []))
         return written if known == node else []
 
@@ -237,7 +237,7 @@ def is_new_request(
 
 
 def _may_begin(stage: str, template: Template) -> bool:
-    """Whether some request begins with the superstep of that stage."""
+    """True if some request begins with the superstep of that stage."""
     return template.flow.ahead_of(0, stage) is not None
 
 

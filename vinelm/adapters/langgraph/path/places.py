@@ -25,7 +25,7 @@ class Where(NamedTuple):
 
 
 class PlaceKey(NamedTuple):
-    """What invocations share that take one place in the path, such as those of a fan-out.
+    """A key of invocations that take one place in the path, such as those of a fan-out.
 
     Attributes:
         step: the superstep of the root graph.

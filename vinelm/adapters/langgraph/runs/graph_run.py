@@ -53,7 +53,7 @@ class StageChoice:
 
     @property
     def is_lost(self) -> bool:
-        """Whether every invocation that began with the model has failed, so that a retry may use another one."""
+        """True if every invocation that began with the model has failed, so that a retry may use another one."""
         return 0 < self.begun == self.failed
 
 
@@ -117,7 +117,7 @@ class Superstep:
         return before or ()
 
     def is_in(self, stage: str, flow: Flow) -> bool:
-        """Whether the template has the stage here."""
+        """True if the template has the stage here."""
         return self._in_flow(stage, flow) is not None
 
     def _in_flow(self, stage: str, flow: Flow) -> tuple[str, ...] | None:
@@ -235,7 +235,7 @@ class GraphRun:
 
     @property
     def can_keep_account(self) -> bool:
-        """Whether what the request pays is to be kept beside its checkpoints, and is not yet."""
+        """True if what the request pays is to be kept beside its checkpoints, and is not yet."""
         return self._own_guard is not None and self.request_account is None and self.policy.keeps_account
 
     def keep_account(self, accounts: ThreadAccounts) -> None:
@@ -283,7 +283,7 @@ class GraphRun:
             self._turns.pop(again, None)
 
     def knows(self, prefix: tuple[str, ...]) -> bool:
-        """Whether ``prefix`` is where this run is, or where its present superstep began."""
+        """True if ``prefix`` is where this run is, or where its present superstep began."""
         step = self._superstep
         return prefix == self.path or (step is not None and prefix == step.prefix)
 
@@ -435,7 +435,7 @@ class GraphRun:
             return path
 
     def is_past(self, where: Where) -> bool:
-        """Whether what begins at ``where`` begins after the superstep of the path's last invocation, if the run keeps it."""
+        """True if what begins at ``where`` begins after the superstep of the path's last invocation, if the run keeps it."""
         return self.places is not None and self.places.last_step != where.step
 
     def _model_of(self, stage: str, prefix: tuple[str, ...]) -> str:

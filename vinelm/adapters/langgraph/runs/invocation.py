@@ -165,7 +165,7 @@ class InvocationScope:
 
     @property
     def is_kept_by_run(self) -> bool:
-        """Whether the run itself keeps the path, because no channel of the root graph carries all of it."""
+        """True if the run itself keeps the path, because no channel of the root graph carries all of it."""
         return self._run.places is not None
 
     def note_failure(self, what: str, error: Exception) -> None:

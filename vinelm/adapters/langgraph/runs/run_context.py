@@ -27,7 +27,7 @@ class ChatHost(Protocol):
 
     @property
     def halted(self) -> BaseException | None:
-        """What :meth:`admit` raised to end the run, if it did."""
+        """The exception by which :meth:`admit` ended the run, if it did."""
 
     def admit(self, stage: str, prefix: tuple[str, ...], *, node: str, is_repeated: bool) -> None:
         """Called before each invocation of a chat model in a node; what it raises stops the invocation.

@@ -136,7 +136,7 @@ class RunRegistry:
 
 
 class InvokeOptions(TypedDict, total=False):
-    """How an invocation begins.
+    """The options with which an invocation begins.
 
     ``continues``: the path is known to go on, whatever the template says; ``run_is_request``: the same for a path that this
     very run has written; ``limits``: fields of the catalog entry to replace, such as ``max_tokens``; ``own_writes``: the

@@ -16,7 +16,7 @@ from vinelm.template import Template
 
 
 class AdapterSettings:
-    """What every part of an adapter reads.
+    """The settings that every part of an adapter reads.
 
     Attributes:
         models: makes the chat models.

@@ -1,4 +1,4 @@
-"""Whether the tokens of a run reach its caller while they are made."""
+"""True if the tokens of a run reach its caller while they are made."""
 
 from __future__ import annotations
 

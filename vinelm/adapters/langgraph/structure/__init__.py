@@ -1,1 +1,1 @@
-"""What a compiled graph says about its stages: which may follow which, the template that says so, and its text."""
+"""The stages of a compiled graph: which may follow which, the template that says so, and its text."""

@@ -29,7 +29,7 @@ _MOST_OBJECTS = 5_000
 
 @dataclass(slots=True)
 class HeldStages:
-    """What a node holds.
+    """The stages that a node holds.
 
     Attributes:
         names: the stages of its chat models.

@@ -88,7 +88,7 @@ def _remedy(before: str, after: str) -> str:
 
 
 def _leads_back(pairs: set[tuple[str, str]], before: str, after: str) -> bool:
-    """Whether the second stage comes before the first on some way."""
+    """True if the second stage comes before the first on some way."""
     waiting = [after]
     for at in waiting:  # grows while it is read
         waiting += [then for here, then in pairs if here == at and then not in waiting]

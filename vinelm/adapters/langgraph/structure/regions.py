@@ -30,11 +30,11 @@ class Region:
         return self._part.get(at, frozenset((at,)))
 
     def loops(self, part: Part) -> bool:
-        """Whether its supersteps may come again."""
+        """True if its supersteps may come again."""
         return len(part) > 1 or any(at in self.successors.get(at, ()) for at in part)
 
     def outside(self, part: Part) -> list[Together]:
-        """What follows a part, in order, the end included."""
+        """The places after a part, in order, the end included."""
         return list(dict.fromkeys(then for at in part for then in self.successors.get(at, ()) if then not in part))
 
     def reached(self, at: Together) -> set[Part]:

@@ -1,4 +1,4 @@
-"""Which stages may follow which, read off a compiled graph: tools are passed through, nothing runs."""
+"""The stages that may follow each stage, read off a compiled graph: tools are passed through, nothing runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_WAYS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How often a route may lead to a place."""
+    """The most times that a route may lead to a place."""
 
     place: str
     times: int
@@ -116,7 +116,7 @@ class NodeGraph:
         return frozenset(name for stages in self._outcomes_of(place, 0, frozenset()) for name, _ in stages)
 
     def is_clear(self, place: str) -> bool:
-        """Whether every edge between a place and the next stages says where it leads."""
+        """True if every edge between a place and the next stages says where it leads."""
         if place == END or place in self._stage_of:
             return True
         return not any(node in self.unclear for node in self._passed([place]))
@@ -130,7 +130,7 @@ class NodeGraph:
             waiting += [t for t in targets if t not in waiting and t != END and t not in self._stage_of]
 
     def _outcomes(self, nodes: Collection[str]) -> dict[Together, frozenset[Bound]]:
-        """What may follow nodes that run together. Of several ways to the same superstep, all bounds."""
+        """The places that may follow nodes that run together. Of several ways to the same superstep, all bounds."""
         sets = [self._behind(node, 0, frozenset()) for node in nodes]
         if len(nodes) > 1 and len({self._stage_of.get(node) for node in nodes}) == 1:  # one stage in several nodes: one of them
             merged: dict[_Timed, frozenset[Bound]] = {}
@@ -149,7 +149,7 @@ class NodeGraph:
         return found
 
     def _behind(self, node: str, steps: int, seen: frozenset[str]) -> dict[_Timed, frozenset[Bound]]:
-        """What may follow one node: all of its edges fire, each of its choices takes one way."""
+        """The places that may follow one node: all of its edges fire, each of its choices takes one way."""
         sets: list[dict[_Timed, frozenset[Bound]]] = []
         for choice in self._choices.get(node, ()):
             ways: dict[_Timed, frozenset[Bound]] = {}

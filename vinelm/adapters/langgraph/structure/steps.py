@@ -42,7 +42,7 @@ def template_of(graph: StageGraph) -> Template:
 
 
 def _is_exact(template: Template, graph: StageGraph) -> bool:
-    """Whether it allows the ways of the graph and no others. A loop of one turn may lack the way back."""
+    """True if it allows the ways of the graph and no others. A loop of one turn may lack the way back."""
     if longest(template.steps) > _DEEP:
         return False
     found = template.flow.follows | {("", stage.name) for stage in template.first_stages}
@@ -169,7 +169,7 @@ class _Writer:
         return Parallel((first, *others)) if others else first
 
     def _turns(self, head: Together, part: Part) -> int:
-        """How often the loop may turn, by the bounds of the routes in it."""
+        """The most turns of the loop, by the bounds of the routes in it."""
         edges = {(at, then): bounds for at in part for then, bounds in self._graph.after[at].items() if then in part}
         free: dict[Together, list[Together]] = {at: [] for at in part}
         for (at, then), bounds in edges.items():
