@@ -45,7 +45,7 @@ demo: $(VENV)/.demo ## profile, estimate, evaluate, report: no keys, no network,
 PYTEST = PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist loadfile
 
 test: $(VENV)/.dev ## run the tests but the long ones, on every core
-	@$(PYTEST) -m "not long"
+	@$(PYTEST) -m "not long" --dist worksteal
 
 test-fast: $(VENV)/.dev ## run those of them that open no socket, start no process and are quick: about a minute
 	@$(PYTEST) -m "not long and not outside and not slow" --stay-inside --dist worksteal

@@ -5,6 +5,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from kit.optional import needs
 from kit.wire.client import COST, MODES, ONCE, PRICE, PROMPT, fails
 from kit.wire.providers import PROVIDERS, SECRETS
 from langchain_core.messages import HumanMessage, SystemMessage
@@ -12,9 +13,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from vinelm.backends import PROVIDERS as KNOWN
 from vinelm.requests.protocols import PricesCalls
 
-pytest.importorskip("anthropic")
-pytest.importorskip("boto3")
-pytest.importorskip("google.genai")
+needs("anthropic", "boto3", "google.genai")
 pytestmark = pytest.mark.usefixtures("credentials")
 WAYS = [(mode, streams) for mode in MODES for streams in (True, False) if streams or "stream" not in mode]
 """Whole answers are streamed too, unless the catalog says otherwise."""

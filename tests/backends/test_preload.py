@@ -7,13 +7,13 @@ import threading
 from pathlib import Path
 
 import pytest
+from kit.optional import needs
 from kit.wire.providers import PROVIDERS
 
 from vinelm.backends.remote.rehearsal import Rehearses
 from vinelm.requests.protocols import Preloads
 
-pytest.importorskip("boto3")
-pytest.importorskip("google.genai")
+needs("boto3", "google.genai")
 pytestmark = pytest.mark.usefixtures("credentials")
 
 

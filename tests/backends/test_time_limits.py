@@ -9,13 +9,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from kit.optional import needs
 from kit.wire import bedrock_format
 from kit.wire.client import MODES, ONCE, PROMPT, fails
 from kit.wire.providers import PROVIDERS, SECRETS
 from langchain_core.messages import HumanMessage
 
-pytest.importorskip("boto3")
-pytest.importorskip("google.genai")
+needs("boto3", "google.genai")
 pytestmark = pytest.mark.usefixtures("credentials")
 PAUSE_S = 0.02
 OURS = [name for name in PROVIDERS if name != "langchain"]  # whose connections belong to its package

@@ -7,10 +7,12 @@ import json
 import re
 import shutil
 import signal
+from dataclasses import replace
 
 import pytest
 
 from vinelm.cli.main import main
+from vinelm.demo import run_demo
 from vinelm.traces import ObservationStore
 from vinelm.vinefile import load_trie
 
@@ -109,20 +111,32 @@ DEMO = ["demo", "--limit", "40", "--preset", "paper-2", "--output-dir", "out", "
 
 @pytest.fixture(scope="module")
 def first_demo(tmp_path_factory, make_shop):
-    """The folder that a demo ran in, and what it printed."""
-    folder, printed = make_shop(tmp_path_factory.mktemp("demo")), io.StringIO()
-    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
+    """The folder that a demo ran in, what it printed, and what it found."""
+    folder, printed, found = make_shop(tmp_path_factory.mktemp("demo")), io.StringIO(), []
+
+    def keeping(*args, **options):
+        found.append(run_demo(*args, **options))
+        return found[-1]
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder), contextlib.redirect_stdout(printed):
+        patch.setattr("vinelm.demo.run_demo", keeping)
         assert main([*DEMO, "--json"]) == 0
-    return folder, json.loads(printed.getvalue())
+    return folder, json.loads(printed.getvalue()), found[0]
 
 
 @pytest.fixture
 def demo(first_demo, tmp_path, monkeypatch):
     """As if it had just run in the working folder: a copy."""
-    folder, found = first_demo
+    folder, printed, _ = first_demo
     shutil.copytree(folder, tmp_path / "demo")
     monkeypatch.chdir(tmp_path / "demo")
-    return folder, found
+    return folder, printed
+
+
+@pytest.fixture
+def again(first_demo, demo, monkeypatch):
+    """The demo finds in no time what it found the first time: for what is printed of it."""
+    monkeypatch.setattr("vinelm.demo.run_demo", lambda *_, **__: first_demo[2])
 
 
 def test_the_demo_judges_and_writes_a_page(demo):
@@ -141,7 +155,7 @@ def test_the_demo_says_the_same_again(demo, capsys):
     assert run_json(capsys, *DEMO) == found
 
 
-def test_the_demo_reads_well_in_80_columns(demo, capsys, monkeypatch):
+def test_the_demo_reads_well_in_80_columns(again, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     text = run(capsys, *DEMO, "--details").out
     assert max(len(line) for line in text.splitlines()) <= 80
@@ -150,7 +164,7 @@ def test_the_demo_reads_well_in_80_columns(demo, capsys, monkeypatch):
     assert text.rstrip().endswith("Report: out/report.html")
 
 
-def test_the_demo_fits_a_screen_and_opens_its_report_where_there_is_a_desktop(demo, capsys, monkeypatch):
+def test_the_demo_fits_a_screen_and_opens_its_report_where_there_is_a_desktop(again, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     opened = []
     monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
@@ -168,8 +182,9 @@ def test_ctrl_c_while_it_profiles_ends_the_demo(shop, capsys, monkeypatch):
 
     whole = profiler.profile
 
-    def interrupted(*args, on_progress, **options):
-        return whole(*args, on_progress=lambda now: signal.raise_signal(signal.SIGINT), **options)
+    def interrupted(*given):
+        *others, settings = given
+        return whole(*others, replace(settings, on_progress=lambda now: signal.raise_signal(signal.SIGINT)))
 
     monkeypatch.setattr(profiler, "profile", interrupted)
     assert main(["demo", "--limit", "40", "--preset", "paper-2", "--quiet"]) == 130

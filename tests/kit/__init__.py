@@ -53,5 +53,6 @@ Servers and processes:
 The rest:
     ``house``: the source as `scripts/house.py` sees it
     ``gold_queries``: whether a gold query has one answer
+    ``optional``: the skip of a test file without a library
     ``outside_world``: the pytest plugin behind `make test-fast` and `make test-times`
 """

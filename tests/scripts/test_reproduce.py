@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kit.optional import needs
 
 pytest.importorskip("simpy")
-pytest.importorskip("xgboost")
+needs("xgboost")
 
 SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 NAMES = ("table1", "table2", "table3", "figure7", "figure8", "figure9", "figure10")

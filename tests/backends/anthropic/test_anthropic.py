@@ -3,6 +3,7 @@
 import datetime
 
 import pytest
+from kit.optional import needs
 from kit.wire.anthropic_format import USAGE, answering, begin, call, event, problem, refusing, say, thought
 from kit.wire.client import COST, KEY, MODES, ONCE, PRICE, SHELLS, Client, add, fails
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -12,7 +13,7 @@ from vinelm.backends.diagnostics import KnowsContext
 from vinelm.catalog import Price
 from vinelm.errors import ConfigError, WorkflowError
 
-pytest.importorskip("anthropic")
+needs("anthropic")
 WHOLE = [(mode, streams) for mode in MODES for streams in (True, False) if streams or "stream" not in mode]
 THINKS = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
 

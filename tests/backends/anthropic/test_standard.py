@@ -1,15 +1,17 @@
 """The public standard suite for chat models, over the Anthropic backend's class."""
 
+from importlib.util import find_spec
+
 import pytest
 from kit.wire.client import KEY, Client
 
-pytest.importorskip("anthropic")
 pytest.importorskip("langchain_tests")
 from langchain_tests.unit_tests import ChatModelUnitTests
 
 from vinelm.backends.remote.chat_model import RemoteChatModel
 
 
+@pytest.mark.skipif(find_spec("anthropic") is None, reason="anthropic is not installed")
 class TestStandard(ChatModelUnitTests):
     @pytest.fixture(autouse=True)
     def _key(self, monkeypatch):

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from kit.optional import needs
 from kit.wire.client import COST, KEY, MODES, ONCE, PRICE, SHELLS, Client, add, fails
 from kit.wire.gemini_format import answering, call, content, is_stream, problem, refusing, spelled, thought
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -11,7 +12,7 @@ from vinelm.backends.diagnostics import KnowsContext
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.requests.protocols import PricesCalls
 
-pytest.importorskip("google.genai")
+needs("google.genai")
 
 
 @pytest.fixture(autouse=True)

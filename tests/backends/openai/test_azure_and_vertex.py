@@ -1,6 +1,7 @@
 """Where Azure's and Vertex's requests go and as whom, beyond what every provider is asked."""
 
 import pytest
+from kit.optional import needs
 from kit.wire.client import KEY, MODES, ONCE, Client, add, fails
 from kit.wire.gemini_format import answering as gemini_answer
 from kit.wire.openai_format import answering, problem
@@ -10,7 +11,7 @@ from kit.wire.server import WireServer
 from vinelm.backends.gemini.response import failed
 from vinelm.errors import ConfigError
 
-pytest.importorskip("google.genai")
+needs("google.genai")
 VERTEX = {"project": "p-1", "location": "europe-west4"}
 
 

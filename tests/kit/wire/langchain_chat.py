@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import openai
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -26,6 +25,8 @@ class OverTheSDK(BaseChatModel):
     max_tokens: int = 1024
 
     def __init__(self, url, key, timeout_s):
+        import openai  # here: every worker collects what imports this file, and the SDK takes seconds
+
         how = {"base_url": url, "api_key": key, "max_retries": 0, "timeout": timeout_s}
         super().__init__(sync=openai.OpenAI(**how), asynchronous=lambda: openai.AsyncOpenAI(**how))
 

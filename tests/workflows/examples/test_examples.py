@@ -172,7 +172,7 @@ def test_bad_input_is_one_line(tmp_path, capsys):
 
 def test_one_command_learns_and_serves(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    spec, brief = "vinelm.workflows.examples.react.app:workflow", Defaults(0.01, max_error=1.0, max_cost_usd=1.0)
+    spec, brief = "vinelm.workflows.examples.react.app:workflow", Defaults(0.002, max_error=1.0, max_cost_usd=1.0)
     assert run(react_agent.workflow, spec, lambda state: "shown", ["--limit", "2"], defaults=brief) == 0
     out = capsys.readouterr().out
     assert f"$ vinelm profile {spec}" in out
