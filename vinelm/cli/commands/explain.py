@@ -13,6 +13,7 @@ from vinelm.cli.options import json_option, objective_options, option, signals_o
 if TYPE_CHECKING:
     from vinelm.controller import Decision
     from vinelm.controller.planning.contingent.decision import ContingentDecision
+    from vinelm.controller.planning.path_decision import PathDecision
     from vinelm.objective import Objective
     from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -59,6 +60,7 @@ def command(
     from vinelm.api.planning import require_signals
     from vinelm.cli.objective_options import in_options, objective_of
     from vinelm.controller import Planner
+    from vinelm.controller.planning.path_decision import PathDecision
     from vinelm.vinefile import load_trie
 
     objective = objective_of(bounds)
@@ -84,7 +86,8 @@ def command(
         _show_contingent(objective, annotated, cast("ContingentDecision", decision))
         return
     _show_candidates(objective, decision)
-    _show_bounds(decision)
+    if isinstance(decision, PathDecision):
+        _show_bounds(decision)
     _show_words(annotated, decision)
 
 
@@ -215,7 +218,7 @@ def _show_candidates(objective: Objective, decision: Decision) -> None:
     show_table(objective_words(objective), columns, rows)
 
 
-def _show_bounds(decision: Decision) -> None:
+def _show_bounds(decision: PathDecision) -> None:
     from vinelm.cli.console import show_table
     from vinelm.reports import percent, seconds, usd
 

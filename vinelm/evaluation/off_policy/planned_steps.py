@@ -39,7 +39,8 @@ def along_stages(planner: Planner) -> Locate:
     first = first_arm(trie)
 
     def locate(seen: Seen) -> TriePosition:
-        node, arm = 0, first
+        node = 0
+        arm: str | None = first
         for row in seen:
             node = trie.child(node, row.model, arm)
             stage = template.following(row.depth, row.arm)
