@@ -13,7 +13,6 @@ Worlds, from which requests, rows and plans' true values are drawn:
     ``worlds.branching_answers``: the same of an application that branches
     ``worlds.outcomes``: random latent models, with every sequence of answers written out
     ``worlds.verdicts``: stores in which freedom helps, or does not
-    ``worlds.support``: the support desk, every ticket on every history
     ``worlds.drift``: rows that are as a trie says, or not
     ``worlds.fleet_views``: views of fleets
     ``worlds.shared_rates``, ``worlds.shared_dollars``: processes that share limits and budgets, step by step
@@ -34,7 +33,7 @@ Toys, workflows to profile whose every row is known; loaded by name in child pro
     ``toys.judged``: scored by a model
     ``toys.priced``: on a backend that prices its calls beforehand
     ``toys.sdk``: on a real SDK
-    ``toys.wired``: on a remote backend whose wire answers by itself
+    ``toys.wired``: on a remote backend whose wire answers by itself; rate limits that count
     ``toys.rounds``: samplers that propose in rounds
     ``toys.shared_process``, ``toys.paying_process``: programs, several of which share one store
 

@@ -42,11 +42,6 @@ def stages(vine, mode, *names):
     return [(name, one(name)) for name in names]
 
 
-def step_of(state):
-    """The next decision of the plan: one for each routing so far."""
-    return state["plan"][taken(state, "routed")]
-
-
 ROUTER = Template(
     (
         Stage("router", answerable=False),

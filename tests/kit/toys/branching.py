@@ -4,17 +4,12 @@ router -> search -> look_up -> grade -> (search again | write), router -> write,
 """
 
 import hashlib
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypedDict
 
-from kit.toys.profiling import catalog_for, misbehave
-from vinelm.backends import OfflineChatModel
-from vinelm.backends.offline.chat_model import request_of
-from vinelm.catalog import Catalog
-from vinelm.profiler.execution.fingerprint import store_identity
+from kit.toys.profiling import LoadedWorkflow, ToyBackend, catalog_for, cost_of, misbehave
+from kit.toys.profiling import new_store as new_toy_store
 from vinelm.requests.workflow import Request, Workflow
-from vinelm.rows.observation import Usage
 from vinelm.template import END, Branch, Loop, Stage, Template
 from vinelm.traces import ObservationStore
 
@@ -40,10 +35,6 @@ def word_of(request_id: str, stage: str, prefix: tuple[str, ...]) -> str:
     return WORDS[stage][digest[0] % len(WORDS[stage])]
 
 
-def cost_of(request_id: str, prefix: tuple[str, ...]) -> float:
-    return (1 + len(request_id) + len(prefix) * 3 + int(prefix[-1][1:])) / 1e4
-
-
 def stage_after(stages: tuple[str, ...], word: str) -> str | None:
     """The stage that comes after these ones, if the last one said that."""
     if stages[-1] == "router":
@@ -55,29 +46,11 @@ def stage_after(stages: tuple[str, ...], word: str) -> str | None:
     return None
 
 
-@dataclass
-class BranchingBackend:
-    """Answers as :func:`word_of` says; ``before`` is called with (request id, prefix) before every call."""
+class BranchingBackend(ToyBackend):
+    """Answers as :func:`word_of` says."""
 
-    before: object = None
-    is_simulated = True
-    is_virtual_time = True
-
-    def __post_init__(self):
-        self.calls = []
-
-    def chat_model(self, model, call):
-        return OfflineChatModel.bound(self, model, call)
-
-    def answer(self, model, call, prompt_chars):
-        cell = (request_of(call, "test").id, call.prefix)
-        self.calls.append(cell)
-        usage = Usage(
-            model=model.name, cost_usd=cost_of(*cell), latency_s=float(len(call.prefix)), tokens_in=10 * len(call.prefix),
-            tokens_out=7, ttft_s=0.1,
-        )  # fmt: skip
-        kind = self.before(*cell) if self.before else None
-        return ("", replace(usage, failure=kind)) if kind else (word_of(cell[0], call.stage, call.prefix), usage)
+    def text(self, call, cell):
+        return word_of(cell[0], call.stage, call.prefix)
 
 
 def said_by(stage):
@@ -162,17 +135,7 @@ def reachable(workflow: Workflow):
 
 
 def new_store(path, workflow, backend=None) -> ObservationStore:
-    backends = {"test": backend or BranchingBackend()}
-    return ObservationStore.open_or_create(path, store_identity(workflow, catalog_for(workflow), backends))
-
-
-@dataclass(frozen=True)
-class LoadedWorkflow:
-    """What a child gets from :class:`vinelm.profiler.WorkflowSource`."""
-
-    workflow: Workflow
-    catalog: Catalog
-    backends: dict
+    return new_toy_store(path, workflow, backend or BranchingBackend())
 
 
 def load(mischief=None, **settings) -> LoadedWorkflow:

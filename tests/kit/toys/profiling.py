@@ -81,7 +81,10 @@ class ToyBackend:
             tokens_out=7, ttft_s=0.1,
         )  # fmt: skip
         kind = self.before(*cell) if self.before else None
-        return ("", replace(usage, failure=kind)) if kind else (answer_of(*cell), usage)
+        return ("", replace(usage, failure=kind)) if kind else (self.text(call, cell), usage)
+
+    def text(self, call, cell):
+        return answer_of(*cell)
 
 
 def generate(state: State, model) -> State:
@@ -125,6 +128,21 @@ def build(vine, route=None):
     graph.add_edge("repair", "check")
     graph.add_conditional_edges("check", route or vine.route(finished, again="repair", end=END), ["repair", END])
     return graph
+
+
+def one_stage(node):
+    """The build function of a graph that is one stage."""
+
+    def build(vine):
+        from langgraph.graph import END, START, StateGraph
+
+        graph = StateGraph(State)
+        graph.add_node("generate", vine.stage("generate", node))
+        graph.add_edge(START, "generate")
+        graph.add_edge("generate", END)
+        return graph
+
+    return build
 
 
 def plain_edge(state: State) -> str:

@@ -222,10 +222,6 @@ def build_gathered(vine):
     return solve
 
 
-def looped(times=2):
-    return Template((Stage("generate", MODELS), Loop((Stage("repair", MODELS),), times)))
-
-
 TOYS = {
     "function": function_toy,
     "coroutine": lambda **changes: function_toy(build_coroutine, **changes),

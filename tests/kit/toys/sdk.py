@@ -8,7 +8,7 @@ import ssl
 import sys
 from pathlib import Path
 
-from kit.toys.profiling import LoadedWorkflow, State, toy
+from kit.toys.profiling import LoadedWorkflow, State, one_stage, toy
 from vinelm.backends import create_backends
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.template import Stage, Template
@@ -29,22 +29,18 @@ def load(url, notes, *, is_async=False, n_requests=1, **fields):
     if not FORKED:
         os.register_at_fork(before=lambda: FORKED.update(modules=set(sys.modules)))
 
-    def build(vine):
-        from langgraph.graph import END, START, StateGraph
-
-        graph = StateGraph(State)
-        graph.add_node("generate", vine.stage("generate", agenerate if is_async else generate))
-        graph.add_edge(START, "generate")
-        graph.add_edge("generate", END)
-        return graph
-
     def score(request, state):
         contexts = sum(isinstance(found, ssl.SSLContext) for found in gc.get_objects())  # those of the parent are frozen
         own = sorted(set(sys.modules) - FORKED.get("modules", set()))
         Path(notes, f"{os.getpid()}.json").write_text(json.dumps({"modules": own, "tls_contexts": contexts}))
         return state["answer"] == "four"
 
-    workflow = toy(n_requests=n_requests, build=build, template=Template((Stage("generate", ("m0",)),)), score=score)
+    workflow = toy(
+        n_requests=n_requests,
+        build=one_stage(agenerate if is_async else generate),
+        template=Template((Stage("generate", ("m0",)),)),
+        score=score,
+    )
     price = Price(input=1.0, output=4.0, source="a test", as_of=datetime.date(2026, 1, 1))
     given = {"provider": "openai", "model_id": "model-1", "api_base": url, **fields}
     catalog = Catalog([Model(name="m0", engine="east", max_tokens=100, price=price, **given)])

@@ -1,10 +1,13 @@
 """A remote provider without a network: real chat models, gates and retries over a wire that answers by itself."""
 
+import threading
 import time
+from contextlib import contextmanager
 from types import MappingProxyType
 
-from kit.toys.profiling import LoadedWorkflow, State, catalog_for, toy
+from kit.toys.profiling import LoadedWorkflow, State, catalog_for, one_stage, toy
 from vinelm.backends.base import Counts
+from vinelm.backends.limits.rate_limits import EngineRateLimiter
 from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend
 from vinelm.backends.remote.response import Delta
@@ -75,18 +78,33 @@ async def agenerate(state: State, model) -> State:
 def wired(n_requests=8, seconds=0.0, is_async=False):
     """One stage that calls its model twice."""
 
-    def build(vine):
-        from langgraph.graph import END, START, StateGraph
-
-        graph = StateGraph(State)
-        graph.add_node("generate", vine.stage("generate", agenerate if is_async else generate))
-        graph.add_edge(START, "generate")
-        graph.add_edge("generate", END)
-        return graph
-
     workflow = toy(
-        n_requests=n_requests, build=build, template=Template((Stage("generate", ("m0", "m1")),)), score=lambda *_: True
+        n_requests=n_requests,
+        build=one_stage(agenerate if is_async else generate),
+        template=Template((Stage("generate", ("m0", "m1")),)),
+        score=lambda *_: True,
     )
     catalog = catalog_for(workflow)
     setup = ProviderSettings(provider="test", catalog=catalog, table={"backoff_s": 0.001})
     return LoadedWorkflow(workflow, catalog, {"test": RemoteBackend(setup, ToyWire(seconds))})
+
+
+class CountingLimiter(EngineRateLimiter):
+    """``most`` attempts were inside at once, ``tickets`` are all there were."""
+
+    def __init__(self, limits):
+        super().__init__(limits)
+        self.tickets, self.most, self.now, self.lock = [], 0, 0, threading.Lock()
+
+    @contextmanager
+    def admit(self, tokens, sleep, priority=0.0):
+        with super().admit(tokens, sleep, priority) as ticket:
+            with self.lock:
+                self.tickets.append(ticket)
+                self.now += 1
+                self.most = max(self.most, self.now)
+            try:
+                yield ticket
+            finally:
+                with self.lock:
+                    self.now -= 1

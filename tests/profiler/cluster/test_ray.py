@@ -6,17 +6,16 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 import warnings
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from kit.toys.wired import CALLS, TOKENS, wired
+from kit.toys.wired import CALLS, TOKENS, CountingLimiter, wired
 
-from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
+from vinelm.backends.limits.rate_limits import RateLimits
 from vinelm.errors import ConfigError, DatasetError, WorkflowError
 from vinelm.profiler import ExecutionConfig, ProfileSettings, RayCluster, WorkflowSource, profile
 from vinelm.profiler.execution.fingerprint import store_identity
@@ -30,27 +29,6 @@ pytestmark = [
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 NODE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
 TIMES = ("latency_s", "tool_latency_s", "ttft_s", "in_flight")
-
-
-class CountingLimiter(EngineRateLimiter):
-    """``most`` attempts were inside at once, ``tickets`` are all there were."""
-
-    def __init__(self, limits):
-        super().__init__(limits)
-        self.tickets, self.most, self.now, self.lock = [], 0, 0, threading.Lock()
-
-    @contextmanager
-    def admit(self, tokens, sleep, priority=0.0):
-        with super().admit(tokens, sleep, priority) as ticket:
-            with self.lock:
-                self.tickets.append(ticket)
-                self.now += 1
-                self.most = max(self.most, self.now)
-            try:
-                yield ticket
-            finally:
-                with self.lock:
-                    self.now -= 1
 
 
 @pytest.fixture(scope="module")

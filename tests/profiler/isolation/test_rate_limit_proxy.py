@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from kit.toys.wired import CALLS, TOKENS, wired
+from kit.toys.wired import CALLS, TOKENS, CountingLimiter, wired
 from langchain_core.language_models import FakeListChatModel
 
 from vinelm.backends.limits.rate_limits import WINDOW_S, EngineRateLimiter, RateLimits
@@ -21,29 +21,6 @@ from vinelm.profiler.isolation.child_process import Child
 from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter, RateLimitProxy
 from vinelm.requests.protocols import CallContext
 from vinelm.traces import ObservationStore
-
-
-class CanonicalCommit(EngineRateLimiter):
-    """``most`` attempts were inside at once, ``tickets`` are all there were."""
-
-    def __init__(self, limits):
-        super().__init__(limits)
-        self.tickets = []
-        self.most = self.now = 0
-        self.lock = threading.Lock()
-
-    @contextmanager
-    def admit(self, tokens, sleep, priority=0.0):
-        with super().admit(tokens, sleep, priority) as ticket:
-            with self.lock:
-                self.tickets.append(ticket)
-                self.now += 1
-                self.most = max(self.most, self.now)
-            try:
-                yield ticket
-            finally:
-                with self.lock:
-                    self.now -= 1
 
 
 @contextmanager
@@ -70,7 +47,7 @@ def never(_):
 @pytest.mark.parametrize("isolation", ["process", "thread"])
 def test_every_call_of_every_unit_goes_through_the_gate(tmp_path, isolation):
     settings = {"n_requests": 5, "seconds": 0.01}
-    loaded, rate_limiter = wired(**settings), CanonicalCommit(RateLimits(concurrency=2))
+    loaded, rate_limiter = wired(**settings), CountingLimiter(RateLimits(concurrency=2))
     loaded.backends["test"]._rate_limiters = {"east": rate_limiter}
     identity = store_identity(loaded.workflow, loaded.catalog, loaded.backends)
     with ObservationStore.create(tmp_path / "s.db", identity) as store:
@@ -94,7 +71,7 @@ def test_every_call_of_every_unit_goes_through_the_gate(tmp_path, isolation):
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_an_attempt_that_is_repeated_counts_again(is_async):
-    rate_limiter = CanonicalCommit(RateLimits(requests_per_min=1000))
+    rate_limiter = CountingLimiter(RateLimits(requests_per_min=1000))
     loaded, usages = wired(), []
     with proxy_of(rate_limiter) as proxy:
         call = CallContext(
