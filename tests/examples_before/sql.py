@@ -6,9 +6,8 @@ from typing import Any
 
 from langgraph.graph import END, START, StateGraph
 
-from vinelm.workflows.nl2sql.databases import Databases
-from vinelm.workflows.nl2sql.graph import Stages, finished
-from vinelm.workflows.nl2sql.graph import State as Nl2SqlState
+from vinelm.workflows.nl2sql import Databases, Stages, finished
+from vinelm.workflows.nl2sql import State as Nl2SqlState
 
 TRIES = 3
 

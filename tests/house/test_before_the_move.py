@@ -1,7 +1,8 @@
 """Files made before the house was rebuilt still open, and the bundled workflows are still the same ones.
 
 `before/` was made by the last commit of the old house: a store that a coverage goal stopped, a trie of the whole, a
-plan over it, and the digests of every bundled workflow. Those of the ReAct example are of later: its answer got a key.
+plan over it, and the digests of every bundled workflow. Those of two examples are of later: the answer of the ReAct agent got
+a key, and the tests of the coding example became expressions.
 """
 
 import json
