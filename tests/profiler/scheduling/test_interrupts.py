@@ -35,7 +35,8 @@ with new_store(path, loaded.workflow, loaded.backends["test"]) as store:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_signal_ends_the_run_in_good_order(tmp_path, isolation, times, number, python):
     seconds = "0.5" if times == 1 else "600"
-    with python.start(CODE, str(tmp_path / "s.db"), isolation, seconds) as child:
+    heeded = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # the tests themselves may run under nohup
+    with python.start(heeded + CODE, str(tmp_path / "s.db"), isolation, seconds) as child:
         until(child, "row", 14)  # q0 and q1 are fast, then three units in flight are slow
         family = descendants(child.pid)
         child.send_signal(number)
