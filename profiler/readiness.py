@@ -28,8 +28,7 @@ from vinelm.requests.protocols import CallContext
 from vinelm.requests.workflow import Request, StagedWriter, Workflow
 from vinelm.rows.observation import Observation, Usage
 from vinelm.signals import Signals
-from vinelm.template import Branch, Loop, Parallel, Stage, Template
-from vinelm.template.steps import Step
+from vinelm.template import Stage, Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
     except Exception as error:  # the workflow's own build(vine) may raise anything
         yield CheckItem("template", False, _line(error, "build(vine) raised"))
         return
-    yield CheckItem("template", True, f"{_path(template)}, over {len(template.models)} models, stop = {template.stop}")
+    yield CheckItem("template", True, f"{template.words}, over {len(template.models)} models, stop = {template.stop}")
     inputs = _inputs(workflow)
     yield inputs
     if not inputs.is_ok:
@@ -189,35 +188,12 @@ def _dry_run(units: Units, request: Request) -> Iterator[CheckItem]:
     if last.failure != "state" and not isinstance(units, ReplayRunner):
         yield _round_trip(units.saver.changed)
     if last.failure is None:
-        shown = rows if units.template.is_linear else rows[-1:]
+        shown = rows if units.template.knows_past_ends else rows[-1:]
         known = [row for row in shown if row.success is not None]  # a function that goes on shows no answer yet
         ended = [row for row in known if row.stopped] or known[-1:]  # before its end a request may show no answer yet
         yield from (_scored(units.workflow, request, row) for row in ended[:1])
         if units.signals is not None:
             yield _shown(units.signals, rows)
-
-
-def _path(template: Template) -> str:
-    """The template on one line."""
-    if template.is_linear:
-        return " > ".join(stage.name for stage in template.invocations)
-    return _words(template.steps)
-
-
-def _words(steps: Sequence[Step]) -> str:
-    return " > ".join(_word(step) for step in steps)
-
-
-def _word(step: Step) -> str:
-    if isinstance(step, Stage):
-        return step.name
-    if isinstance(step, Loop):
-        return f"({_words(step.stages)}) up to {step.times} times"
-    if isinstance(step, Parallel):
-        return " + ".join(stage.name for stage in step.stages)
-    if isinstance(step, Branch):
-        return f"({' | '.join(_words(arm) or 'on' for arm in step.ways.values())})"
-    return "end"
 
 
 def _following(template: Template, rows: Sequence[Observation]) -> Stage | None:

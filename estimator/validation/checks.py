@@ -16,6 +16,7 @@ import numpy as np
 
 from vinelm.catalog import Catalog
 from vinelm.errors import EvidenceError
+from vinelm.estimator.base import Estimator
 from vinelm.estimator.baselines.cascade import CascadeEstimator
 from vinelm.estimator.latent.estimator import LatentEstimator
 from vinelm.estimator.observation_table import ObservationTable
@@ -287,12 +288,9 @@ def _best(plans: SelectablePlans) -> int:
 def _disagreements(
     cells: ObservationTable, template: Template, catalog: Catalog, fitted: AnnotatedTrie
 ) -> tuple[Disagreement, ...]:
-    others = {
-        "latent without difficulty": LatentEstimator(n_points=1),
-        "cascade": CascadeEstimator(),
-    }
-    if fitted.trie.is_merged:
-        del others["cascade"]
+    others: dict[str, Estimator] = {"latent without difficulty": LatentEstimator(n_points=1)}
+    if fitted.has_path_metrics:
+        others["cascade"] = CascadeEstimator()
     plans = SelectablePlans.of(fitted)
     best, ends = _best(plans), plans.allowed
     found = []

@@ -91,7 +91,8 @@ class PricedSampler:
         rng = random.Random(f"priced:{self.seed}:{round_}")
         weights = price_weights(prices_usd(self.template, self.catalog, observations), self.alpha)
         paths = _RoundPaths(self.template, OpenCells(self.template, order, observations), order, weights, rng)
-        continues = self.continued_share if self.template.stop == "workflow" and self.template.is_chain else 0.0
+        one_by_one = self.template.knows_past_ends and not self.template.joint_invocations
+        continues = self.continued_share if self.template.stop == "workflow" and one_by_one else 0.0
         n_continued = 0
         for n in range(1, max(PILOT * len(self.template.models), len(observations)) + 1):
             path = paths.continued() if n_continued < continues * n else None

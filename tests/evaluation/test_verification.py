@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kit.templates import agent, branching
+from kit.tries import random_merged
 
 import vinelm
 from vinelm.errors import CallRefused, ConfigError, StoreError
 from vinelm.evaluation.serving_record import serving_record
-from vinelm.evaluation.verification import held_out
+from vinelm.evaluation.verification import _digest, held_out
 from vinelm.evaluation.verification_result import _verdict
 from vinelm.money import GuardPair, SpendGuard
 from vinelm.objective import Objective
@@ -318,6 +320,13 @@ def test_a_promise_that_is_too_high_is_broken(app):
     assert found.accuracy < 0.95
     assert found.verdict == "broken"
     assert not found.is_kept
+
+
+@pytest.mark.parametrize("template", [agent(2, 2, memory=1), branching(2, memory=1)])
+def test_a_record_knows_its_trie_also_where_histories_merge(template):
+    one, other = (random_merged(template, seed) for seed in (0, 1))
+    assert _digest(one) == _digest(random_merged(template, 0))
+    assert _digest(one) != _digest(other)
 
 
 def test_the_plan_is_one_of_the_models_that_are_served(app, tmp_path):

@@ -33,7 +33,7 @@ from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.served.served_requests import ServedRequest
-from vinelm.trie.annotated_trie import ARM_ARRAYS, NODE_ARRAYS, AnnotatedTrie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.outcomes import OUTCOME_ARRAYS
 from vinelm.vinefile import load_trie
 from vinelm.workflows import load_workflow
@@ -274,10 +274,7 @@ class ServingRun:
 
 def _digest(annotated: AnnotatedTrie) -> str:
     """A hash of what plans are made from."""
-    if not annotated.is_contingent:
-        arrays = [annotated.accuracy, annotated.path_cost_usd, annotated.path_latency_s]
-    else:
-        arrays = [getattr(annotated, name) for name in (*NODE_ARRAYS, *ARM_ARRAYS)]
+    arrays = annotated.plan_arrays
     if annotated.outcomes is not None:
         arrays += [getattr(annotated.outcomes, name) for name in OUTCOME_ARRAYS]
     return hashlib.sha256(b"".join(values.tobytes() for values in arrays)).hexdigest()

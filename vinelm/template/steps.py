@@ -193,6 +193,23 @@ def _inner(step: Step) -> list[Sequence[Step]]:
 # -- plain JSON --------------------------------------------------------------------------------------------------
 
 
+def words_of(steps: Sequence[Step]) -> str:
+    """Return the steps on one line, for people."""
+    return " > ".join(map(_word, steps))
+
+
+def _word(step: Step) -> str:
+    if isinstance(step, Stage):
+        return step.name
+    if isinstance(step, Loop):
+        return f"({words_of(step.stages)}) up to {step.times} times"
+    if isinstance(step, Parallel):
+        return " + ".join(stage.name for stage in step.stages)
+    if isinstance(step, Branch):
+        return f"({' | '.join(words_of(arm) or 'on' for arm in step.ways.values())})"
+    return "end"
+
+
 def to_plain(step: Step) -> Any:
     """Return the step as plain JSON types. Only settings that an older reader would misread are new keys."""
     if isinstance(step, Stage):

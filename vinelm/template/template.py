@@ -23,6 +23,7 @@ from vinelm.template.steps import (
     stages_of,
     to_plain,
     walk,
+    words_of,
 )
 
 StopRule = Literal["oracle", "workflow"]
@@ -125,6 +126,11 @@ class Template:
     def listed(self) -> tuple[Stage, ...] | None:
         """The invocations, where they say all: None where the template branches or merges histories."""
         return self.invocations if self.is_linear and not self.merges else None
+
+    @property
+    def words(self) -> str:
+        """The template on one line: its invocations, or its steps where it branches."""
+        return " > ".join(stage.name for stage in self.invocations) if self.is_linear else words_of(self.steps)
 
     @cached_property
     def joint_invocations(self) -> frozenset[int]:

@@ -178,6 +178,14 @@ class AnnotatedTrie:
         return self.success if self.is_contingent else self.accuracy
 
     @property
+    def plan_arrays(self) -> list[npt.NDArray[Any]]:
+        """What plans are made from: the metrics of paths, or where plans have several ends the rates of nodes and arms."""
+        if not self.is_contingent:
+            return [self.accuracy, self.path_cost_usd, self.path_latency_s]
+        rates = (getattr(self, name) for name in (*NODE_ARRAYS, *ARM_ARRAYS))
+        return [values for values in rates if values is not None]
+
+    @property
     def noun(self) -> str:
         """The name of the nodes for people: paths where a plan ends at one of them, else histories."""
         return "histories" if self.is_contingent else "paths"

@@ -192,10 +192,10 @@ class ReplayRunner:
 
     def _arm(self, stages: tuple[str, ...], reached: str | None) -> tuple[str | None, str | None]:
         """The stage that comes next where the template allows several; the second value says that it allows another."""
-        if not self.template.is_linear:
-            return arm_after(self.template, stages, [] if reached is None else [reached])
         follower = self.template.stage_after(len(stages))
-        if follower is not None and reached not in {None, follower.name}:
+        if follower is None:
+            return arm_after(self.template, stages, [] if reached is None else [reached])
+        if reached not in {None, follower.name}:
             raise WorkflowError(
                 f"workflow {self.workflow.name!r}: after {len(stages)} invocations the application goes to {reached}, "
                 f"its template to {follower.name!r}: make them agree"

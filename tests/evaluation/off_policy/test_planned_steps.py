@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from kit.tables import random_table
+from kit.templates import agent
+from kit.tries import random_merged
 from kit.worlds.answers import World, path_trie
 
 from vinelm.controller import Planner
@@ -12,6 +14,8 @@ from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.planned_steps import ContingentSteps, ReplannedSteps, along_outcomes, along_stages
 from vinelm.evaluation.off_policy.scores import scored
 from vinelm.objective import Objective
+from vinelm.rows.observation import Observation
+from vinelm.trie.annotated_trie import whole_paths
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +74,24 @@ def test_a_plan_that_is_made_again_is_that_of_a_replay():
     found, exact = scored(ReplannedSteps(planner, objective, along_stages(planner)), bought), replay(table, planner, objective)
     assert found.success == pytest.approx(exact.success.astype(float))
     assert found.latency_s == pytest.approx(exact.latency_s - annotated.latency_s[0])
+
+
+@pytest.mark.parametrize("way", [ContingentSteps, ReplannedSteps])
+def test_a_plan_over_merged_loops_is_followed_past_its_first_invocation(way):
+    """No stage branches there, so that rows do not say which stage came next."""
+    planner, objective = Planner(whole_paths(random_merged(agent(2, 2, memory=1), 0))), Objective(maximize="accuracy")
+    locate = along_stages(planner)
+    decision = planner.plan(objective)
+    steps = ContingentSteps(decision.plan, locate) if way is ContingentSteps else ReplannedSteps(planner, objective, locate)
+    seen, models = (), []
+    while (model := steps.step(seen).model) is not None:
+        models.append(model)
+        row = Observation(
+            request_id="q", prefix=tuple(models), stage="agent", success=False, stopped=False, cost_usd=0.0, latency_s=0.0
+        )
+        assert row.arm is None
+        seen = (*seen, row)
+    assert models[0] == decision.plan.next_model(0, "agent")
+    assert models[1:] == [decision.plan.next_model(planner.trie.child(0, models[0]), "agent")]
+    assert locate(seen).has_ended
+    assert steps.rest(()).success == pytest.approx(decision.accuracy)
