@@ -68,7 +68,8 @@ class Replanner:
         self._stages: dict[tuple[str, ...], str] = {}
         self._least_call_usd = least_call_usd
         self._excluded = None if least_call_usd is None else ExcludedModels(planner, least_call_usd)
-        self.seen = None if planner.annotated.outcomes is None else SeenOutcomes(planner.annotated, self.node)
+        outcomes = planner.annotated.outcomes
+        self.seen = None if outcomes is None else SeenOutcomes(outcomes, planner.annotated, self.node)
         self.branches = planner.is_contingent if self.seen is None else self.seen.branches
 
     def plan(

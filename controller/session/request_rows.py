@@ -99,7 +99,7 @@ class RequestRows:
             before = self._pending.get(path[:-1])
             if before is not None:
                 before.stopped = bool(before.stopped)
-                before.arm = None if self._template.is_linear else stage
+                before.arm = self._template.noted(stage)
                 before.tools_until_s = self._now()
             for done in [other for other, one in self._pending.items() if not one.is_open]:
                 self._emit_row(done)
@@ -151,12 +151,13 @@ class RequestRows:
 
     def _settle(self, *, keeps_open: bool) -> None:
         with suppress(Exception), self._lock:
+            certain = len(self._template.certain_stages)
             for path, one in list(self._pending.items()):
                 if one.is_open:
                     if keeps_open:
                         continue
                     self._close(path, one)
-                if one.stopped is None and self._template.is_linear and self._template.stage_after(len(path)) is None:
+                if one.stopped is None and 0 < certain <= len(path):  # no stage can follow
                     one.stopped = True
                 self._emit_row(path)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from vinelm.signals import Outcome
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.outcomes import Seen
+from vinelm.trie.outcomes import Outcomes, Seen
 
 Path = tuple[str, ...]
 _NOTHING = Outcome(None, None)
@@ -19,15 +19,15 @@ class SeenOutcomes:
         branches: whether the application chooses between stages.
 
     Args:
-        annotated: the trie; one whose arms are outcomes.
+        outcomes: of the trie.
+        annotated: the trie.
         node: returns the node of a path; ``KeyError`` if the trie has none.
     """
 
     __slots__ = ("_names", "_node", "_numbers", "_outcomes", "_passed", "_shown", "_stages", "_writes_answer", "branches")
 
-    def __init__(self, annotated: AnnotatedTrie, node: Callable[[Path], int]) -> None:
-        assert annotated.outcomes is not None
-        self._outcomes, self._stages, self._node = annotated.outcomes, annotated.trie.stages, node
+    def __init__(self, outcomes: Outcomes, annotated: AnnotatedTrie, node: Callable[[Path], int]) -> None:
+        self._outcomes, self._stages, self._node = outcomes, annotated.trie.stages, node
         self._writes_answer, self.branches = annotated.writes_answer, not annotated.template.is_linear
         self._names = annotated.stage_names
         self._numbers = {stage.name: number for number, stage in enumerate(annotated.template.stages)}

@@ -150,8 +150,9 @@ class Session(StopRulePolicy):
                 model, decision = self._choose(stage, prefix)
                 self._chosen[prefix] = (stage, model)
             elapsed_s = self._elapsed_s
-        path = (*prefix, model)
-        self._tell("began", path, stage, path, elapsed_s, decision)
+        if self._followers:
+            path = (*prefix, model)
+            self._tell("began", path, stage, path, elapsed_s, decision)
         return model
 
     def record(self, invocation: Invocation) -> None:
@@ -394,8 +395,7 @@ class Session(StopRulePolicy):
         if self._replanner.branches:
             coming = sorted(self._replanner.arms(prefix) if arms is None else set(arms))
         else:
-            following = self.template.stage_after(len(prefix))
-            coming = [] if following is None else [following.name]
+            coming = [stage.name for stage in self.template.certain_stages[len(prefix) :][:1]]
         if not coming:
             return TraceStep("end", prefix, None, None, elapsed_s, spent_usd, None, "the last planned invocation")
         name = " or ".join(coming)

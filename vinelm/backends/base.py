@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
 from langchain_core.messages import AIMessage
@@ -36,14 +36,12 @@ def bound_instance(kind: type[M], binding: Any) -> M:
 
 
 class BoundChatModel(BaseChatModel):
-    """A chat model of one invocation: ``binding`` has the ``model``, the call, and the source of its answers."""
+    """A chat model of one invocation: ``binding`` has the ``model``, the call, and the source of its answers.
+
+    Made by :func:`bound_instance`.
+    """
 
     binding: Any = Field(default=None, exclude=True, repr=False)
-
-    @classmethod
-    def with_binding(cls, binding: Any) -> Self:
-        """Create the chat model of one invocation; see :func:`bound_instance`."""
-        return bound_instance(cls, binding)
 
     @property
     def _identifying_params(self) -> dict[str, Any]:

@@ -122,6 +122,11 @@ class Template:
             raise TemplateError("the template branches: its requests do not run the same stages")
         return tuple(stage for step in self._unrolled() for stage in stages_of([step]))
 
+    @cached_property
+    def certain_stages(self) -> tuple[Stage, ...]:
+        """The :attr:`invocations`, where the template alone tells them; none where the application chooses."""
+        return self.invocations if self.is_linear else ()
+
     @property
     def listed(self) -> tuple[Stage, ...] | None:
         """The invocations, where they say all: None where the template branches or merges histories."""
@@ -147,7 +152,7 @@ class Template:
                 unrolled.pop()
         return unrolled
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """The maximum number of invocations of one request."""
         return len(self.invocations) if self.is_linear else self.flow.depth
@@ -169,7 +174,7 @@ class Template:
         None as well on a template that branches: its application chooses, and the rows of requests say what it chose
         (:meth:`following`, :meth:`noted`).
         """
-        return self.invocations[length] if self.is_linear and length < len(self.invocations) else None
+        return self.certain_stages[length] if length < len(self.certain_stages) else None
 
     def following(self, length: int, arm: str | None) -> Stage | None:
         """Return the stage that comes next after so many invocations; None where a request ended.
@@ -211,6 +216,38 @@ class Template:
             except KeyError:
                 pass
         raise TemplateError(f"the template does not allow the stages {', '.join(stages)} in this order")
+
+    def choices_after(self, stages: Sequence[str]) -> frozenset[str] | None:
+        """Return the stages that the application may choose from behind these.
+
+        None where the template alone tells what comes next, and where it does not allow these stages in this order.
+        """
+        if self.is_linear:
+            return None
+        try:
+            return frozenset(stage.name for stage in self.arms_after(stages))
+        except TemplateError:
+            return None
+
+    def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
+        """Return whether its bounds allow another invocation.
+
+        An arm that the template has nowhere is no matter of its bounds, nor is what follows stages that it does not allow in
+        this order.
+
+        Args:
+            length: number of invocations so far.
+            stages: those of the invocations. Not needed where one stage follows each prefix.
+            arms: the stages of which one comes next; None if they are not known.
+        """
+        if self.is_linear:
+            return length < self.depth
+        allowed = self.choices_after(stages)
+        if allowed is None or (arms is not None and not arms):
+            return True
+        if not allowed or arms is None or not allowed.isdisjoint(arms):
+            return bool(allowed)
+        return not any((stages[-1], arm) in self.flow.follows for arm in arms)
 
     def stages_at(self, length: int, stages: Sequence[str] = ()) -> tuple[Stage, ...]:
         """Return the stages that invocation ``length``, counted from 1, may be of; none behind the last invocation.
@@ -285,6 +322,18 @@ class Template:
             loops = (list(stages_of(step.stages)) for step in walk(self.steps) if isinstance(step, Loop))
             pairs |= {(stages[-1].name, stages[0].name) for stages in loops}
         return frozenset(before for before, name in pairs if name in names)
+
+    def exits_by(self, names: Collection[str]) -> frozenset[str]:
+        """Return the stages after which a request can end, where edges lead back to the stages of those names.
+
+        Such an edge stands after the stage before it. The last stage is an exit, too, unless it stands in a loop that has an
+        edge elsewhere.
+        """
+        if not self.is_linear:
+            return self.stages_before(names) | self.flow.last_stages
+        last = self.steps[-1]
+        is_left_by_edge = isinstance(last, Loop) and any(stage.name in names for stage in stages_of([last]))
+        return self.stages_before(names) | (frozenset() if is_left_by_edge else {self.stages[-1].name})
 
     def with_stop(self, stop: StopRule) -> Template:
         """Return this template under another stop rule."""

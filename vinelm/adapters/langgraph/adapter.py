@@ -26,8 +26,7 @@ from vinelm.requests.protocols import ChatModelSource
 from vinelm.requests.workflow import Request
 from vinelm.signals import Signals
 from vinelm.telemetry import Observer
-from vinelm.template import Loop, Template
-from vinelm.template.steps import stages_of
+from vinelm.template import Template
 
 Node = Callable[..., Any]
 
@@ -167,8 +166,7 @@ class GraphAdapter(AdapterSettings):
     def exits_of(self, template: Template) -> frozenset[str] | None:
         """Return the stages of ``template`` after which a request can end, as far as the wrapped edges tell.
 
-        The graph is not needed: an edge that leads back to a stage stands after the stage before it. The template's last stage
-        is an exit, too, unless it stands in a loop that has an edge elsewhere.
+        The graph is not needed; see :meth:`vinelm.Template.exits_by`.
 
         Returns:
             The names; None if no edge is wrapped, or one leads back to a node that is no stage.
@@ -176,11 +174,7 @@ class GraphAdapter(AdapterSettings):
         names = {stage.name for stage in template.stages}
         if not self.agains or not names.issuperset(self.agains):
             return None
-        if not template.is_linear:
-            return template.stages_before(self.agains) | template.flow.last_stages
-        last = template.steps[-1]
-        is_left_by_edge = isinstance(last, Loop) and any(stage.name in self.agains for stage in stages_of([last]))
-        return template.stages_before(self.agains) | (frozenset() if is_left_by_edge else {template.stages[-1].name})
+        return template.exits_by(self.agains)
 
     def observe(self, observer: Observer) -> None:
         """Notify ``observer`` of every decision and invocation from now on; exceptions that it raises are ignored."""

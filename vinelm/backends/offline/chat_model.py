@@ -14,7 +14,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import ToolCall, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from vinelm.backends.base import BoundChatModel
+from vinelm.backends.base import BoundChatModel, bound_instance
 from vinelm.backends.offline.tool_script import next_step
 from vinelm.catalog import Model
 from vinelm.clock import WallClock
@@ -57,7 +57,7 @@ class OfflineChatModel(BoundChatModel):
     @classmethod
     def bound(cls, source: AnswerSource, model: Model, call: CallContext) -> Self:
         """Create the chat model of one invocation."""
-        return cls.with_binding(_Binding(source, model, call))
+        return bound_instance(cls, _Binding(source, model, call))
 
     @property
     def _llm_type(self) -> str:

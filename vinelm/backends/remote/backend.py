@@ -10,6 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from pydantic import ValidationError
 
+from vinelm.backends.base import bound_instance
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.limits.replica_gate import ReplicaGate
 from vinelm.backends.remote.chat_model import RemoteChatModel
@@ -73,7 +74,8 @@ class RemoteBackend(Generic[T]):
             for entry in self._models:
                 self.transport.check(entry)
             self._is_checked = True
-        return RemoteChatModel.with_binding(
+        return bound_instance(
+            RemoteChatModel,
             CallBinding(
                 transport=self.transport,
                 model=model,
@@ -82,7 +84,7 @@ class RemoteBackend(Generic[T]):
                 policy=self._policy,
                 streams=self._streams,
                 priority_sign=self._priority_sign,
-            )
+            ),
         )
 
     def preload(self) -> None:

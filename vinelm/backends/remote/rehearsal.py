@@ -7,6 +7,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Protocol, runtime_checkable
 
+from vinelm.backends.base import bound_instance
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.remote.chat_model import RemoteChatModel
 from vinelm.backends.remote.retry import RetryPolicy
@@ -51,7 +52,8 @@ def rehearse(transport: Rehearses, model: Model) -> None:
 
 def _call(transport: Transport, model: Model, *, streams: bool) -> None:
     context = CallContext(stage="rehearsal", prefix=(model.name,), clock=WallClock(), on_usage=lambda _: None)
-    chat = RemoteChatModel.with_binding(
+    chat = bound_instance(
+        RemoteChatModel,
         CallBinding(
             transport=transport,
             model=model,
@@ -59,7 +61,7 @@ def _call(transport: Transport, model: Model, *, streams: bool) -> None:
             rate_limiter=EngineRateLimiter(RateLimits()),
             policy=RetryPolicy(max_retries=0),
             streams=streams,
-        )
+        ),
     )
     chat.invoke("rehearsal")
     chat.with_structured_output(_SCHEMA)

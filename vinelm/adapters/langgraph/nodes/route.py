@@ -18,7 +18,7 @@ from vinelm.adapters.langgraph.path.path_channel import channel_of, stage_names
 from vinelm.adapters.langgraph.path.state_schema import own_state
 from vinelm.adapters.langgraph.runs.graph_run import RunPath
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
-from vinelm.errors import TemplateError, VineLMError, WorkflowError
+from vinelm.errors import VineLMError, WorkflowError
 from vinelm.template import Template
 
 ROUTE_INJECTED = ("config", "runtime")
@@ -245,7 +245,7 @@ class RouteEdge:
             if arms is None:
                 return None
             found |= arms
-        allowed = _allowed(template, stages)
+        allowed = None if template is None else template.choices_after(stages)
         return frozenset(found & allowed) if allowed and found & allowed else frozenset(found)
 
     def _arms_of(self, place: str, template: Template | None) -> frozenset[str] | None:
@@ -267,16 +267,14 @@ class RouteEdge:
         with suppress(Exception):
             template, channel = self._finder.settings.template, channel_of(config)
             if template is not None and channel is not None and channel.path:
-                if template.is_linear:
-                    return template.stage_after(len(channel.path)) is not None
-                return bool(_allowed(template, stage_names(channel.get())))
+                return bool(template.stages_at(len(channel.path) + 1, stage_names(channel.get())))
         return False
 
     def _has_turns_left(
         self, at: RunPath, template: Template | None, places: tuple[str, ...], arms: frozenset[str] | None
     ) -> bool:
         """True if the bounds of the loop allow one more turn, which is then counted."""
-        if template is not None and not _leaves_room(template, at, arms):
+        if template is not None and not template.leaves_room(len(at.path), at.stages, arms):
             return False
         for place in places:
             times = self.destinations.times.get(place)
@@ -300,28 +298,6 @@ def _is_answerable(template: Template | None, stages: tuple[str, ...]) -> bool:
     if template is None or not stages:
         return True
     return all(stage.answerable for stage in template.stages if stage.name == stages[-1])
-
-
-def _leaves_room(template: Template, at: RunPath, arms: frozenset[str] | None) -> bool:
-    """True if the template allows a stage behind the path; an arm that it has nowhere is no matter of its bound."""
-    if template.is_linear:
-        return template.stage_after(len(at.path)) is not None
-    allowed = _allowed(template, at.stages)
-    if allowed is None or arms == frozenset():
-        return True
-    if not allowed or arms is None or arms & allowed:
-        return bool(allowed)
-    return not any((at.stages[-1], arm) in template.flow.follows for arm in arms)
-
-
-def _allowed(template: Template | None, stages: tuple[str, ...]) -> frozenset[str] | None:
-    """The stages that a branching template allows next; None where it does not say, as behind an arm that it lacks."""
-    if template is None or template.is_linear:
-        return None
-    try:
-        return frozenset(stage.name for stage in template.arms_after(stages))
-    except TemplateError:
-        return None
 
 
 def _place(item: Any) -> Any:
