@@ -119,6 +119,7 @@ class FleetMember:
                 self._do_chores()
             except FleetUnreachable:
                 self._go_alone()
+        # No more often than this, however many calls ask: every errand is a round trip to Redis.
         time.sleep(ERRANDS_S)
 
     def wake(self) -> None:
@@ -190,6 +191,7 @@ class FleetMember:
         pause_s = self._every_s
         while not self._is_stopped:
             try:
+                # Less and less often while Redis is away: each attempt may take as long as its timeout.
                 pause_s = self._every_s if self.survived_round() else min(2 * pause_s, LONGEST_PAUSE_S)
                 self._run_errands(time.monotonic() + pause_s)
             except Exception as error:  # the thread has to go on, and requests with it
@@ -199,5 +201,6 @@ class FleetMember:
 
     def _run_errands(self, until_s: float) -> None:
         while (left_s := until_s - time.monotonic()) > 0.0 and self._wake.wait(left_s) and not self._is_stopped:
+            # Before the chores: a wish that comes while they are done wakes the next errand.
             self._wake.clear()
             self._run_errand()

@@ -44,6 +44,7 @@ class RedisLink:
                 url,
                 socket_timeout=TIMEOUT_S,
                 socket_connect_timeout=TIMEOUT_S,
+                # The client repeats nothing: the next round does.
                 retry=Retry(NoBackoff(), 0),
             )
         except ValueError as error:
@@ -94,6 +95,7 @@ class RedisLink:
             elif set(version.decode()) <= _DIGITS:
                 found[name] = int(version), load
         if expired:
+            # A process that was killed cannot take its own name out.
             self._answer(lambda: self._redis.srem(f"{self.prefix}processes", *expired))
         return found
 

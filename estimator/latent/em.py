@@ -75,6 +75,7 @@ def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> La
     weights = normal
     posterior, belief = em.expect(weights)  # the prior of the slopes breaks the symmetry of the grid
     for iteration in range(iterations):
+        # The first two steps only move the effects: a variance learned from effects at their start would hold them there.
         em.maximize(posterior, belief, with_variances=iteration >= 2)
         posterior, belief = em.expect(weights)
         prior = WEIGHT_PRIOR * n_points

@@ -98,9 +98,11 @@ class Regression:
         gradient = np.concatenate([design.T @ residual.sum(axis=1), slope.T @ (residual @ self.grid)])
         gradient -= precision * (self.coefficients - self.prior_mean)
         information = _information(design, slope, weight, self.grid)
+        # The prior makes it positive definite, also where an effect was never observed.
         information[np.diag_indices_from(information)] += precision
         self._factor = linalg.cho_factor(information, lower=True, check_finite=False)
         move = linalg.cho_solve(self._factor, gradient, check_finite=False)
+        # Where probabilities are near 0 or 1 the curvature vanishes, and a whole step would go much too far.
         self.coefficients = self.coefficients + move * min(1.0, LONGEST_STEP / max(float(np.abs(move).max()), 1e-12))
 
     def update_variances(self) -> None:
@@ -108,6 +110,7 @@ class Regression:
         self.covariance = linalg.cho_solve(self._factor, np.eye(len(self.coefficients)), check_finite=False)
         n_groups = len(self.variance)
         squares = np.bincount(self.group, (self.coefficients - self.prior_mean) ** 2 * self._is_used, n_groups)
+        # The part of each effect that the observations, and not its prior, determine.
         share = (1.0 - np.diag(self.covariance) / self.variance[self.group]) * self._is_used
         determined = np.maximum(np.bincount(self.group, share, n_groups), 0.0)
         fresh = (squares + PRIOR_EFFECTS * self._start_variance) / (determined + PRIOR_EFFECTS)

@@ -71,6 +71,7 @@ def standard_errors(
     for regression, weight in zip(fit.regressions, weights, strict=True):
         if regression is not None:
             thins = weight.discount
+            # Dollars depend on the questions only by who goes on: no term of a node's own, none for answers.
             fewer = PathWeights(through=thins * spent, discount=thins, own=np.zeros(len(cells.trie)))
             cost_var = cost_var + _variance(cells.trie, regression, predicted, fewer, spent)
     return StandardErrors(

@@ -262,6 +262,7 @@ def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[in
     """Types of wrong classes; ``shared``: which have several models' answers. Those that no assignment fits count as OWN."""
     found = []
     allowed = (OWN, USUAL, SECOND, ALIKE) if may_be_alike else (OWN, USUAL, SECOND)
+    # Four classes are told apart, the others are OWN: the assignments multiply with every further class.
     for first in product(allowed, repeat=min(len(shared), 4)):
         types = first + (OWN,) * (len(shared) - len(first))
         several = [type_ for type_ in types if type_ != OWN]
@@ -322,6 +323,7 @@ class _Fit:
         for _ in range(iterations):
             posterior = self.posterior(model)
             counts = (self.transposed @ posterior).reshape(len(model.contexts), N_TYPES, -1)
+            # The prior counts as requests do, so that few of them cannot empty a grid point.
             of_grid = posterior.sum(axis=0) + GRID_PRIOR * np.exp(model.grid.log_prior)
             model = replace(
                 model,
@@ -358,6 +360,7 @@ class _Fit:
     def posterior(self, model: AnswerFit) -> FloatArray:
         """P(labeling, point | request) times the weight of the requests of its pattern, shape (labelings, points)."""
         log = self.counts @ model.log_types.reshape(-1, len(model.grid)) + model.log_weights
+        # Less the largest of each pattern, exp cannot underflow everywhere.
         highest = np.maximum.reduceat(log.max(axis=1), self.starts)[self.labelings.pattern]
         mass = np.exp(log - highest[:, None])
         total = np.add.reduceat(mass.sum(axis=1), self.starts)

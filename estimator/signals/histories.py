@@ -230,6 +230,7 @@ class _Growing:
         if not self.goes_on:
             is_open &= ~self.passed[label]
         if np.count_nonzero(is_open) > MOST_OPEN:
+            # The most likely ones, because the next level grows with each history that is continued.
             is_open &= reach > np.partition(reach[is_open], -MOST_OPEN)[-MOST_OPEN]
         return HistoryLevel(
             parent=parent, model=model, label=label, kind=kind, reach=reach, right=right,
@@ -314,6 +315,7 @@ def _close_rare(level: HistoryLevel, history: Ints, most_rows: int) -> None:
     """Do not continue the least likely histories of a level, so that those that are have at most ``most_rows`` rows."""
     rows = np.bincount(history, minlength=len(level)) * level.is_open
     if rows.sum() > most_rows:
+        # Stable: of equally likely histories the same ones are closed on every machine.
         by_reach = np.argsort(-level.reach, kind="stable")
         level.is_open[by_reach[np.cumsum(rows[by_reach]) > most_rows]] = False
 

@@ -94,6 +94,7 @@ def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
         choice = chosen(own, price)
         judged = worth(others, choice)
         gap[i], cost[i] = (worth(own, choice)[0] - judged[0]).mean(), judged[1].mean()
+    # Stable: where plans cost the same, the prices keep their order on every machine.
     order = np.argsort(cost, kind="stable")
     of_half = OF_HALF * np.maximum(_smoothed(gap[order]), 0.0)
     return SelectionOptimism(cost_usd=tuple(cost[order].tolist()), accuracy=tuple(of_half.tolist()), advantage=())
@@ -162,6 +163,7 @@ def _best(parent: Ints, values: FloatArray, n: int) -> tuple[Ints, FloatArray]:
         starts = np.flatnonzero(np.diff(parent, prepend=-1))
         value[parent[starts]] = np.maximum.reduceat(values, starts, axis=0)
         rows, fits = np.nonzero(values == value[parent])
+        # Backwards: of several assignments to one place the last counts, so that the first of equal nodes stays.
         best[parent[rows][::-1], fits[::-1]] = rows[::-1]
     return best, value
 

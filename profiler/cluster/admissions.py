@@ -27,12 +27,14 @@ class Admissions:
         """Have an attempt wait for its rate limit, without blocking."""
         held = HostAttempt(host, attempt, self._rate_limiters[attempt.model], self._link)
         with self._lock:
+            # Before it waits: its host may be lost meanwhile, and the place has to be found then.
             self._under_way[host, attempt.attempt] = held
         threading.Thread(target=held.pass_through, daemon=True, name="vinelm attempt").start()
 
     def end(self, host: int, left: Left) -> None:
         """Free an attempt's place."""
         with self._lock:
+            # None where the host counted as lost before, and its places were freed with it.
             held = self._under_way.pop((host, left.attempt), None)
         if held is not None:
             held.leave(left.used)

@@ -68,12 +68,14 @@ class RayLink:
         self._send((host, None))
 
     def _send(self, order: tuple[int, ToHost | None]) -> None:
+        # A process that has died is found by the thread that reads.
         with self._lock, suppress(OSError):
             self._connection.send(order)
 
     def close(self) -> None:
         """See :meth:`vinelm.profiler.cluster.messages.HostLink.close`."""
         with self._lock, suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as channel:
+            # This wakes the thread that reads, which closing the descriptor would not.
             channel.shutdown(socket.SHUT_RDWR)
         try:
             self._process.wait(_CLOSE_S)
@@ -108,6 +110,7 @@ def main(descriptor: int) -> None:
             connection.send(event)
 
     sys.path[:], cluster, setup = connection.recv()
+    # Not before the run's own module path is set: Ray is to be found there.
     from vinelm.profiler.cluster.ray_hosts import RayHosts
 
     try:

@@ -104,6 +104,7 @@ class UnitHost:
     def ask(self, model: str, tokens: int) -> AskedPermit:
         """Ask the run to admit an attempt."""
         permit = AskedPermit(next(self._numbers))
+        # Before the run hears of it, since the answer may come at once.
         self._attempts[permit.attempt] = permit
         self._out.put(Waiting(permit.attempt, model, tokens))
         return permit

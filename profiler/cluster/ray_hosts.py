@@ -123,10 +123,12 @@ class RayHosts:
     def _look(self) -> None:
         """Start a host on each node that has none."""
         while not self._is_closed.is_set():
+            # A cluster that does not answer now is asked again a second later.
             with suppress(RayError, RuntimeError, OSError):
                 for node in _usable_nodes():
                     place = node["NodeID"]
                     if self._busy.get(place, 0) <= time.monotonic():
+                        # Before the thread starts, so that a node is never asked for two hosts.
                         self._busy[place] = float("inf")
                         arguments = (place, str(node.get("NodeName") or node["NodeManagerAddress"]))
                         threading.Thread(target=self._serve, args=arguments, daemon=True).start()
@@ -137,6 +139,8 @@ class RayHosts:
         host, is_started = next(self._numbers), False
         try:
             strategy = NodeAffinitySchedulingStrategy(place, soft=False)
+            # Ray may not restart it: the run would not learn that its units are gone. poll() holds one of its threads
+            # while it waits.
             actor = ray.remote(num_cpus=1, max_concurrency=4, max_restarts=0, scheduling_strategy=strategy)(NodeHost).remote()
             self._actors[host] = actor
             problem = ray.get(actor.start.remote(self._setup.version))

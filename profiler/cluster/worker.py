@@ -176,6 +176,7 @@ class ClusterWorker:
                 ((number, host) for number, host in self._hosts.items() if host.is_ready), key=lambda one: len(one[1].units)
             )
             unit = PlacedUnit(next(self._numbers), job.upper_usd, number)
+            # Before it is sent: the host may be lost at once, and tells the units that it knows.
             host.units[unit.number] = unit
         self._link.send(number, RunUnit(unit.number, _without_objects(job)))
         return unit

@@ -58,6 +58,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
         held = self._held[thread_id]
         if held.keys() == {_ROOT}:
             return held[_ROOT]
+        # Sorted, so that equal states give equal bytes in whatever order their graphs ran first.
         return self.serde.dumps_typed(dict(sorted(held.items())))[1]
 
     def forget(self, thread_id: str) -> None:

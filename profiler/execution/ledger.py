@@ -173,9 +173,11 @@ class Ledger:
             UnitTaken: another run executes the unit.
         """
         with self._lock, self._locked():
+            # The claim before the check: a unit that another run pays for must not end this one by its budget.
             if self._shared is not None and is_new:
                 self._shared.claim(request_id, prefix)
             self._refuse(upper_usd, upper_calls)
+            # The entry is written before the sums change here: where the store refuses it, nothing is reserved.
             if self._shared is None:
                 entry = self._store.reserve(request_id, prefix, upper_usd)
             else:

@@ -209,6 +209,7 @@ class UnitRunner:
             "config": _config(thread_id),
             "context": replace(self.control.context(policy=policy, request=policy.request), chat_host=chat),
             "interrupt_before": boundaries,
+            # The saver keeps the last checkpoint only: one for each superstep would be serialized for nothing.
             "durability": "exit",
         }
         try:
@@ -242,6 +243,7 @@ class UnitRunner:
             stopped = not waiting
         stage, ending = self.template.stage(policy.stage), self._endings[policy.stage]
         values, problem = _values(snapshot.values), None
+        # The request goes on, and its answer so far is what the nodes behind the loop would make of this state.
         if waiting and ending is not None and stage.answerable:
             values, problem = self._ended(chat, policy, thread_id, ending)
         success: bool | float | None = False
@@ -250,6 +252,7 @@ class UnitRunner:
         if problem is not None:
             return UnitOutcome(policy.observation("tool", problem))
         observation = with_shown(policy.observation(success=success, stopped=stopped, arm=arm), self.signals, values, stage)
+        # The state from before the nodes behind the loop is what a request that goes on below a passed check resumes from.
         if policy.before_ending is not None and not waiting:
             return UnitOutcome(observation, _PASSED + policy.before_ending)
         is_extended = follower is not None and self.template.stop == "oracle"
@@ -299,6 +302,7 @@ class UnitRunner:
 
     def _ended(self, chat: UnitChat, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
         """The state if the loop ended here: the nodes after the loop run on a copy. The second value says what went wrong."""
+        # On a copy, because the unit's own checkpoint has to stay where the run waits for the next stage.
         fork = f"{thread_id}-ended"
         self.saver.load(fork, self.saver.dump(thread_id))
         try:
@@ -412,6 +416,7 @@ def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | 
         if outcome.observation is None:
             return outcome
         has_passed = length <= len(job.passed) and job.passed[length - 1]
+        # Another course than the recorded one: what follows it would not belong below the rows that the store has.
         if outcome.observation.failure is not None or outcome.observation.ended(units.template.stop) != has_passed:
             return None
         if outcome.observation.arm is not None and outcome.observation.arm not in job.stages[length : length + 1]:

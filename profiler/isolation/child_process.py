@@ -172,10 +172,12 @@ def last_lines(log: IO[bytes], job: Job) -> str:
     size = log.seek(0, os.SEEK_END)
     log.seek(max(size - 8192, 0))
     lines = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    # faulthandler says first what happened; the traceback below it may be long.
     first = next((i for i, line in enumerate(lines) if line.startswith("Fatal Python error")), len(lines) - _LINES)
     text = " | ".join(lines[max(first, 0) :][:_LINES])
     text = redacted(text)
     for key, value in job.request.data.items():
+        # Shorter values would be replaced inside words that have nothing to do with them.
         if isinstance(value, str) and len(value) >= 4:
             text = text.replace(value, f"[{key}]")
     return text[:_CHARS]

@@ -79,6 +79,7 @@ class _ForkServer:
         self.control, self.limits, self.limited = control, limits, limited
         self.children: dict[int, int] = {}  # process id to unit number
         self._wake, self._woken = socket.socketpair()
+        # What a signal writes to may not block, and one byte in it is enough to wake the loop below.
         self._wake.setblocking(False)
         self._woken.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
@@ -99,6 +100,7 @@ class _ForkServer:
                 self._reap()
             if self.control not in readable:
                 continue
+            # Linux passes at most 253 descriptors with one message, and each command to fork has two.
             data, got, _, _ = socket.recv_fds(self.control, 65536, 250)
             if not data:
                 self._end()
@@ -143,6 +145,7 @@ class _ForkServer:
     def _child(self, command: dict[str, Any], channel: int, log: int) -> NoReturn:
         try:
             os.setpgid(0, 0)
+            # The socket is the fork server's: a signal to this child must not wake that process.
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, *ENDING):
                 if number != signal.SIGINT:
@@ -153,6 +156,7 @@ class _ForkServer:
             self._wake.close()
             self._woken.close()
             self._run(socket.socket(fileno=channel))
+            # os._exit runs no exit handlers, which belong to the fork server. It flushes nothing either.
             sys.stdout.flush()
             os._exit(0)
         except BaseException as error:

@@ -85,7 +85,9 @@ class ProcessWorker:
             descriptors = [theirs.fileno(), self._proxy.theirs.fileno()]
             command = [sys.executable, "-m", "vinelm.profiler.isolation.fork_server", *map(str, descriptors)]
             nothing = subprocess.DEVNULL
+            # Threads do not survive a fork, and the units share the cores anyway.
             one_thread = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+            # In a session of its own: Ctrl-C reaches this process alone, which decides what becomes of the units.
             self._process = subprocess.Popen(
                 command, pass_fds=descriptors, stdin=nothing, stdout=nothing, start_new_session=True, env=one_thread
             )
@@ -134,6 +136,7 @@ class ProcessWorker:
             lost_usd += outcome.row.settled_usd
             if attempt == _ATTEMPTS:
                 return replace(outcome.row, paid_usd=lost_usd)
+            # The first execution may have been billed: the second is reserved on top of it.
             if not top_up(lost_usd + job.upper_usd):
                 return UnitOutcome(None, paid_usd=lost_usd)
         return replace(outcome, paid_usd=lost_usd + outcome.settled_usd) if lost_usd else outcome
@@ -166,6 +169,7 @@ class ProcessWorker:
         with theirs:
             command = {"unit": unit.number, "memory": self._memory_mb}
             with self._lock:
+                # Before the command is sent: the exit may be reported at once, and has to find its unit.
                 self._units[unit.number] = unit
                 try:
                     self._send(command, [theirs.fileno(), log.fileno()])
@@ -183,6 +187,7 @@ class ProcessWorker:
 
     def _send(self, command: Mapping[str, Any], descriptors: list[int]) -> None:
         data = json.dumps(command).encode() + b"\n"
+        # The descriptors go with the first bytes; what is left of the text needs none.
         sent = socket.send_fds(self._control, [data], descriptors)
         self._control.sendall(data[sent:])
 
@@ -225,6 +230,7 @@ class ProcessWorker:
                     unit = self._units.get(message["unit"])
                 if unit is not None:
                     unit.exited(message["code"])
+        # Before the units are woken: each asks whether it has died with the fork server.
         self._is_server_gone = True
         with self._lock:
             orphans = list(self._units.values())
@@ -244,6 +250,7 @@ class ProcessWorker:
             self._process.kill()
             self._process.wait()
         self._proxy.close()
+        # A workflow that does not load is closed before there is a reader.
         if hasattr(self, "_reader"):
             self._reader.join(_GRACE_S)
         self._control.close()

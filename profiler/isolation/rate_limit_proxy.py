@@ -65,6 +65,7 @@ class RateLimitProxy:
 
     def _admit(self, channel: socket.socket, attempt: Mapping[str, str | int]) -> None:
         limiter = self._rate_limiters[str(attempt["model"])]
+        # A child that has died needs no answer; leaving the block frees its place.
         with channel, suppress(OSError), ExitStack() as admission:
             with self._waiting(int(attempt["unit"])):
                 permit = admission.enter_context(
@@ -80,6 +81,7 @@ def _sleep(channel: socket.socket, seconds: float) -> None:
     """Sleep that long; ``ConnectionError`` as soon as the other side is gone."""
     channel.settimeout(seconds)
     try:
+        # The child sends nothing while it waits, so that whatever ends this read, but time, is its end.
         channel.recv(1)
     except TimeoutError:
         channel.settimeout(None)

@@ -40,6 +40,7 @@ class Admission:
         if self._state.stopped_by is None:
             free = self._workers - len(self._state.running)
             return _Scan(self._state, self._paths, self, free).jobs()
+        # The units in flight wait for these answers, and nothing is started any more that could need the money first.
         self.decided += [(one, self._state.top_up_cell(one.cell, one.upper_usd)) for one in self.waiting]
         self.waiting.clear()
         return []
@@ -79,6 +80,7 @@ class _Scan:
         """Reserve and return the units to start. Decides on top-up requests where the answer is certain."""
         jobs: list[Job] = []
         index = 0
+        # Requests for more are looked at even where no worker is free: the units that wait for an answer hold them.
         while (self._free > 0 or self._waiting) and (index < len(self._paths.active) or self._paths.take()):
             path = self._paths.active[index]
             index += 1
@@ -93,9 +95,11 @@ class _Scan:
                 try:
                     job = self._start(path, length)
                 except UnitTaken:
+                    # The other run pays for it; until its row is read, what the cell may show counts at its most.
                     self._state.elsewhere.add(cell)
                     self._pass_remaining(path, length)
                     continue
+                # No later unit goes before this one: the cells would no longer be those that a run with one worker executes.
                 if job is None:
                     self._free = 0
                     if not self._waiting:
@@ -115,6 +119,7 @@ class _Scan:
         upper_usd, upper_calls = self._upper(path, length)
         refusal = ledger.refusal(self._earlier_usd + upper_usd, self._earlier_calls + upper_calls)
         if refusal is not None:
+            # Final only where no earlier cell is open: a unit before this one may settle below its bound and leave enough.
             if not self._earlier:
                 self._state.stop("budget", ledger.refusal(upper_usd, upper_calls) or refusal)
             return None
@@ -183,6 +188,7 @@ class _Scan:
             self._coverage_bound.may_go_on |= path.goes_on
         for length in range(first, path.longest + 1):
             cell = path.cell(length) if length <= len(path.models) else None
+            # Paths share prefixes: a cell that an earlier path has counts once.
             if cell in self._earlier:
                 continue
             if cell is not None:
@@ -195,6 +201,8 @@ class _Scan:
             if reservation is None:
                 self._earlier_usd += upper_usd
                 self._earlier_calls += upper_calls
+            # The ledger has the reservation of a unit in flight; what may come on top is its margin, less the raises
+            # that it has had.
             raised_usd = 0.0 if reservation is None else reservation.upper_usd - upper_usd
             self._earlier_usd += max((MARGIN - 1) * upper_usd - raised_usd, 0.0)
             if self._coverage_bound is not None:

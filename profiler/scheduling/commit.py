@@ -49,6 +49,7 @@ class CanonicalCommit:
         if signals is None or not signals.answer:
             return tuple(rows.values())
         sizes = Counter(request_id for request_id, _ in rows)
+        # Only requests with new rows are compared again: the comparison is code of the workflow and may take long.
         grown = {request_id for request_id, size in sizes.items() if self._sizes.get(request_id) != size}
         self._classes |= answer_classes((row for row in rows.values() if row.request_id in grown), signals).of
         self._sizes = sizes
@@ -73,6 +74,7 @@ class CanonicalCommit:
     def _commit_path(self, path: ActivePath) -> bool:
         """Commit the path's cells; returns False at a cell without a row, and where the run stops."""
         cells, rule = self._state.cells, self._state.template.stop
+        # Before the path's own cells: the bound of the next block is copied here, and may have learned from whole paths alone.
         cells.price_bounds.reached(path.number)
         while path.committed < path.resolve(cells.rows, rule):
             cell = path.cell(path.committed + 1)

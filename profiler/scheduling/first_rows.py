@@ -100,6 +100,8 @@ class PossiblyBroken:
         if row is not None and row.failure is None:
             del self._failed[stage]
             return
+        # A cell without a row, and a failure of whatever kind, counts as one that is alike: at worst a unit starts
+        # later than it could.
         self._failed[stage] += 1
         self.may_stop = self.may_stop or self._failed[stage] >= self._after
 

@@ -44,6 +44,7 @@ class Interrupts:
             yield
         finally:
             self._is_deferred = False
+        # Only now: the transaction is written as a whole, or undone as a whole.
         if self.count > 1:
             raise KeyboardInterrupt
 

@@ -114,8 +114,11 @@ class PendingRows:
         n_asked = n_judged = 0
         with self._rows.pool() as pool:
             for start in range(0, len(waiting), workers):
+                # No more at a time than there are workers: those that follow then know these verdicts, and equal
+                # answers are not asked twice.
                 jobs = [reserved for job in waiting[start : start + workers] if (reserved := self._reserved(job)) is not None]
                 is_over = len(jobs) < len(waiting[start : start + workers])
+                # In the order of the rows, whichever answer comes first: the store is written in one order.
                 for done in pool.map(self._run, jobs):
                     judgement = self._settle(*done)
                     n_asked += judgement is not None
@@ -151,6 +154,7 @@ class PendingRows:
     def _reserved(self, job: Job) -> tuple[Job, Reservation] | None:
         """The job with its reservation, of nothing at first; None if the budget allows none."""
         try:
+            # An answer that equals a judged one costs nothing. The judge's first call raises the reservation.
             reservation = self._ledger.reserve(*job.cell, 0.0, 0, is_new=False)
         except BudgetExhausted:
             return None
@@ -171,6 +175,7 @@ class PendingRows:
     def _settle(self, job: Job, reservation: Reservation, outcome: UnitOutcome) -> Judgement | None:
         """Settle what it cost and write the judgement; None if no answer can be seen yet."""
         judgement = outcome.judgement
+        # Together: a price without its judgement would be paid for once more by the next run.
         with self._rows.store.database.transaction():
             if judgement is not None:
                 self._records.add(*job.cell, judgement)

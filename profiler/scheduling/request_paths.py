@@ -217,6 +217,8 @@ class ActivePaths:
 
     def take(self) -> bool:
         """Activate one more path, if the round has one that is not too far ahead of the first. Returns whether it did."""
+        # A path further ahead has no price bound yet: that of a block is learned when the first path of the block
+        # before it is reached.
         if self._is_exhausted or (self.active and self._taken >= block_end(block_of(self.active[0].number) + 1)):
             return False
         request_path = next(self._proposed, None)
@@ -247,6 +249,7 @@ class PriceBounds:
         """Note that all paths before that one are committed."""
         block = block_of(number)
         if block + 1 not in self._of_block:
+            # What comes before is committed, and nobody asks for its bounds again.
             self._of_block = {k: bound for k, bound in self._of_block.items() if k >= block}
             self._of_block[block + 1] = self._bound.copy()
             self._of_block.setdefault(block, self._of_block[block + 1])
@@ -259,6 +262,7 @@ class PriceBounds:
 def block_of(number: int) -> int:
     """Return the block of a path."""
     doubling = LARGEST_BLOCK.bit_length() - 1
+    # Blocks 0 to 7 have 1, 2, 4, ... 128 paths, which are 255 in all; every later one has 256.
     if number < LARGEST_BLOCK - 1:
         return (number + 1).bit_length() - 1
     return doubling + (number - (LARGEST_BLOCK - 1)) // LARGEST_BLOCK

@@ -159,6 +159,7 @@ class RunState:
             BudgetExhausted: a budget would be exceeded.
         """
         request_id, prefix = cell
+        # First of all: where another run has the unit, or the budget does not allow it, there is nothing to undo.
         reservation = self.ledger.reserve(request_id, prefix, upper_usd, upper_calls)
         parent, n_again = None, 0
         for length in range(len(prefix) - 1, 0, -1):
@@ -233,6 +234,7 @@ class RunState:
             self.ledger.settle_without_row(reservation, outcome.settled_usd, row.calls)
         else:
             row = self._marked(row)
+            # The store first: a row that it refuses must not count as executed here.
             self.ledger.settle(reservation, row, outcome.checkpoint, paid_usd=outcome.paid_usd, judgement=outcome.judgement)
             self._note_verdict(row.request_id, outcome.judgement)
             self.cells.add(row)

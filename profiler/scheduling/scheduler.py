@@ -53,6 +53,7 @@ class Scheduler:
     def run(self) -> None:
         """Run until the state is stopped. Raises what a unit raised, after the units in flight are written."""
         state = self.state
+        # Before anything is paid for: the rows that are there may be enough.
         self._commit.stop_if_done()
         finished: list[UnitFinished] = []
         with Interrupts(is_inline=self._threads is None) as interrupts:
@@ -61,6 +62,7 @@ class Scheduler:
                     if interrupts.count and state.stopped_by is None:
                         state.stop("interrupted")
                         self._reporter.report()
+                    # An exception inside would undo the transaction and leave what this process has noted about it.
                     with interrupts.deferred():
                         with state.records.together():
                             jobs = self._write_and_admit(finished)
@@ -104,6 +106,7 @@ class Scheduler:
                 if finished or self.state.shared or (interrupts.count and self.state.stopped_by is None):
                     break
                 continue
+            # Back to the loop at once: this unit holds its worker until it has an answer.
             if isinstance(message, TopUpRequest):
                 self._admission.waiting.append(message)
                 break

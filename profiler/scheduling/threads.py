@@ -45,6 +45,7 @@ class Threads:
         self._busy += 1
         if self._busy > self._threads:
             self._threads += 1
+            # A daemon: a run that is abandoned does not wait for the calls that are under way.
             threading.Thread(target=self._work, daemon=True, name=f"vinelm unit {self._threads}").start()
         self._jobs.put(job)
 

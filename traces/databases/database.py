@@ -138,6 +138,7 @@ class Database:
             run = f"{datetime.now(UTC).isoformat(timespec='seconds')} {secrets.token_hex(4)}"
             with self.transaction() as connection:
                 schema.set_meta(connection, schema.OPEN_RUN, run)
+            # Into the file itself: a copy without the log would not show a marker that is only in the log.
             self.truncate_wal()
             try:
                 yield
@@ -217,6 +218,7 @@ def readable(path: Path, *, is_old: bool = False) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="vinelm-store-") as folder:
         copy = Path(folder) / path.name
         try:
+            # The lock file too: its note may say that the missing log is no sign of a copy.
             for ending in ("", "-wal", ".lock"):
                 if path.with_name(f"{path.name}{ending}").exists():
                     shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")

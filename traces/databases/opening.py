@@ -72,6 +72,7 @@ def opened(address: StoreAddress, accept: Accept) -> tuple[Database, StoreIdenti
         if is_old:
             migrate(file)
         if OPEN_RUN in meta:
+            # Before SQLite opens it for writing, which would copy a log of another time into the file.
             recover(file, run=meta[OPEN_RUN], shown_as=address, is_read_only=is_read_only)
         database = Database(file, shown_as=address, is_read_only=is_read_only)
         database.and_then(closing.pop_all())

@@ -96,6 +96,7 @@ class PostgresDatabase(Database):
             if self._connection.in_transaction():
                 yield self._connection
                 return
+            # A transaction that was undone may have left its lease here, and has nothing to be flushed.
             self._unflushed = None
             with self._connection.begin():
                 yield self._connection
@@ -104,6 +105,8 @@ class PostgresDatabase(Database):
     def _flush(self) -> None:
         if self._unflushed is not None:
             with self._connection.begin():
+                # The server's log is one sequence: this commit waits for the disk, and so the one before, which did
+                # not, is on it too.
                 self._connection.execute(RENEW, self._unflushed._asdict())
 
     def lock_for_writing(self, connection: Connection, lease: Lease) -> Totals:

@@ -83,12 +83,14 @@ def _require_folder(path: Path) -> None:
 def _move_new(draft: Path, path: Path) -> None:
     """Rename without replacing an existing file, safely against concurrent writers."""
     try:
+        # A link fails where the name is taken; a rename would replace a store that was made meanwhile.
         os.link(draft, path)
     except FileExistsError:
         raise StoreError(f"{path}: exists already: use another path") from None
     except OSError:  # a file system without hard links
         _require_free(path)
         draft.rename(path)
+    # The folder too: without it a power failure may take the new name away.
     sync_to_disk(path.parent)
 
 

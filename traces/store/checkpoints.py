@@ -70,6 +70,7 @@ class CheckpointPlace:
             StoreError: it cannot be written.
         """
         digest = hashlib.sha256(content).hexdigest()
+        # Without the lock while it writes: two threads that keep one content write the same bytes under the same name.
         if not self._is_held(digest):
             packed = zlib.compress(content)
             self._write(_name(digest), packed)

@@ -91,6 +91,7 @@ def _file_damage(path: Path) -> Finding | None:
 def _findings(connection: sqlite3.Connection, template: Template, path: Path) -> Iterator[Finding]:
     for what, is_damage, check in _CHECKS:
         found = list(check(connection, template))
+        # A run that is at work has open reservations, and settles them itself.
         if what == _UNSETTLED and holder(path) is not None:
             continue
         if found:
@@ -165,6 +166,7 @@ def _unpaid(connection: sqlite3.Connection, _template: Template) -> Iterator[str
     connection.execute(
         "CREATE TEMP TABLE paid AS SELECT DISTINCT request_id, prefix FROM main.ledger WHERE settled_usd NOT NULL"
     )
+    # Without an index every row would read all entries.
     connection.execute("CREATE INDEX temp.by_cell ON paid (request_id, prefix)")
     for request, prefix in connection.execute(query):
         yield f"request {request!r}, prefix {prefix}"
@@ -189,6 +191,7 @@ def _found_by(query: str, words: str = "request {0!r}, prefix {1}") -> Check:
 
 
 _duplicates = _found_by(
+    # From the table itself: in the unique index no cell can appear twice, whatever the table holds.
     "SELECT request_id, prefix, count(*) FROM observations NOT INDEXED GROUP BY 1, 2 HAVING count(*) > 1",
     "request {0!r}, prefix {1}: {2} rows",
 )

@@ -102,6 +102,7 @@ def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -
                 copy_judgements(connection, target, {(row.request_id, row.prefix) for row in new})
                 _copy_checkpoints(store, connection, target)
                 _copy_retired(connection, target, numbers)
+                # By identity, since the rows are equal to those of an earlier store; `rows` keeps them alive.
                 ledger, ids = _ledger(connection), {id(row) for row in new}
                 shared = {(row.request_id, encode_prefix(row.prefix)) for row in rows if id(row) not in ids}
                 entries = [dict(zip(_ENTRY, entry, strict=True)) for entry in _new_entries(ledger, ledgers, shared)]

@@ -72,6 +72,7 @@ class RunRecords:
         with self._database.transaction() as connection:
             unfinished = _recorded(connection, UNFINISHED)
             _record(connection, LAST, dict(settings))
+            # Compared as JSON gives them back: a tuple among the settings would differ from its own list.
             if unfinished is not None and unfinished["settings"] == json.loads(json.dumps(dict(settings))):
                 return int(unfinished["rows"])
             count = select(func.count()).select_from(schema.observations)

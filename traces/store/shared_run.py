@@ -67,6 +67,7 @@ class SharedRun:
         """
         with self._database.transaction() as connection:
             found = self._database.lock_for_writing(connection, self._lease)
+            # A savepoint: where this unit is refused, what the caller has written for others in its transaction stays.
             with connection.begin_nested():
                 yield found
 
@@ -105,6 +106,7 @@ class SharedRun:
             What was wrong in one line; None if nothing was.
         """
         with self._database.transaction() as connection:
+            # First without the lock: as a rule nothing is wrong, and nobody has to wait.
             if are_right(connection):
                 return None
         with self._database.transaction() as connection:
@@ -131,6 +133,7 @@ class SharedRun:
     def leave(self) -> None:
         """End the lease; what the run has claimed and not executed is free for others. Idempotent."""
         self._ended.set()
+        # Before the lease ends: a late renewal would write it again.
         self._heart.join()
         with suppress(StoreError), self._database.transaction() as connection:
             connection.execute(_LEAVE, {"me": self.run_id})

@@ -351,6 +351,7 @@ class ObservationStore:
             place.require_writable()  # before anything is paid for
             value = {"key": schema.CHECKPOINTS, "value": place.url}
             with self._database.transaction() as connection:
+                # Another run may have chosen a place meanwhile: that one counts, and is compared below.
                 connection.execute(insert(schema.meta).on_conflict_do_nothing(), value)
             self._place = "unread"
         kept = self.checkpoint_place

@@ -201,6 +201,7 @@ class Fleet:
         self._lease(self._limiters.items())
         self._steer()
         self._member.start()
+        # The member's method: one of this object would keep it alive for as long as the process.
         self._at_end = weakref.finalize(self, self._member.stop)
 
     def _lease(self, limiters: Iterable[tuple[str, EngineRateLimiter]]) -> None:
@@ -223,6 +224,7 @@ class Fleet:
     def _rejoin_after_fork(self) -> None:
         if self._pid != os.getpid():
             with self._lock:
+                # Once more with the lock: another thread of the child may have joined meanwhile.
                 if self._pid != os.getpid():
                     self._join()
 

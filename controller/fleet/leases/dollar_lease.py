@@ -113,6 +113,7 @@ class DollarLease(Chore):
             free = account.free_usd() * NANO
             try:
                 self._settle_unsure(link, account)
+                # Before the slice is used up, so that calls seldom have to wait for the next.
                 if wanted or (self._slice.get(account.tenant, 0) and free < LOW * self._slice[account.tenant]):
                     self._lease(link, account, wanted, least)
             except JournalUnavailable as error:  # without it no dollars
@@ -120,6 +121,7 @@ class DollarLease(Chore):
 
     def _lease(self, link: RedisLink, account: TenantAccount, wanted: int, least: int) -> None:
         """Lease a slice of at least ``wanted``, or ``least`` where the cap allows no more; 0 for any that it allows."""
+        # A restoration, a smaller wish and a change of day each ask once more. What is left then waits for the next round.
         for _ in range(4):
             status, nano_usd, _, day, last = self._asked(link, account, wanted)
             if status == NOT_CURRENT:  # this Redis does not know what is spent
@@ -178,6 +180,7 @@ class DollarLease(Chore):
         try:
             return self._return_other_days(link, account, where)
         finally:
+            # Last, since the return takes whatever the account has free. Even where it fails: the grant is written down.
             account.add_lease(nano_usd)
 
     def _last_possible_day(self) -> int | str:

@@ -120,6 +120,7 @@ class SpendJournal:
         Raises:
             JournalUnavailable: it cannot be begun, or its end is not known.
         """
+        # Each attempt at a server that is away takes seconds, in the thread that does all chores of the fleet.
         if time.monotonic() < self._rests_until:
             raise JournalUnavailable(f"{self.name}: the fleet's journal could not be written just now")
         database = self._database
@@ -138,6 +139,7 @@ class SpendJournal:
                 raise
         except database.error as error:
             if database.is_server:
+                # The connection is dropped as well: nobody knows what state it is in.
                 self._rests_until = time.monotonic() + RESTS_S
                 with suppress(database.error):
                     self.close()
@@ -171,6 +173,7 @@ class SpendJournal:
             False, and nothing is written, if the generation is an earlier one.
         """
         with self._transaction() as run:
+            # In the transaction that writes: a restoration voids every grant that it does not find here.
             if run("SELECT number FROM fleet_generation").fetchone()[0] != generation:
                 return False
             run(

@@ -200,9 +200,11 @@ class RateLease(Chore):
         Raises:
             FleetUnreachable: Redis does not answer. The share stays as it is.
         """
+        # First: Redis may grant it to others as soon as it hears that it is held here no more.
         held = self._share.give_back(self._keep)
         demand = self._share.demand()
         wanted = demand.lacks if any(demand.lacks) else _before_it_is_short(demand, self._share.limits)
+        # Before it is sent: an exchange whose answer is lost may have counted, and its number is not used again.
         self._sequence += 1
         epoch, *answer = link.run_script(
             EXCHANGE,
@@ -221,6 +223,7 @@ class RateLease(Chore):
         self.epoch, self._heard_s = epoch.decode(), self._share.clock.now()
         self._share.cut_off("")
         granted = RateAmounts(*answer[0:2])
+        # Both, to hold exactly what Redis counts, whatever an answer that was lost has left here.
         self._share.cut(granted)
         self._share.grow(granted)
         used = self._share.demand().used

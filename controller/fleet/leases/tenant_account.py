@@ -57,6 +57,7 @@ class TenantAccount(SpendGuard):
         """
         until, is_over = self._until(), False
         while True:
+            # Before the attempt: a lease that comes between the two ends the wait below at once.
             leased_nano = self._leased_nano
             try:
                 return super().authorize(upper_usd)

@@ -89,6 +89,7 @@ class GlobalLoop:
         read_s = time.monotonic()
         run = self._runner.run(view) if view.processes else PolicyAnswer(None, "", 0.0)  # else there is nobody to obey
         asked_s = time.monotonic()
+        # A policy that fails once must not undo what holds: without orders the last good ones are kept for longer.
         fields = {} if run.orders is None else order_fields(run.orders, view)
         problem = run.problem
         if not self._leadership.install(fields):
@@ -110,6 +111,7 @@ class GlobalLoop:
         while not self._stopped.is_set():
             until = time.monotonic() + self.period_s
             tell(self.round())
+            # From the beginning of the round, so that the period does not grow by what a round takes.
             self._stopped.wait(max(until - time.monotonic(), 0.0))
         self.close()
 

@@ -63,6 +63,7 @@ class PolicyRunner:
 
     def run(self, view: FleetView) -> PolicyAnswer:
         """Run the policy on a view. Never raises."""
+        # Never two at a time: a policy that hangs would leave one more thread behind in each round.
         if self.is_busy:
             return PolicyAnswer(None, "the policy has not returned yet: the last good orders stay", 0.0)
         task = self._overrun = _Task(view)
@@ -87,6 +88,7 @@ class PolicyRunner:
         try:
             task.answer = check_orders(self._policy(task.view), task.view)
         except BaseException as error:
+            # SystemExit, too: whatever a policy raises is its answer, and the loop goes on with the last good orders.
             task.error = error
         finally:
             task.done.set()

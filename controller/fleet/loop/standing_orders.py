@@ -95,6 +95,7 @@ class StandingOrders(Chore):
         Raises:
             FleetUnreachable: Redis does not answer.
         """
+        # The mark alone, as a rule: the orders for a large fleet are long, and seldom new.
         mark = tuple(link.fields(ORDERS, "epoch", "fence", "version"))
         if None in mark:
             self._forget()
@@ -102,6 +103,7 @@ class StandingOrders(Chore):
         self._heard_s = self._now()
         if mark == self._mark:
             return
+        # The mark once more, in one command with the orders: others may have come since.
         *again, common, own = link.fields(ORDERS, "epoch", "fence", "version", COMMON, own_field(self._process))
         try:
             if common is None or None in again:
@@ -127,5 +129,6 @@ class StandingOrders(Chore):
             self._use(NOTHING)
 
     def _use(self, orders: LocalOrders) -> None:
+        # One assignment, since calls read it without a lock.
         self._orders = orders
         self._on_change()

@@ -67,6 +67,7 @@ class Application:
             return self._run_graph(inputs, config, context, policy)
         finally:
             if self._saver is not None:
+                # Nothing resumes from it, and the saver would hold the states of all units in memory.
                 self._saver.delete_thread(thread_id)
 
     def _run_graph(self, inputs: Any, config: dict[str, Any], context: Any, policy: ReplayPolicy) -> dict[str, Any] | None:

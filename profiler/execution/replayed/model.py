@@ -65,6 +65,7 @@ class _ReplayedInvocation:
         if call.answer is None:
             kind, detail = call.failure or ("unknown", "")
             raise CallError(detail, kind=cast("Any", kind))
+        # A copy: the application may change its message, and the record is read again for a repeated prompt.
         return call.answer.model_copy(deep=True), digest
 
 
@@ -121,6 +122,7 @@ class _Bought(Attempt):
             self._call.failure = (error.kind, str(error))
         elif isinstance(error, Exception):
             self._call.failure = ("unknown", type(error).__name__)
+        # In the record before it ends: whoever waits for the calls under way may write the record as soon as there is none.
         self._policy.add_call(self._call)
         self._buying.__exit__(kind, error, trace)
 

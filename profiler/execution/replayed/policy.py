@@ -169,6 +169,7 @@ class ReplayPolicy(UnitPolicy):
             raise self._ended(key)
         if self._expected[first] is None and key.stage in self._joint.next_after(()):
             self._expected[first] = self.stage = key.stage
+        # The stages of one superstep may be called in any order: each takes its first free place in it.
         last = first
         while last < len(self._expected) and (last == first or self._joint.follows(self._stages_before(last))):
             if last not in taken and self._expected[last] == key.stage:
@@ -196,6 +197,7 @@ class ReplayPolicy(UnitPolicy):
             self.reached = others[0] if key.stage in others else key.stage
             if self.invocations:
                 self.at_boundary()
+        # Other tasks of this superstep may still be at work, and what they return belongs to the state that is scored.
         if key.step and key.step == self._bought_step:
             return self._parked(key)
         self.halted = StageReachedError()
@@ -250,6 +252,7 @@ class ReplayPolicy(UnitPolicy):
         invocation = self.before.invocations[number]
         with self._counter:
             same = sorted((call for call in invocation.calls if call.digest == digest), key=lambda call: call.answer is None)
+            # Equal prompts get their answers one after the other. A further call (a retry, say) gets the first again.
             found = next((call for call in same if id(call) not in self._used), same[0] if same else None)
             if found is not None:
                 self._used.add(id(found))

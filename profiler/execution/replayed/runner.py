@@ -146,6 +146,7 @@ class ReplayRunner:
             with profiled_unit():
                 values = self._app.run(self.workflow.graph_input(request), context, policy, guards)
         except InputError:
+            # What the policy has noted says more about the workflow than this error, and is raised below.
             if policy.problem is None:
                 raise
         except Exception as error:

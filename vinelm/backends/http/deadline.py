@@ -67,6 +67,7 @@ class DeadlineStream:
             try:
                 rest = rest[sock.send(rest) :]
             except TimeoutError:
+                # Raises once the deadline is over; until then a slow reader may take its time.
                 self._left(timeout)
             except OSError:
                 raise AttemptFailed("server", "the connection broke off while the request was sent") from None
@@ -113,6 +114,7 @@ class DeadlineBackend:
         """Connect to the first of the host's addresses that answers; each is given what is left of the request's time."""
         deadline = timeout if isinstance(timeout, Deadline) else Deadline(NO_LIMIT_S if timeout is None else timeout)
         for place, address in enumerate(addresses := _addresses(host, port)):
+            # Nothing is sent before there is a connection: a failure here costs nothing.
             limit_s = min(deadline.left(is_sent=False), CONNECT_TIMEOUT_S)
             try:
                 opened = self._inner.connect_tcp(address, port, limit_s, local_address, socket_options)

@@ -185,6 +185,7 @@ class EngineRateLimiter:
 
     def _start(self, tokens: int, priority: SupportsFloat) -> RateTurn | _Appointment:
         """A call's wait: in a line, or until a known time if no call may overtake it."""
+        # Without priorities nobody overtakes, and a call is told its time at once. The first priority makes the line.
         share = self._line() if self._share is None and priority else self._share
         return _Appointment(*self.reserve(tokens)) if share is None else share.line_up(tokens, priority)
 

@@ -190,6 +190,7 @@ class ReplicaGate:
         """Wait for a replica with room, and occupy the place during the block. ``sleep`` is not used."""
         waiting = self._enter(tokens, priority)
         try:
+            # Windows empty as time passes, and nobody tells of it: whoever waits looks again by itself.
             while not waiting.admitted.done():
                 with suppress(TimeoutError):
                     waiting.admitted.result(self._pause_s(waiting))
@@ -209,6 +210,7 @@ class ReplicaGate:
                 admitted = asyncio.wrap_future(waiting.admitted)
                 admitted.add_done_callback(_seen)
                 while not waiting.admitted.done():
+                    # Not wait_for, which would cancel the future, and with it the place in the line, when its time is over.
                     await asyncio.wait([admitted], timeout=self._pause_s(waiting))
                     self._advance()
             yield waiting.admitted.result()
@@ -230,6 +232,7 @@ class ReplicaGate:
     def _leave(self, waiting: _Waiting) -> None:
         """The call has ended, or its caller waits no longer."""
         with self._lock:
+            # It may be anywhere in the heap; what lets calls in drops it when it comes to the front.
             waiting.has_left = True
             waiting.withdraw()
             if waiting.admitted.done() and waiting.admitted.exception() is None:
@@ -263,6 +266,7 @@ class ReplicaGate:
             try:
                 permit = waiting.turns[place].start()
             except CallError as error:
+                # This replica will never have room for it; another may.
                 refused.append(error)
                 continue
             if permit is not None:

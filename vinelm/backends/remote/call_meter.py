@@ -102,6 +102,7 @@ class MeteredCall:
         """End the attempt: stop its clock and add its price."""
         self._ended_s = self.context.clock.now()
         answer, self._counts, self._is_estimated = self.answer, None, False
+        # Counts that came too early or cannot be are no counts: the attempt then costs its upper bound.
         if answer.counts is not None and not (answer.counts_are_final and self._believes(answer.counts)):
             answer.counts = None
         if failed is not None and not failed.may_be_billed:
@@ -129,6 +130,7 @@ class MeteredCall:
         """True if the text that arrived cannot be made of so few tokens."""
         if not self.answer.chars or self.model.trusted_counts:
             return False
+        # By such a count the text would be free, or nearly so, and the cap would not hold.
         return tokens_out == 0 or self.answer.chars > MOST_CHARS * tokens_out + SPARED_CHARS
 
     def may_repeat(self, failed: AttemptFailed) -> bool:

@@ -51,6 +51,7 @@ def unforeseen(error: Exception) -> AttemptFailed:
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     link: BaseException | None = error
+    # Bounded, since causes may refer to each other in a circle.
     for _ in range(_MOST_LINKS):
         if link is None:
             return

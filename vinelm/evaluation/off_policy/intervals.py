@@ -126,8 +126,10 @@ def _residuals(centred: FloatArray, balance: Mapping[object, FloatArray]) -> Flo
     """The residuals of the fit, each enlarged for its own share in the fit (HC2 of MacKinnon and White 1985)."""
     if not balance:
         return centred
+    # At most one column for five requests: more of them would fit the noise and make the interval too short.
     columns = sorted(balance.values(), key=lambda column: -float(column @ column))[: max(len(centred) // 5, 1)]
     q, r = np.linalg.qr(np.stack(columns, axis=1))
+    # A column that others nearly explain would make the fit depend on rounding.
     q = q[:, np.abs(np.diag(r)) > 1e-9 * np.abs(r).max()]
     left = 1.0 - (q * q).sum(axis=1)
     is_free = left > 0.01  # else a request is the only one with its row: nothing is known of what varies there

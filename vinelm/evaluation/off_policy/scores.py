@@ -105,8 +105,10 @@ class _Walk:
             if chance == 0.0:
                 return (*total, 0.0, weight)
             row = self.bought.row(request, seen, step.model)
+            # Also where the row is missing: the mean of this is 0 if rows were drawn with these chances.
             self._note(at, seen, step.model, weight * ((row is not None) / chance - 1.0))
             if row is None:
+                # Not drawn for this request: its score ends with the estimate, and the requests that were drawn count for more.
                 return (*total, 0.0, 0.0)
             weight, seen = weight / chance, (*seen, row)
             step = self.policy.step(seen)
@@ -115,6 +117,8 @@ class _Walk:
             else:
                 after = np.array(self.policy.rest(seen))
             added = (0.0, row.cost_usd + row.tool_cost_usd, row.latency_s + row.tool_latency_s)
+            # What the step brought beyond its estimate. By its weight this corrects the estimate in the mean, however
+            # far off it is.
             total += weight * (added + after - rest)
             rest = after
         return (*total, weight, 0.0)

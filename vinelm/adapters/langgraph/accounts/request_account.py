@@ -113,6 +113,7 @@ class RequestAccount:
         Raises:
             CallRefused: the guard does not allow the call, or it cannot be written down.
         """
+        # The guard first: nothing is written for a call that it refuses.
         permit = self._guard.authorize(upper_usd)
         with self._undoing(permit):
             at_once(self._reserve(upper_usd, is_async=False))
@@ -149,6 +150,7 @@ class RequestAccount:
         with self._lock:
             due_usd, self._due_usd = self._due_usd, 0.0
             self._authorized_usd += upper_usd
+        # In one write with what earlier calls have really cost, which therefore needs none of its own while calls go on.
         await self._write(due_usd + upper_usd, due_usd, is_async=is_async)
 
     # -- what calls really cost ----------------------------------------------------------------------------------
@@ -176,6 +178,7 @@ class RequestAccount:
     async def settle(self, *, is_async: bool) -> None:
         """Write what calls have really cost. The invocation has ended, perhaps without a result."""
         if is_async and self._writes:
+            # These first: one that fails puts its dollars back into what is due, which is written below.
             await asyncio.gather(*self._writes, return_exceptions=True)
         with self._lock:
             due_usd, self._due_usd = self._due_usd, 0.0
@@ -207,6 +210,7 @@ class RequestAccount:
         except RuntimeError:
             return False
         task = loop.create_task(self._accounts.pay(self._found, usd, begun, is_async=True))
+        # Held here, because an event loop keeps its tasks by weak references only.
         self._writes.add(task)
         task.add_done_callback(lambda task: self._wrote(task, usd))
         return True

@@ -79,6 +79,7 @@ class SaverRows:
     async def append(self, row: SaverRow, value: Mapping[str, Any], *, is_async: bool) -> None:
         """Append a value to a row that was created; on return it is as durable as the checkpointer makes it."""
         config = self._config(row.namespace, row.id)
+        # Under a task id of its own: a saver keeps one write for each task and place in it.
         await self._call("put_writes", config, [(CHANNEL, dict(value))], uuid4().hex, is_async=is_async)
 
     async def lineage(self, checkpoint_id: str | None, until: Collection[str] = (), *, is_async: bool, waits: bool) -> Lineage:

@@ -145,6 +145,7 @@ class ThreadAccounts:
         if not found:
             same, unknown = await self._of_birth(line.birth, begun.after, known, is_async=is_async)
             found = same or (unknown if begun.request_id is None else [])  # not known: the cap has to hold
+        # The one that has paid the most: if it is the wrong one, the cap holds all the same.
         return max(found, key=lambda key: known[key].paid_usd, default=None), line.birth
 
     async def _of_birth(

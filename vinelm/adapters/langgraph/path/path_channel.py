@@ -161,6 +161,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
     def update(self, values: Sequence[list[Entry | Note]]) -> bool:
         """Add the entries and notes of one superstep, and what waits."""
         if self.waiting:
+            # In the order in which LangGraph applies updates: the path must not depend on which task was faster.
             ended, self.waiting = sorted(self.waiting.values(), key=lambda item: item[0].order), {}
             values = [*(written for _, written in ended), *values]
         if not values:

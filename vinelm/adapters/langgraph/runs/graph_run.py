@@ -298,6 +298,7 @@ class GraphRun:
             WorkflowError: two stages run in one superstep, of which the template does not say that they run side by side.
         """
         with self._lock:
+            # With the lock held while the policy plans: the branches of a fan-out ask at once, and share one model.
             current = self._superstep
             if current is None or step != current.key:
                 current = self._superstep = Superstep(step, prefix, stages)
@@ -378,6 +379,7 @@ class GraphRun:
         with self._lock:
             if self._is_resumed:
                 return
+            # Before the policy is told, so that it is told once even where that fails.
             self._is_resumed = True
         (prefix, stages), costs_usd = path_of(value), costs_of(value)
         if self._stand_in is not None:

@@ -158,6 +158,7 @@ class InvocationScope:
         path = self._run.fall_back(failed, self._tried)
         if path is None:
             return False
+        # What calls of this attempt still report belongs to the next one: it is paid for all the same.
         self._recorded += len(failed.usages)
         self._tell_end(failed)
         self._begin(path)

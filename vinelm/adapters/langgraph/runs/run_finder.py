@@ -91,6 +91,7 @@ class RunRegistry:
     def of(self, opening: ChannelSession | None, control: Any, context: RunContext) -> GraphRun:
         """Return the same run; if it is new, it is made for ``context`` and gets its policy."""
         with self._lock:
+            # With the lock held: the branches of a fan-out begin at once, and have to find one run.
             run = self.known(opening, control)
             if run is None:
                 run = self._new(control, context)
@@ -101,6 +102,7 @@ class RunRegistry:
                     return run
                 self._kept[id(control)] = run
                 while len(self._kept) > self._bound:
+                    # The one that was asked for longest ago: its request is most probably over.
                     self._kept.popitem(last=False)
             elif opening is None:
                 self._kept.move_to_end(id(control))
