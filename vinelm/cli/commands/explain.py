@@ -145,10 +145,12 @@ def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, s
 
 
 def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
-    """Return the stage if it may come next; :class:`ConfigError` otherwise."""
+    """Return the stage if it and others may come next; :class:`ConfigError` otherwise."""
     from vinelm.errors import ConfigError
 
     arms = tuple(annotated.trie.arms(node))
+    if len(arms) == 1:
+        raise ConfigError(f"--arm has no effect: only {arms[0]} may come next: leave it out")
     if stage not in arms:
         able = f"use {', '.join(arms)}" if arms else "the path ends there"
         raise ConfigError(f"--arm {stage}: it cannot come next: {able}")
