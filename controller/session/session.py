@@ -152,7 +152,7 @@ class Session(StopRulePolicy):
             elapsed_s = self._elapsed_s
         if self._followers:
             path = (*prefix, model)
-            self._tell("began", path, stage, path, elapsed_s, decision)
+            self._tell("began", path, lambda follower: follower.began(stage, path, elapsed_s, decision))
         return model
 
     def record(self, invocation: Invocation) -> None:
@@ -163,7 +163,7 @@ class Session(StopRulePolicy):
                 self._add(invocation)
                 excess_s = None if self._load is None else self._excess_s(invocation)
         finally:  # whatever cannot be recorded is under way no longer
-            self._tell("ended", invocation.prefix, invocation, excess_s)
+            self._tell("ended", invocation.prefix, lambda follower: follower.ended(invocation, excess_s))
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
         """Count the dollars that another process spent on ``prefix``; expected ones where they are not recorded.
@@ -190,7 +190,7 @@ class Session(StopRulePolicy):
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:
         """Note that the invocation has no result and will be run again: its call is no longer in flight."""
-        self._tell("interrupted", prefix, prefix)
+        self._tell("interrupted", prefix, lambda follower: follower.interrupted(prefix))
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return whether to go on: False where the stop rule ends the request or the plan does.
@@ -245,7 +245,7 @@ class Session(StopRulePolicy):
             decision, elapsed_s = self.steps[-1].decision, self._elapsed_s
         if model is not None:
             path = (*failed.prefix[:-1], model)
-            self._tell("began", path, failed.stage, path, elapsed_s, decision)
+            self._tell("began", path, lambda follower: follower.began(failed.stage, path, elapsed_s, decision))
         return model
 
     def note_failure(
@@ -305,11 +305,11 @@ class Session(StopRulePolicy):
 
     # -- those who follow the calls, without the lock: one that fails neither stops the others nor the request -------
 
-    def _tell(self, event: str, path: tuple[str, ...], *what: Any) -> None:
-        """Call that method of every follower, for the invocation at the end of ``path``."""
+    def _tell(self, event: str, path: tuple[str, ...], tell: Callable[[CallFollower], None]) -> None:
+        """Tell every follower that ``event`` has come to the invocation at the end of ``path``."""
         for follower in self._followers:
             try:
-                getattr(follower, event)(*what)
+                tell(follower)
             except Exception as error:
                 note = f"a follower failed ({type(error).__name__}): not told that the invocation {event}"
                 self.steps.append(TraceStep("failed", path[:-1], None, None, self._elapsed_s, self.spent_usd, None, note))

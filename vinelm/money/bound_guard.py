@@ -39,9 +39,8 @@ class BoundGuard:
     """Authorizes calls through ``guard`` until that fails, then on an account of its own.
 
     A :class:`~vinelm.requests.protocols.CallGuard`. The account counts every call that was authorized here, at its upper
-    bound until it
-    is settled. After the guard's first failure it alone decides, so the cap still holds. Where the limit, or what was spent
-    before, is not known, every further call is refused: money that cannot be counted is not spent. Thread-safe.
+    bound until it is settled. After the guard's first failure it alone decides, so the cap still holds. Where the limit, or
+    what was spent before, is not known, every further call is refused: money that cannot be counted is not spent. Thread-safe.
 
     Args:
         guard: the guard; None if it could not be made.

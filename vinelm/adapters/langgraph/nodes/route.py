@@ -233,7 +233,8 @@ class RouteEdge:
         else:
             arms = self._arms(next_places, template, at.stages)
             is_asked = (end is None or end == END or not self._arms_of(end, template)) and _is_answerable(template, at.stages)
-        if finished if not is_asked else not at.run.should_continue(at.path, finished, state, arms):
+        goes_on = at.run.should_continue(at.path, finished, state, arms) if is_asked else not finished
+        if not goes_on:
             return None
         return onward if next_places and self._has_turns_left(at, template, next_places, arms) else None
 

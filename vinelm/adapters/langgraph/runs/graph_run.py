@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 from weakref import WeakMethod
 
 from vinelm.adapters.langgraph.accounts.request_account import RequestAccount
@@ -27,6 +27,7 @@ from vinelm.telemetry import DecisionEvent, ObserverGroup
 from vinelm.template.flow import Flow
 
 NOBODY = ObserverGroup()
+T = TypeVar("T")
 
 
 def _weakly(method: Callable[..., None]) -> Callable[..., None]:
@@ -105,8 +106,6 @@ class Superstep:
             WorkflowError: another stage runs in it, and the template does not say that the two run side by side.
         """
         others = [name for name in self.choices if name != stage]
-        if flow is None and not others:
-            return ()
         before = None if flow is None else self._in_flow(stage, flow)
         for other in others:
             if flow is None or not (other in (before or ()) or stage in (self._in_flow(other, flow) or ())):
@@ -354,7 +353,9 @@ class GraphRun:
         """
         started = time.perf_counter()
         prefix = failed.prefix[:-1]
-        model = self._guarded("fallback_model", prefix, None, failed, tried, stage=failed.stage)
+        model = self._guarded(
+            "fallback_model", lambda: self.policy.fallback_model(failed, tried), None, prefix, stage=failed.stage
+        )
         if model is None:
             return None
         self.record(failed)
@@ -385,17 +386,17 @@ class GraphRun:
         if self._stand_in is not None:
             for usd in costs_usd:
                 self._stand_in.add_inherited(usd)
-        self._guarded("resumed", prefix, None, prefix, costs_usd, () if self.flow is None else stages)
+        told = () if self.flow is None else stages
+        self._guarded("resumed", lambda: self.policy.resumed(prefix, costs_usd, told), None, prefix)
         if self.outcomes is not None:
             self.outcomes.inherit(prefix, shown_of(value))
 
     def _observe(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
-        self._guarded("observed", prefix, None, prefix, outcome)
+        self._guarded("observed", lambda: self.policy.observed(prefix, outcome), None, prefix)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
         """Return the class of the answer that the policy wants returned after ``prefix``; None for the last answer."""
-        found: int | None = self._guarded("returned", prefix, None, prefix)
-        return found
+        return self._guarded("returned", lambda: self.policy.returned(prefix), None, prefix)
 
     def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
         """Note in the policy's trace which answer is returned, and why; never raises."""
@@ -498,7 +499,7 @@ class GraphRun:
         seconds = time.perf_counter() - started
         explanation: Mapping[str, Any] = {}
         if explains:
-            explanation = self._guarded("last_step", prefix, explanation, stage=stage, model=model)
+            explanation = self._guarded("last_step", self.policy.last_step, {}, prefix, stage=stage, model=model)
         with suppress(Exception):
             self._observers.decided(
                 DecisionEvent(
@@ -524,15 +525,16 @@ class GraphRun:
     def _guarded(
         self,
         name: str,
+        ask: Callable[[], T],
+        default: T,
         prefix: tuple[str, ...],
-        default: Any,
-        *asked: Any,
+        *,
         stage: str | None = None,
         model: str | None = None,
-    ) -> Any:
-        """The answer of that method of the policy, or ``default`` where the policy fails."""
+    ) -> T:
+        """The policy's answer, or ``default`` where the policy fails; ``name`` is of the method that is asked."""
         try:
-            return getattr(self.policy, name)(*asked)
+            return ask()
         except Exception as error:
             self._degrade(name, error, prefix, stage, model)
             return default

@@ -66,9 +66,8 @@ class RunRegistry:
     ) -> None:
         self._settings, self._new_policy, self._default, self._bound = settings, new_policy, default, bound
         self._kept: OrderedDict[int, GraphRun] = OrderedDict()
-        self._by_control: WeakValueDictionary[int, GraphRun] = (
-            WeakValueDictionary()
-        )  # each holds its control: the id is its own
+        # Each run holds its control, so that the id is no other object's.
+        self._by_control: WeakValueDictionary[int, GraphRun] = WeakValueDictionary()
         self._lock = Lock()
 
     def __len__(self) -> int:
