@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Self
 
 from vinelm.profiler.execution.job import Job, UnitOutcome, WorkflowSource
 from vinelm.profiler.isolation.child_process import error_of
@@ -195,19 +195,3 @@ class Disconnected:
 
 
 HostEvent = Connected | HostStarted | HostReady | HostRefused | HostLost | HostSaid | Disconnected
-
-
-class HostLink(Protocol):
-    """The run's connection to all hosts. One thread receives; any may send."""
-
-    def receive(self) -> HostEvent:
-        """Wait for the next event; after :meth:`close` that is :class:`Disconnected`."""
-
-    def send(self, host: int, message: ToHost) -> None:
-        """Send a message to a host; it is dropped where the host is gone."""
-
-    def drop(self, host: int) -> None:
-        """End a host, which no longer works; :class:`HostLost` follows."""
-
-    def close(self) -> None:
-        """End all hosts. Idempotent."""

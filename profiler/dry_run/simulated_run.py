@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from vinelm.profiler.coverage.coverage import coverage_of
+from vinelm.profiler.coverage import coverage_of
 from vinelm.profiler.dry_run.outcome_model import OutcomeModel, Unit
 from vinelm.profiler.dry_run.throughput import Workload
 from vinelm.profiler.execution.ledger import ProfileLimits

@@ -14,9 +14,9 @@ from langgraph.types import Command
 
 from vinelm.adapters.langgraph import build_graph
 from vinelm.adapters.langgraph.build import replay_reason, stage_nodes
-from vinelm.adapters.langgraph.chat_call import profiled_unit
 from vinelm.adapters.langgraph.exits import resolved, route_ends, with_graph_exits
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.runs.run_context import profiled_unit
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError
 from vinelm.profiler.execution.checkpoints import UnitSaver

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from vinelm.adapters.langgraph import build_graph
-from vinelm.adapters.langgraph.chat_call import profiled_unit
 from vinelm.adapters.langgraph.exits import resolved, with_graph_exits
+from vinelm.adapters.langgraph.runs.run_context import profiled_unit
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError
 from vinelm.profiler.execution.job import UnitBudget, UnitOutcome

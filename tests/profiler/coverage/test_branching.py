@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from kit.toys.branching import branching, cost_of, reachable
 
 from vinelm.profiler import CascadeSampler, ProfileLimits, coverage_of, forecast_profile
-from vinelm.profiler.coverage.coverage import Coverage
+from vinelm.profiler.coverage import Coverage
+from vinelm.profiler.scheduling.admission import CoverageUpperBound
 from vinelm.profiler.scheduling.request_paths import activate
 from vinelm.requests.protocols import RequestPath
 from vinelm.rows.observation import Observation
@@ -75,7 +76,7 @@ def test_no_outcome_and_no_subset_goes_beyond_the_bound(seed, is_routed, share, 
     for row in every[: int(share * len(every))]:
         account.add(row)
         done.add((row.request_id, row.prefix))
-    bound, ahead = account.upper_bound(), []
+    bound, ahead = CoverageUpperBound(account), []
     for row in every:
         cell, parent = (row.request_id, row.prefix), (row.request_id, row.prefix[:-1])
         if cell in done or rng.random() < 0.5 or not (row.depth == 1 or parent in done or parent in ahead):

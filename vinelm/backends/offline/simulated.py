@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import fsum
+from struct import Struct
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.backends.base import Counts, estimate_tokens
+from vinelm.backends.base import Counts, estimate_tokens, model_options
 from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
-from vinelm.backends.offline.hash_random import digest, exp, generator, normal, uniform
 from vinelm.backends.offline.presets import (
     BEHAVIOURS,
     FEEDBACK_GAIN,
@@ -25,7 +27,7 @@ from vinelm.backends.offline.presets import (
     simulated_toml,
 )
 from vinelm.backends.offline.text_writer import writer_for
-from vinelm.backends.settings import ProviderSettings, model_options
+from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import ConfigError, FailureKind
 from vinelm.requests.protocols import CallContext
@@ -43,8 +45,53 @@ FAILURES: tuple[FailureKind, ...] = ("rate_limit", "server", "timeout")
 OPTIONS = ("failure_rate", "cached_share")
 """Options of a simulated model; both are fractions."""
 
+_WORDS = Struct(">16H")
+_SUM_MEAN = 16 * 65535 / 2
+_SUM_SD = math.sqrt(16 * (65536**2 - 1) / 12)
+_SEPARATOR = "\x1f"
+
+
+# -- draws: the same on every machine, in any order, thread and process ------------------------------------------------
+
+# Each is a function of a seed and the names of its subject, by SHA-256 and basic IEEE arithmetic: no shared generator,
+# no ``hash()``, and no ``libm``, whose last bit differs between platforms.
+
+
+def digest(*names: object) -> bytes:
+    """Return a 32-byte hash of the names in their order."""
+    return hashlib.sha256(_SEPARATOR.join(map(str, names)).encode("utf-8", "surrogatepass")).digest()
+
+
+def normal(*names: object) -> float:
+    """Draw from an approximately standard normal distribution: the standardised sum of 16 uniform words (at most 6.93)."""
+    total: int = sum(_WORDS.unpack(digest(*names)))
+    return (total - _SUM_MEAN) / _SUM_SD
+
+
+def uniform(*names: object) -> float:
+    """Draw uniformly from [0, 1)."""
+    return (int.from_bytes(digest(*names)[:8], "big") >> 11) / 2**53
+
+
+def exp(x: float) -> float:
+    """Return the exponential within 1e-4 of its value for x in [-4, 4], by multiplications only."""
+    h = x / 64.0
+    power = 1.0 + h * (1.0 + h * (0.5 + h / 6.0))
+    for _ in range(6):
+        power *= power
+    return power
+
+
+def generator(*names: object) -> random.Random:
+    """Return a new generator seeded with the names."""
+    return random.Random(int.from_bytes(digest(*names)[:16], "big"))
+
+
 _lasting = lru_cache(maxsize=65_536)(normal)
 """Draws that all invocations of a question share."""
+
+
+# -- the backend -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +194,9 @@ class SimulatedBackend:
     def _margin(self, task: _Task, behaviour: Behaviour, model_id: str) -> float:
         """Return the model's margin on this question, without the effect that is drawn per invocation."""
         seed, asked = self._seed, task.name
-        mean = fsum(behaviour.weakness.values()) / len(behaviour.weakness)
+        mean = math.fsum(behaviour.weakness.values()) / len(behaviour.weakness)
         skills = task.writer.skills(task.request)
-        demanded = fsum(behaviour.weakness.get(skill, mean) * share for skill, share in skills.items())
+        demanded = math.fsum(behaviour.weakness.get(skill, mean) * share for skill, share in skills.items())
         return (
             behaviour.ability
             - demanded
@@ -174,7 +221,7 @@ class SimulatedBackend:
         names = (model_id,) if is_usual else tuple(prefix)
         point = uniform(self._seed, task.name, *names, "kind")
         weights = [behaviour.kinds.get(kind, 1.0) for kind in task.writer.kinds]
-        point *= fsum(weights)  # sum() of floats rounds differently before Python 3.12
+        point *= math.fsum(weights)  # sum() of floats rounds differently before Python 3.12
         for kind, weight in zip(task.writer.kinds, weights, strict=True):
             point -= weight
             if point < 0.0:
