@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import Lock, RLock
 
 from vinelm.controller.planning.decision import Decision
-from vinelm.requests.observed_row import observed_row
+from vinelm.policies.policy import observed_row
 from vinelm.requests.protocols import Invocation
 from vinelm.rows.observation import Observation
 from vinelm.template import Template

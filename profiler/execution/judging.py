@@ -10,7 +10,6 @@ from contextvars import ContextVar
 from typing import Any
 
 from vinelm.backends import PROVIDERS, create_backends
-from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import CallError, CallRefused, ConfigError, WorkflowError
 from vinelm.judging import Judgement, LLMJudge
@@ -190,7 +189,7 @@ def make_judging(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Ba
     if workflow.has_template and workflow.template.stop == "oracle":
         raise WorkflowError("the oracle stop ends where the answer is right, which a judge does not know: use stop='workflow'")
     own = judge_catalog(judge, catalog)
-    models = UnitModels(ModelResolver(own, judge_backends(judge, catalog, backends)))
+    models = UnitModels(own, judge_backends(judge, catalog, backends))
     return Judging(judge, models, own.models[0])
 
 

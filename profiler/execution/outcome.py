@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from types import TracebackType
@@ -145,15 +145,16 @@ def stages_in(values: Any) -> tuple[str, ...]:
 
 
 def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str]) -> tuple[str | None, str | None]:
-    """Return the stage that comes next, and what is wrong if the template lacks it there.
+    """Return what a row says of the stage that comes next, and what is wrong if the template lacks it there.
 
     Args:
-        template: one that branches.
+        template: of the workflow.
         stages: those that have run, the unit's own last.
         reached: the stages that the graph is about to run; none where it has ended.
 
     Returns:
-        (stage, None); (None, None) where the graph or the template ends; (None, problem) where they disagree.
+        (arm, None), where the arm is None if the template alone tells it; (None, None) where the graph or the template ends;
+        (None, problem) where they disagree.
     """
     names = list(dict.fromkeys(reached))
     try:
@@ -163,8 +164,18 @@ def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str])
     if not names or not arms:
         return None, None
     if len(names) == 1 and names[0] in arms:
-        return names[0], None
+        return template.noted(names[0]), None
     after = f"after {' > '.join(stages)} the graph goes to {' and '.join(map(repr, names))}"
     if len(names) > 1:
         return None, f"{after} in one superstep: declare them as Parallel, or put an edge between them"
     return None, f"{after}, where the template has {' or '.join(map(repr, arms))}: add an arm for it, with Branch"
+
+
+def refuse_other(workflow: Workflow, template: Template, depth: int, reached: Collection[str], what: str = "graph") -> None:
+    """Raise where the graph goes elsewhere than a template that alone tells what comes next."""
+    follower = template.stage_after(depth)
+    if follower is not None and not set(reached) <= {follower.name}:
+        raise WorkflowError(
+            f"workflow {workflow.name!r}: after {depth} invocations the {what} goes to {', '.join(reached)}, "
+            f"its template to {follower.name!r}: make them agree"
+        )

@@ -14,15 +14,15 @@ from langgraph.types import Command
 
 from vinelm.adapters.langgraph import build_graph
 from vinelm.adapters.langgraph.build import replay_reason, stage_nodes
-from vinelm.adapters.langgraph.chat_call import profiled_unit
 from vinelm.adapters.langgraph.exits import resolved, route_ends, with_graph_exits
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.runs.run_context import profiled_unit
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError
 from vinelm.profiler.execution.checkpoints import UnitSaver
 from vinelm.profiler.execution.job import Job, TopUp, UnitBudget, UnitOutcome
 from vinelm.profiler.execution.judging import JudgedUnit, Judging, judged, make_judging
-from vinelm.profiler.execution.outcome import arm_after, failed_row, scored, stages_in, with_place, with_shown
+from vinelm.profiler.execution.outcome import arm_after, failed_row, refuse_other, scored, stages_in, with_place, with_shown
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitAdapter
 from vinelm.profiler.execution.unit_policy import StageReachedError, UnitChat, UnitPolicy, answered
 from vinelm.requests.protocols import Backend
@@ -63,7 +63,9 @@ class UnitRunner:
         self.last_error: Exception | None = None
         opening = {end for start, end in self.graph.builder.edges if start == START}
         self._first_boundaries = _first_boundaries(self.template, opening, self._boundaries)
-        self._endings = self._after_the_loops()
+        ends = route_ends(self.graph, nodes.by_stage)
+        self._endings = {stage.name: _only_ending(ends(stage.name), self._holders) for stage in self.template.stages}
+        """By stage, the node that every request goes through after the stage's loop, if there is one."""
         self.signals = workflow.signals
         self.can_go_on = self.template.knows_past_ends and self.template.stop == "workflow" and bool(self.control.ends)
         """True if a request can go on below a passed check: an edge of ``vine.route`` asks for it."""
@@ -195,14 +197,6 @@ class UnitRunner:
                 "end, where no edge says which stage comes: use stop='workflow'"
             )
 
-    def _after_the_loops(self) -> dict[str, str | None]:
-        """Stage to the node that every request goes through after the stage's loop, if there is one."""
-        names = [stage.name for stage in self.template.stages]
-        if self.template.is_linear:
-            return dict.fromkeys(names, _only_ending(self.control.ends, self._holders))
-        ends = route_ends(self.graph, names)
-        return {name: _only_ending(ends[name], self._holders) for name in names}
-
     def _step(self, thread_id: str, chat: UnitChat, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:
         """Run the graph up to the next of the boundaries, to the next call of a stage that is a chat model, or to its end."""
         arguments: dict[str, Any] = {
@@ -228,19 +222,14 @@ class UnitRunner:
         policy.at_boundary()
         snapshot = self.graph.get_state(_config(thread_id))
         waiting: tuple[str, ...] = snapshot.next if chat.reached is None else (chat.reached,)
-        depth, is_linear = len(policy.prefix), self.template.is_linear
-        follower, arm = None, None
-        if is_linear:
-            follower = self.template.stage_after(depth)
-            self._refuse_other(follower, waiting, depth)
-            stopped = policy.verdicts.get(depth, not waiting)
-        else:
-            stages = stages_in(snapshot.values) or (*policy.stages, policy.stage)
-            reached = [name for name in waiting if name in self._boundaries or name == chat.reached]
-            arm, problem = arm_after(self.template, stages, reached)
-            if problem is not None:
-                return UnitOutcome(policy.observation("unexpected_arm", problem))
-            stopped = not waiting
+        depth = len(policy.prefix)
+        refuse_other(self.workflow, self.template, depth, waiting)
+        stages = self.template.stages_along(depth, stages_in(snapshot.values) or (*policy.stages, policy.stage))
+        reached = [name for name in waiting if name in self._boundaries or name == chat.reached]
+        arm, problem = arm_after(self.template, stages, reached)
+        if problem is not None:
+            return UnitOutcome(policy.observation("unexpected_arm", problem))
+        stopped = self.template.has_stopped(not waiting, policy.verdicts.get(depth))
         stage, ending = self.template.stage(policy.stage), self._endings[policy.stage]
         values, problem = _values(snapshot.values), None
         # The request goes on, and its answer so far is what the nodes behind the loop would make of this state.
@@ -255,17 +244,9 @@ class UnitRunner:
         # The state from before the nodes behind the loop is what a request that goes on below a passed check resumes from.
         if policy.before_ending is not None and not waiting:
             return UnitOutcome(observation, _PASSED + policy.before_ending)
-        is_extended = follower is not None and self.template.stop == "oracle"
+        is_extended = self.template.stage_after(depth) is not None and self.template.stop == "oracle"
         ended = _ENDED if ending is None or is_extended else _FINAL
         return UnitOutcome(observation, (_WAITS if waiting else ended) + self.saver.dump(thread_id))
-
-    def _refuse_other(self, follower: Stage | None, waiting: Sequence[str], depth: int) -> None:
-        """Refuse a graph that goes elsewhere than its linear template."""
-        if follower is not None and not set(waiting) <= {follower.name}:
-            raise WorkflowError(
-                f"workflow {self.workflow.name!r}: after {depth} invocations the graph goes to {', '.join(waiting)}, "
-                f"its template to {follower.name!r}: make them agree"
-            )
 
     def score(
         self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget, passed: Sequence[bool] = ()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping, 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from vinelm.errors import TemplateError
 from vinelm.template.flow import Flow
@@ -29,6 +29,9 @@ from vinelm.template.steps import (
 StopRule = Literal["oracle", "workflow"]
 """When a request leaves the workflow: ``oracle`` exactly when its answer is correct (labelled replay only), ``workflow`` when
 the application's own check ends it. See docs/mathematics.md."""
+
+
+_Known = TypeVar("_Known", str, str | None)
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,14 @@ class Template:
         """Return what a row says of the stage that came next, its ``arm``: None where the template alone tells it."""
         return None if self.is_linear else stage
 
-    def stages_along(self, length: int, known: Sequence[str | None]) -> tuple[str | None, ...]:
+    def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
+        """Return what a row says of the end, its ``stopped``: the verdict of the workflow's own check, where it has one.
+
+        Where the application chooses what comes next, a check may lead on to another stage, so that only the end counts.
+        """
+        return has_ended if verdict is None or not self.is_linear else verdict
+
+    def stages_along(self, length: int, known: Sequence[_Known]) -> tuple[_Known, ...]:
         """Return the stages of so many invocations: the template's where it leaves no choice, else the known ones."""
         return tuple(stage.name for stage in self.invocations[:length]) if self.is_linear else tuple(known)
 

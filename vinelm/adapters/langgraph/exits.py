@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -75,16 +75,22 @@ def with_graph_exits(template: Template, graph: Any) -> Template:
         ) from error
 
 
-def route_ends(graph: Graph, stages: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Return where the ends of the ``vine.route`` edges behind each stage lead, before any other stage."""
+def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable[[str], frozenset[str]]:
+    """Return where the ends of the ``vine.route`` edges behind a stage lead, before any other stage.
+
+    Args:
+        graph: the compiled graph.
+        holders: the nodes of each stage; of a stage without any, every edge of the graph may stand behind it.
+    """
     edges = _Edges(graph)
-    known = stage_nodes(graph, list(stages)).by_stage
-    every = {node for group in known.values() for node in group}
-    found: dict[str, frozenset[str]] = {}
-    for stage in stages:
-        region = {node for holder in known.get(stage, ()) for node in (holder, *edges.tools_after(holder, every))}
-        found[stage] = frozenset(end for node in region for end in edges.route_ends.get(node, ()))
-    return found
+    every = {node for group in holders.values() for node in group}
+
+    def ends(stage: str) -> frozenset[str]:
+        own = holders.get(stage, ())
+        region = {node for holder in own for node in (holder, *edges.tools_after(holder, every))} or set(edges.route_ends)
+        return frozenset(end for node in region for end in edges.route_ends.get(node, ()))
+
+    return ends
 
 
 class _Edges:
