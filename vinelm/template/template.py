@@ -96,9 +96,12 @@ class Template:
         return not early or self.flow.is_linear
 
     @cached_property
-    def is_chain(self) -> bool:
-        """True if the stage of every invocation is known before it begins: linear, with no two stages in one superstep."""
-        return self.is_linear and not any(isinstance(step, Parallel) for step in walk(self.steps))
+    def places(self) -> Flow | None:
+        """The automaton that tells by its stages where a request is.
+
+        None on a chain, where their number tells it: one stage follows each prefix, and no two run in one superstep.
+        """
+        return None if self.is_linear and not self.joint_invocations else self.flow
 
     @cached_property
     def merges(self) -> bool:
@@ -334,6 +337,11 @@ class Template:
         last = self.steps[-1]
         is_left_by_edge = isinstance(last, Loop) and any(stage.name in names for stage in stages_of([last]))
         return self.stages_before(names) | (frozenset() if is_left_by_edge else {self.stages[-1].name})
+
+    @cached_property
+    def own_ends(self) -> frozenset[str]:
+        """The stages that the application's own edges may end a request after: the last, or where it chooses each."""
+        return frozenset(stage.name for stage in (self.stages[-1:] if self.is_linear else self.stages))
 
     def with_stop(self, stop: StopRule) -> Template:
         """Return this template under another stop rule."""
