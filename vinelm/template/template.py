@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping, 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from vinelm.errors import TemplateError
 from vinelm.template.flow import Flow
@@ -26,6 +26,7 @@ from vinelm.template.steps import (
     words_of,
 )
 
+Told = TypeVar("Told")
 StopRule = Literal["oracle", "workflow"]
 """When a request leaves the workflow: ``oracle`` exactly when its answer is correct (labelled replay only), ``workflow`` when
 the application's own check ends it. See docs/mathematics.md."""
@@ -191,6 +192,10 @@ class Template:
     def noted(self, stage: str | None) -> str | None:
         """Return what a row says of the stage that came next, its ``arm``: None where the template alone tells it."""
         return None if self.is_linear else stage
+
+    def told(self, find: Callable[[], Told]) -> Told | None:
+        """Return what ``find`` says of the arms that requests take; it is not asked where the template alone tells them."""
+        return None if self.is_linear else find()
 
     def stages_along(self, length: int, known: Sequence[str | None]) -> tuple[str | None, ...]:
         """Return the stages of so many invocations: the template's where it leaves no choice, else the known ones."""

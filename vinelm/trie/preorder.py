@@ -98,22 +98,3 @@ def prefix_arrays(template: Template, prefixes: Iterable[Sequence[str]]) -> dict
         "model": np.array([row[-1] if row else -1 for row in rows]),
         "answerable": np.array([bool(row) and template.invocations[len(row) - 1].answerable for row in rows]),
     }
-
-
-def preorder_misfit(parent: npt.NDArray[Any], end: npt.NDArray[Any], depth: npt.NDArray[Any]) -> str | None:
-    """Return why these are not the parents and ends of the pre-order that the depths determine; None if they are."""
-    depth = depth.astype(np.int64)
-    if np.any(depth[1:] > depth[:-1] + 1):
-        return "trie.depth is not that of a pre-order"
-    n = len(depth)
-    own_parent, own_end = np.full(n, -1), np.full(n, n)
-    up: npt.NDArray[Any] = np.zeros(1, np.intp)
-    for level in range(1, int(depth.max()) + 1):
-        here = np.flatnonzero(depth == level)
-        own_parent[here] = up[np.searchsorted(up, here) - 1]
-        not_deeper = np.flatnonzero(depth <= level)
-        own_end[here] = np.append(not_deeper, n)[np.searchsorted(not_deeper, here) + 1]
-        up = here
-    if not np.array_equal(own_parent, parent):
-        return "trie.parent does not fit trie.depth"
-    return None if np.array_equal(own_end, end) else "trie.end does not fit trie.depth"

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.template import Template
-from vinelm.trie.arrays import BoolArray, IntArray, frozen
+from vinelm.trie.arrays import BoolArray, IntArray, frozen, preorder_misfit
 from vinelm.trie.merged import SharedNodes
 from vinelm.trie.merging import MOST_MERGED, merged_arrays, merging_words
-from vinelm.trie.preorder import prefix_arrays, preorder_misfit, template_arrays
+from vinelm.trie.preorder import prefix_arrays, template_arrays
 
 ARRAYS = ("parent", "end", "depth", "stage", "model", "answerable")
 
@@ -234,6 +234,18 @@ class Trie:
         """True if the children of each node run one stage."""
         first = self.stage[np.minimum(self.parent[1:] + 1, len(self) - 1)]  # a parent's first child follows it
         return bool(np.array_equal(self.stage[1:], first))
+
+    @cached_property
+    def kinds(self) -> tuple[npt.NDArray[np.int64], int]:
+        """The kind of invocation of each node, shape (n + 1,), and the number of kinds; depth and kind tell stage and model.
+
+        The kind is the model; where the trie branches, the stage and the model, since nodes of one depth run several stages.
+        """
+        model = np.maximum(self.model, 0).astype(np.int64)
+        if self.is_linear:
+            return model, len(self.models)
+        stage = np.maximum(self.stage, 0).astype(np.int64)
+        return stage * len(self.models) + model, len(self.stages) * len(self.models)
 
     @cached_property
     def _stage_index(self) -> dict[str, int]:
