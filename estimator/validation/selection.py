@@ -6,12 +6,13 @@ are chosen from more alternatives, so that their optimism may be larger than wha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from vinelm.plans.promise import SelectionOptimism, single_model_paths
+from vinelm.plans.promise import Promise, SelectionOptimism, single_model_paths
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
@@ -27,22 +28,52 @@ Halves = tuple[AnnotatedTrie, AnnotatedTrie]
 class SelectablePlans:
     """The choices: the nodes of a linear trie, or the static plans of one that branches; arrays of one shape.
 
+    ``error``: standard error of the accuracy, NaN where it is not known; ``latency_s``: of the longest history, at zero load;
     ``allowed``: it can be chosen at all; ``single``: it runs on one model.
     """
 
     accuracy: FloatArray
+    error: FloatArray
     cost_usd: FloatArray
+    latency_s: FloatArray
     allowed: BoolArray
     single: BoolArray
 
     @classmethod
     def of(cls, fitted: AnnotatedTrie) -> SelectablePlans:
         """Return the plans of a trie, in the same order for every trie of one template."""
-        if fitted.is_linear:
-            trie = fitted.trie
-            return cls(fitted.accuracy, fitted.path_cost_usd, trie.answerable, single_model_paths(trie))
+        return fitted.by_ends(one=cls._paths, several=cls._static)
+
+    @classmethod
+    def _paths(cls, fitted: AnnotatedTrie) -> SelectablePlans:
+        error = np.full(len(fitted.trie), np.nan) if fitted.accuracy_se is None else fitted.accuracy_se
+        figures = fitted.accuracy, error, fitted.path_cost_usd, fitted.path_latency_s
+        return cls(*figures, fitted.trie.answerable, single_model_paths(fitted.trie))
+
+    @classmethod
+    def _static(cls, fitted: AnnotatedTrie) -> SelectablePlans:
         plans = StaticPlans.of(fitted)
-        return cls(plans.accuracy, plans.cost_usd, np.ones(len(plans.accuracy), np.bool_), plans.runs_one_model)
+        figures = plans.accuracy, plans.error, plans.cost_usd, plans.longest_s
+        return cls(*figures, np.ones(len(plans.accuracy), np.bool_), plans.runs_one_model)
+
+    def best(self, among: BoolArray | None = None) -> int:
+        """Return the most accurate plan that can be chosen, or of those given; the first on ties."""
+        return int(np.argmax(np.where(self.allowed if among is None else among, self.accuracy, -1.0)))
+
+    def promise(self, selection: SelectionOptimism | None) -> Promise:
+        """Return the promise of the best plan, corrected by what its choice among all adds."""
+        best = self.best()
+        alone = self.single & (self.cost_usd <= self.cost_usd[best]) & (self.latency_s <= self.latency_s[best])
+        reference = self.best(alone) if alone.any() and not self.single[best] else None
+        cost, error = float(self.cost_usd[best]), float(self.error[best])
+        return Promise(
+            estimate=float(self.accuracy[best]),
+            standard_error=error if math.isfinite(error) else None,
+            optimism=None if selection is None else selection.accuracy_at(cost),
+            advantage=0.0 if reference is None else float(self.accuracy[best] - self.accuracy[reference]),
+            advantage_optimism=None if selection is None else selection.advantage_at(cost),
+            reference=reference,
+        )
 
 
 def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple[SelectionOptimism, float]:

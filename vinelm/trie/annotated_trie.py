@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pandas
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
+Made = TypeVar("Made")
 
 NODE_ARRAYS = ("success", "stop", "stop_success", "cost_usd", "cost_var", "latency_s", "latency_var")
 """Annotations of a node, all conditional on the request reaching it. :class:`AnnotatedTrie` explains each."""
@@ -160,6 +161,10 @@ class AnnotatedTrie:
         Not where a plan has several ends: their errors are combined as if they erred apart.
         """
         return not self.is_contingent
+
+    def by_ends(self, *, one: Callable[[AnnotatedTrie], Made], several: Callable[[AnnotatedTrie], Made]) -> Made:
+        """Return what is made of the trie: ``one(trie)`` where each plan ends at one node, ``several(trie)`` elsewhere."""
+        return several(self) if self.is_contingent else one(self)
 
     @property
     def has_path_metrics(self) -> bool:

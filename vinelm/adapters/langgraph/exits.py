@@ -59,9 +59,9 @@ def with_graph_exits(template: Template, graph: Any) -> Template:
     every = {node for group in nodes.values() for node in group}
     if not every <= set(graph.builder.nodes):
         return template  # a chat model that is made at run time: nothing is known about its node
-    last = {template.stages[-1].name} if template.is_linear else set(nodes)
+    own = template.own_ends
     exits = {
-        name for name, group in nodes.items() if any(edges.can_end_after(node, every, is_last=name in last) for node in group)
+        name for name, group in nodes.items() if any(edges.can_end_after(node, every, is_last=name in own) for node in group)
     }
     if not exits:
         return template  # the edges are chosen at run time (Command without annotations): nothing is known about them

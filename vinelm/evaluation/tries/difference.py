@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from vinelm.catalog import Price
 from vinelm.errors import ConfigError
-from vinelm.evaluation.tries.plan_flips import PlanFlip, matched, plan_flips
+from vinelm.evaluation.plans.graph_plans import matched
+from vinelm.evaluation.tries.plan_flips import PlanFlip, plan_flips
 from vinelm.extras import required_extra
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
