@@ -1,26 +1,31 @@
-"""Contingent plans in the terminal: the tree of a plan, the alternatives at one point, and the frontier."""
+"""Contingent plans in the terminal: the tree of a plan, the alternatives at one point, the frontier, and the arms."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from vinelm.cli.console import echo
+from vinelm.cli.console import echo, say, show_table
+from vinelm.reports import percent, seconds, usd
+from vinelm.reports.formatting import objective_words
 
 if TYPE_CHECKING:
+    from vinelm.controller import Decision
     from vinelm.controller.planning.contingent.decision import ContingentDecision
     from vinelm.objective import Objective
     from vinelm.trie.annotated_trie import AnnotatedTrie
 
 SHOWN_LINES = 40
 """Most lines of a plan that are printed; ``--json`` has all of it."""
-_NAMES = {"min_accuracy": "accuracy floor", "max_cost_usd": "cost cap", "max_latency_s": "latency cap"}
+BOUND_NAMES = {"min_accuracy": "accuracy floor", "max_cost_usd": "cost cap", "max_latency_s": "latency cap"}
+BOUND_TEXTS = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
+"""How the value of a bound is written."""
 
 
 def show_tree(decision: ContingentDecision, title: str = "The plan") -> None:
     """Print a contingent plan as an indented tree: each stage with its model, and how often each arm follows."""
-    from vinelm.cli.console import say
-
     say(f"{title} (percentages: how often the application takes each way)", bold=True)
     for line in decision.plan.lines(limit=SHOWN_LINES):
         echo(f"  {line}")
@@ -29,10 +34,6 @@ def show_tree(decision: ContingentDecision, title: str = "The plan") -> None:
 
 def show_alternatives(objective: Objective, decision: ContingentDecision) -> None:
     """Print every possible next step by stage: the best plan that begins with it, and why it was not chosen."""
-    from vinelm.cli.console import show_table
-    from vinelm.reports import percent, usd
-    from vinelm.reports.formatting import objective_words
-
     rows: list[tuple[str, ...]] = []
     named: str | None = None  # names with outcomes are long: once for each arm
     for found in decision.options():
@@ -45,17 +46,18 @@ def show_alternatives(objective: Objective, decision: ContingentDecision) -> Non
 
 def show_bounds(decision: ContingentDecision) -> None:
     """Print what each bound leaves."""
-    from vinelm.cli.console import show_table
-    from vinelm.reports import percent, seconds, usd
-
-    formats = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
     rows = []
     for bound, left in decision.slack.items():
         limit = float(getattr(decision.request.objective, bound))
-        status = "relaxed" if bound in decision.relaxed else "binding" if bound == decision.binding else ""
-        rows.append((_NAMES[bound], formats[bound](limit), formats[bound](left), status))
+        status = bound_status(decision, bound)
+        rows.append((BOUND_NAMES[bound], BOUND_TEXTS[bound](limit), BOUND_TEXTS[bound](left), status))
     if rows:
         show_table("Bounds of the chosen plan", ("bound", "limit", "slack", "<status"), rows)
+
+
+def bound_status(decision: Decision, bound: str) -> str:
+    """Return whether a bound was relaxed, or is the binding one."""
+    return "relaxed" if bound in decision.relaxed else "binding" if bound == decision.binding else ""
 
 
 def frontier_rows(annotated: AnnotatedTrie, top: int) -> tuple[list[dict[str, Any]], ContingentDecision]:
@@ -65,7 +67,7 @@ def frontier_rows(annotated: AnnotatedTrie, top: int) -> tuple[list[dict[str, An
 
     found = GraphPlans(annotated).frontier()
     rows = []
-    for decision in _thinned(found, top):
+    for decision in thinned(found, top):
         error = decision.standard_error
         rows.append(
             {
@@ -83,9 +85,6 @@ def frontier_rows(annotated: AnnotatedTrie, top: int) -> tuple[list[dict[str, An
 
 def show_frontier(annotated: AnnotatedTrie, top: int) -> None:
     """Print the estimated frontier of contingent plans, and the most accurate of them as a tree."""
-    from vinelm.cli.console import show_table
-    from vinelm.reports import percent, seconds, usd
-
     found, best = frontier_rows(annotated, top)
     rows = []
     for row in found:
@@ -100,8 +99,35 @@ def show_frontier(annotated: AnnotatedTrie, top: int) -> None:
     show_tree(best, "The most accurate plan")
 
 
-def _thinned(items: Sequence[Any], top: int) -> list[Any]:
+def thinned(items: Sequence[Any], top: int) -> list[Any]:
     """Return at most ``top`` items, evenly spaced, including both ends."""
     if len(items) <= top:
         return list(items)
     return [items[round(i * (len(items) - 1) / max(top - 1, 1))] for i in range(top)]
+
+
+def show_arms(annotated: AnnotatedTrie) -> None:
+    """Print, for each stage behind which the application chooses, how often each arm follows, by the stage's model."""
+    from vinelm.evaluation.plans.arms import arm_shares
+
+    for (stage, arms), found in groupby(arm_shares(annotated), key=lambda share: (share.stage, tuple(share.arms))):
+        shares = list(found)
+        has_ends, has_widths = any(share.ends > 0.0005 for share in shares), shares[0].half_width90 is not None
+        rows = []
+        for share in shares:
+            cells = []
+            for arm, value in share.arms.items():
+                width = "" if share.half_width90 is None else f" {100 * share.half_width90[arm]:4.1f}"
+                cells.append(percent(value) + width)
+            count = "-" if share.observations is None else f"{share.observations:,}"
+            rows.append((share.model, *cells, *([percent(share.ends)] if has_ends else []), count))
+        caption = "After each percentage: half of its 90 % interval, in points." if has_widths else None
+        columns = (f"after {stage} by", *arms, *(["end"] if has_ends else []), "rows")
+        show_table(f"What follows {stage}", columns, rows, caption=caption)
+
+
+def arm_facts(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
+    """Return what :func:`show_arms` prints as plain JSON types."""
+    from vinelm.evaluation.plans.arms import arm_shares
+
+    return [asdict(share) for share in arm_shares(annotated)]

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from vinelm.cli.console import print_json, say, show_table, stdout
+from vinelm.cli.contingent_output import (
+    BOUND_NAMES,
+    BOUND_TEXTS,
+    bound_status,
+    show_alternatives,
+    show_bounds,
+    show_tree,
+)
+from vinelm.cli.objective_options import in_options, objective_of
 from vinelm.cli.options import json_option, objective_options, option, signals_option, trie_argument
+from vinelm.errors import ConfigError
+from vinelm.reports import percent, seconds, usd
+from vinelm.reports.formatting import objective_words
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
@@ -19,7 +32,6 @@ if TYPE_CHECKING:
 
 _WIDE = 110
 """On terminals with at least this many columns, the table also shows the rest of each plan."""
-_NAMES = {"min_accuracy": "accuracy floor", "max_cost_usd": "cost cap", "max_latency_s": "latency cap"}
 
 
 @click.command("explain", short_help="Explain a decision: every possible next step, and why it loses.")
@@ -58,7 +70,6 @@ def command(
     Example: vinelm explain nl2sql.vine --maximize accuracy --max-latency-s 15 --prefix gemma-27b --elapsed-s 9 --load gpu-1=2.5
     """
     from vinelm.api.planning import require_signals
-    from vinelm.cli.objective_options import in_options, objective_of
     from vinelm.controller import Planner
     from vinelm.controller.planning.path_decision import PathDecision
     from vinelm.vinefile import load_trie
@@ -93,8 +104,6 @@ def command(
 
 def _check_effect(objective: Objective, elapsed_s: float | None, spent_usd: float | None) -> None:
     """Refuse the time or money used so far where no bound of the objective depends on it."""
-    from vinelm.errors import ConfigError
-
     if elapsed_s is not None and objective.max_latency_s is None:
         raise ConfigError("--elapsed-s has no effect without --max-latency-s: leave it out, or set that bound")
     if spent_usd is not None and objective.cost_budget != "per_request":
@@ -108,8 +117,6 @@ def _used(annotated: AnnotatedTrie, nodes: list[int]) -> tuple[float, float]:
 
 def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
     """Return the nodes of a comma-separated prefix, the root first; :class:`ConfigError` names the first that cannot follow."""
-    from vinelm.errors import ConfigError
-
     trie, node = annotated.trie, 0
     nodes = [node]
     for part in filter(None, (part.strip() for part in re.split(r",(?![^\[]*\])", prefix))):
@@ -127,8 +134,6 @@ def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
 
 def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, str]:
     """Return the stage (None: the only one) and the model of one step of a prefix."""
-    from vinelm.errors import ConfigError
-
     trie = annotated.trie
     arms, (stage, found, model) = tuple(trie.arms(node)), part.rpartition("=")
     if len(arms) < 2 and (not found or part in trie.models):
@@ -146,8 +151,6 @@ def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, s
 
 def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
     """Return the stage if it and others may come next; :class:`ConfigError` otherwise."""
-    from vinelm.errors import ConfigError
-
     arms = tuple(annotated.trie.arms(node))
     if len(arms) == 1:
         raise ConfigError(f"--arm has no effect: only {arms[0]} may come next: leave it out")
@@ -159,8 +162,6 @@ def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
 
 def _loads(annotated: AnnotatedTrie, given: tuple[str, ...]) -> dict[str, float]:
     """Parse ``ENGINE=SECONDS`` options; :class:`ConfigError` for an unknown engine or an invalid number."""
-    from vinelm.errors import ConfigError
-
     found = {}
     for item in given:
         engine, _, value = item.rpartition("=")
@@ -176,9 +177,6 @@ def _loads(annotated: AnnotatedTrie, given: tuple[str, ...]) -> dict[str, float]
 
 
 def _show_moment(decision: Decision, *, is_expected: bool) -> None:
-    from vinelm.cli.console import say
-    from vinelm.reports import seconds, usd
-
     trie, query = decision.metrics.trie, decision.request
     ran = ", ".join(f"{stage} {model}" for stage, model in trie.edges(query.node)) or "no invocation"
     expected = " (estimated)" if is_expected else ""
@@ -190,9 +188,6 @@ def _show_moment(decision: Decision, *, is_expected: bool) -> None:
 
 def _show_contingent(objective: Objective, annotated: AnnotatedTrie, decision: ContingentDecision) -> None:
     """The alternatives of each arm, the bounds, and the plan as a tree."""
-    from vinelm.cli.console import say
-    from vinelm.cli.contingent_output import show_alternatives, show_bounds, show_tree
-
     show_alternatives(objective, decision)
     show_bounds(decision)
     show_tree(decision, "The chosen plan")
@@ -202,10 +197,7 @@ def _show_contingent(objective: Objective, annotated: AnnotatedTrie, decision: C
 
 
 def _show_candidates(objective: Objective, decision: Decision) -> None:
-    from vinelm.cli.console import show_table, stdout
     from vinelm.controller.explanation import alternatives
-    from vinelm.reports import percent, seconds, usd
-    from vinelm.reports.formatting import objective_words
 
     is_wide = stdout().width >= _WIDE
     ran = decision.metrics.trie.depth[decision.node]
@@ -221,26 +213,21 @@ def _show_candidates(objective: Objective, decision: Decision) -> None:
 
 
 def _show_bounds(decision: PathDecision) -> None:
-    from vinelm.cli.console import show_table
-    from vinelm.reports import percent, seconds, usd
-
-    formats = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
     view = decision.view
     rows = []
     for bound in view.bounds:
-        text, at = formats[bound], decision.target - decision.node
+        text, at = BOUND_TEXTS[bound], decision.target - decision.node
         needed = float(view.values(bound)[at])
-        status = "relaxed" if bound in decision.relaxed else "binding" if bound == decision.binding else ""
         limit = float(getattr(view.objective, bound))
         used = "" if bound == "min_accuracy" else text(view.used(bound))
-        rows.append((_NAMES[bound], text(limit), used, text(needed), text(decision.slack[bound]), status))
+        rows.append(
+            (BOUND_NAMES[bound], text(limit), used, text(needed), text(decision.slack[bound]), bound_status(decision, bound))
+        )
     if rows:
         show_table("Bounds of the chosen plan", ("bound", "limit", "used", "plan", "slack", "<status"), rows)
 
 
 def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
-    from vinelm.cli.console import say
-
     found = decision.intervals.get("accuracy")
     interval = ""
     if found:
@@ -254,8 +241,6 @@ def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
 
 
 def _print_json(objective: Objective, decision: Decision) -> None:
-    from vinelm.cli.console import print_json
-
     annotated, query = decision.metrics.annotated, decision.request
     load = {} if query.load_s is None else dict(zip(annotated.engines, query.load_s.tolist(), strict=True))
     print_json(

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.arms_table import arm_facts, show_arms
-from vinelm.cli.commands.subcommands.trie_diff import command as diff_command
-from vinelm.cli.console import echo
+from vinelm.cli.commands.trie_diff import command as diff_command
+from vinelm.cli.console import echo, print_json, show_table
+from vinelm.cli.contingent_output import arm_facts, frontier_rows, show_arms, show_frontier, thinned
 from vinelm.cli.groups import SuggestingGroup
 from vinelm.cli.options import json_option, option, path_argument
+from vinelm.reports import percent, seconds, usd
 
 if TYPE_CHECKING:
     from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -56,18 +57,9 @@ def show(*, file: Path, top: int, as_json: bool) -> None:
 
     annotated = load_trie(file)
     if as_json:
-        from vinelm.cli.console import print_json
-
         print_json(_everything(annotated, file, top))
         return
     _show(annotated, file, top)
-
-
-def _thinned(nodes: list[int], top: int) -> list[int]:
-    """Return at most ``top`` of the nodes, evenly spaced, including both ends."""
-    if len(nodes) <= top:
-        return nodes
-    return [nodes[round(i * (len(nodes) - 1) / max(top - 1, 1))] for i in range(top)]
 
 
 def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
@@ -94,10 +86,8 @@ def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any
     trie = annotated.trie
     if not annotated.is_contingent:
         paths = frontier_nodes(annotated, "cost")
-        best = {"frontier_paths": len(paths), "frontier": [_path(annotated, node) for node in _thinned(paths, top)]}
+        best = {"frontier_paths": len(paths), "frontier": [_path(annotated, node) for node in thinned(paths, top)]}
     else:
-        from vinelm.cli.contingent_output import frontier_rows
-
         best = {"arms": arm_facts(annotated), "frontier": frontier_rows(annotated, top)[0]}
     return {
         "file": str(file),
@@ -169,8 +159,6 @@ def signals_words(signals: AnnotatedTrie) -> str:
 
 
 def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
-    from vinelm.cli.console import show_table
-
     meta = annotated.meta
     rows = [(name, _formatted(name, meta[name])) for name in SHOWN if name in meta]
     if annotated.signals is not None:
@@ -184,16 +172,12 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
     if not annotated.is_contingent:
         _show_frontier(annotated, top)
     else:
-        from vinelm.cli.contingent_output import show_frontier
-
         show_frontier(annotated, top)
     if meta.get("is_simulated"):
         echo("Simulated models: prices and answers are not those of real models.")
 
 
 def _formatted(name: str, value: Any) -> str:
-    from vinelm.reports import percent, usd
-
     if name == "coverage":
         return percent(value)
     return usd(value) if name.endswith("_usd") else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -201,9 +185,6 @@ def _formatted(name: str, value: Any) -> str:
 
 def show_depths(annotated: AnnotatedTrie, title: str) -> None:
     """Print the figures of :func:`depths` as a table."""
-    from vinelm.cli.console import show_table
-    from vinelm.reports import percent
-
     columns = ("depth", "<stage", annotated.noun, "observed", "observations", "lowest accuracy", "highest")
     rows = [
         (
@@ -221,9 +202,6 @@ def show_depths(annotated: AnnotatedTrie, title: str) -> None:
 
 
 def _show_models(annotated: AnnotatedTrie) -> None:
-    from vinelm.cli.console import show_table
-    from vinelm.reports import usd
-
     has_calls = any(annotated.catalog[name].price.call for name in annotated.trie.models)
     rows = []
     for name in annotated.trie.models:
@@ -237,9 +215,7 @@ def _show_models(annotated: AnnotatedTrie) -> None:
 
 def _show_follow_ups(annotated: AnnotatedTrie) -> None:
     """Print what it saves to keep a model for the next invocation, for models with cached prompt tokens."""
-    from vinelm.cli.console import show_table
     from vinelm.estimator.prompt_cache import follow_ups
-    from vinelm.reports import percent, seconds, usd
 
     shares = annotated.meta.get("cached_share", {})
     rows = []
@@ -260,13 +236,11 @@ def _show_follow_ups(annotated: AnnotatedTrie) -> None:
 
 
 def _show_frontier(annotated: AnnotatedTrie, top: int) -> None:
-    from vinelm.cli.console import show_table
     from vinelm.evaluation.plans.pareto import frontier_nodes
-    from vinelm.reports import percent, seconds, usd
 
     paths = frontier_nodes(annotated, "cost")
     rows = []
-    for node in _thinned(paths, top):
+    for node in thinned(paths, top):
         found = _path(annotated, node)
         width = found["accuracy_half_width90"]
         interval = "-" if width is None else f"{100 * width:.1f}"
