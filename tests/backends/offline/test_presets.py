@@ -4,8 +4,8 @@ from itertools import product
 import pytest
 
 from vinelm.backends import PRESETS
-from vinelm.backends.offline.presets import BEHAVIOURS
-from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog, simulated_tables, simulated_toml
+from vinelm.backends.offline.presets import BEHAVIOURS, simulated_catalog, simulated_tables, simulated_toml
+from vinelm.backends.offline.simulated import SimulatedBackend
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.workflows.nl2sql.simulated_writer import SqlWriter

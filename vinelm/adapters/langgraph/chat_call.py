@@ -204,6 +204,3 @@ class profiled_unit:  # noqa: N801 - used as a with-block
 
     def __exit__(self, *_: object) -> None:
         _PROFILED.remove(self)
-
-
-__all__ = ["ChatCall", "halted_here", "node_of", "profiled_unit"]

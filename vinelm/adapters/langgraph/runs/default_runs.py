@@ -176,6 +176,3 @@ def current_runtime() -> Runtime[Any] | None:
         return get_runtime()
     except (RuntimeError, KeyError):
         return None
-
-
-__all__ = ["DefaultRuns", "current_runtime", "told_configurable"]
