@@ -98,7 +98,7 @@ def run(*, url: str | None, name: str, text: str, period_s: float, dry_run: Path
     if url is None:
         raise ConfigError("name the fleet's Redis with --redis, or in VINELM_FLEET; or try the policy with --dry-run")
     from vinelm.controller import GlobalLoop, RedisLink
-    from vinelm.controller.fleet.policies.finding import fleet_policy
+    from vinelm.controller.fleet.built_in_policies import fleet_policy
 
     policy, link = fleet_policy(text), RedisLink(url, name)
     loop = GlobalLoop(link, policy, period_s=period_s)
@@ -143,9 +143,9 @@ class _Teller:
 
 def _try_policy(text: str, replay: Path, period_s: float, *, as_json: bool) -> int | None:
     """Run the policy on each recorded view and print the result; the exit code is 1 if orders would be refused."""
+    from vinelm.controller.fleet.built_in_policies import fleet_policy
     from vinelm.controller.fleet.loop.policy_runs import check_policy
     from vinelm.controller.fleet.loop.recording import recorded_views
-    from vinelm.controller.fleet.policies.finding import fleet_policy
 
     found = check_policy(fleet_policy(text), recorded_views(replay), period_s)
     if not found.views:
