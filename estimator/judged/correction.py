@@ -107,6 +107,3 @@ def corrected_report(report: ValidationReport, agreement: JudgeAgreement) -> Val
             replace(one, mean_abs=one.mean_abs / scale, at_best=one.at_best / scale) for one in report.disagreements
         ),
     )
-
-
-__all__ = ["corrected_report", "corrected_trie", "failed_share"]

@@ -232,16 +232,3 @@ def _total(counts: list[int | None]) -> int | None:
 
 def _hash(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
-
-
-__all__ = [
-    "UNIT_JUDGE",
-    "JudgedUnit",
-    "Judging",
-    "judge_backends",
-    "judge_backends_of",
-    "judge_catalog",
-    "judge_price",
-    "judged",
-    "make_judging",
-]

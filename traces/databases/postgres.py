@@ -243,6 +243,3 @@ def _plain_error(error: BaseException | None, where: PostgresUrl, *, is_lost: bo
 
 def _sqlstate(error: Any) -> str:
     return getattr(error, "sqlstate", None) or ""
-
-
-__all__ = ["ALONE", "RENEW", "RUN", "SETUP", "Lease", "PostgresDatabase"]

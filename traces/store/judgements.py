@@ -115,6 +115,3 @@ def copy_judgements(source: Connection, target: Connection, cells: Collection[Ce
         metadata.create_all(target)
         for (request_id, prefix), judgement in found.items():
             _insert(target, request_id, encode_prefix(prefix), judgement)
-
-
-__all__ = ["Judgements", "copy_judgements"]

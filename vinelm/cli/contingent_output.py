@@ -1,24 +1,28 @@
-"""Plans in the terminal: the tree of a plan, and the frontier."""
+"""Plans in the terminal: the tree of a plan, the frontier, and the arms behind each stage."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vinelm.cli.console import echo
+from vinelm.cli.console import echo, say, show_table
+from vinelm.reports import percent, seconds, usd
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
     from vinelm.evaluation.plans.plans import Frontier
+    from vinelm.trie.annotated_trie import AnnotatedTrie
 
 SHOWN_LINES = 40
 """Most lines of a plan that are printed; ``--json`` has all of it."""
+BOUND_TEXTS = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
+"""How the value of a bound is written."""
 
 
 def show_tree(decision: Decision, title: str = "The plan") -> None:
     """Print a plan as an indented tree: each stage with its model, and how often each arm follows."""
-    from vinelm.cli.console import say
-
     say(f"{title} (percentages: how often the application takes each way)", bold=True)
     for line in decision.lines(SHOWN_LINES):
         echo(f"  {line}")
@@ -27,8 +31,6 @@ def show_tree(decision: Decision, title: str = "The plan") -> None:
 
 def show_frontier(found: Frontier) -> None:
     """Print an estimated frontier, and the most accurate plan of it as a tree where it is more than a path."""
-    from vinelm.cli.console import show_table
-
     columns = [name for name in _columns() if name in found.rows[0]]
     rows = [[_columns()[name].text(row[name]) for name in columns] for row in found.rows]
     title = f"Pareto frontier of accuracy and cost: {len(rows)} of {found.n_plans} {found.best.noun}s"
@@ -46,7 +48,6 @@ class _Column(NamedTuple):
 
 def _columns() -> dict[str, _Column]:
     """The columns of a frontier's table, by the name of the row's item."""
-    from vinelm.reports import percent, seconds, usd
 
     def half(width: float | None) -> str:
         return "-" if width is None else f"{100 * width:.1f}"
@@ -64,3 +65,30 @@ def _columns() -> dict[str, _Column]:
         "expected_latency_s": _Column("latency", seconds, "Latency: expected, at zero load."),
         "observations": _Column("rows", count),
     }
+
+
+def show_arms(annotated: AnnotatedTrie) -> None:
+    """Print, for each stage behind which the application chooses, how often each arm follows, by the stage's model."""
+    from vinelm.evaluation.plans.arms import arm_shares
+
+    for (stage, arms), found in groupby(arm_shares(annotated), key=lambda share: (share.stage, tuple(share.arms))):
+        shares = list(found)
+        has_ends, has_widths = any(share.ends > 0.0005 for share in shares), shares[0].half_width90 is not None
+        rows = []
+        for share in shares:
+            cells = []
+            for arm, value in share.arms.items():
+                width = "" if share.half_width90 is None else f" {100 * share.half_width90[arm]:4.1f}"
+                cells.append(percent(value) + width)
+            count = "-" if share.observations is None else f"{share.observations:,}"
+            rows.append((share.model, *cells, *([percent(share.ends)] if has_ends else []), count))
+        caption = "After each percentage: half of its 90 % interval, in points." if has_widths else None
+        columns = (f"after {stage} by", *arms, *(["end"] if has_ends else []), "rows")
+        show_table(f"What follows {stage}", columns, rows, caption=caption)
+
+
+def arm_facts(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
+    """Return what :func:`show_arms` prints as plain JSON types."""
+    from vinelm.evaluation.plans.arms import arm_shares
+
+    return [asdict(share) for share in arm_shares(annotated)]

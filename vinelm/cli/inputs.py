@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
-from vinelm.requests.workflow import Workflow
 
 if TYPE_CHECKING:
+    from vinelm.catalog import Catalog
     from vinelm.requests.protocols import Backend
+    from vinelm.requests.workflow import Workflow
     from vinelm.template import StopRule
 
 DEFAULT_PRESET = "paper"
@@ -83,22 +83,19 @@ def load_inputs(
 
 def catalog_for_check(models: Path | None, preset: str | None = None) -> Catalog:
     """Load the catalog file, or return a simulated catalog (by default the default preset) for a check that calls no model."""
-    if models is not None:
-        return Catalog.from_file(models)
     from vinelm.backends import simulated_catalog
+    from vinelm.catalog import Catalog
 
-    return simulated_catalog(preset or DEFAULT_PRESET)
+    return simulated_catalog(preset or DEFAULT_PRESET) if models is None else Catalog.from_file(models)
 
 
 def _catalog(workflow: Workflow, models: Path | None, preset: str | None) -> tuple[Catalog, str | None]:
     if models is not None:
-        return Catalog.from_file(models), None
-    from vinelm.backends import simulated_catalog
-
+        return catalog_for_check(models), None
     if preset is None and workflow.writer is None:
         raise ConfigError(f"workflow {workflow.name!r} needs --models with a catalog file: it has no simulated answers")
     name = preset or workflow.simulated_preset or DEFAULT_PRESET
-    catalog = simulated_catalog(name)
+    catalog = catalog_for_check(None, name)
     return catalog, f"simulated models (preset {name}, {len(catalog)} models): use --models for real ones"
 
 

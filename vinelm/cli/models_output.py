@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vinelm.cli.console import echo
+from vinelm.cli.console import echo, say, show_table
+from vinelm.reports import usd
 
 if TYPE_CHECKING:
     from vinelm.backends.diagnostics import ModelDiagnosis
@@ -63,8 +64,6 @@ def check_models(file: Path, *, is_called: bool) -> CheckedModels:
 
 
 def _plain(one: ModelDiagnosis) -> dict[str, Any]:
-    from dataclasses import asdict
-
     model, probe = one.model, one.probe
     measured: dict[str, Any] = {} if probe is None else {**asdict(probe), "tokens_per_s": probe.tokens_per_s}
     return {
@@ -87,8 +86,6 @@ def _plain(one: ModelDiagnosis) -> dict[str, Any]:
 
 def _show(found: list[ModelDiagnosis], problems: list[str], notes: tuple[str, ...], *, is_called: bool) -> None:
     from vinelm.catalog.environment import variables_of_files
-    from vinelm.cli.console import say, show_table
-    from vinelm.reports import usd
 
     if found:
         columns = ("model", "provider", "status", "$/Mtok in, out", "price from", "price date", "limits per minute")
@@ -113,8 +110,6 @@ def _show(found: list[ModelDiagnosis], problems: list[str], notes: tuple[str, ..
 
 
 def _show_problems(found: list[ModelDiagnosis], problems: list[str]) -> None:
-    from vinelm.cli.console import say
-
     for problem in [*problems, *(f"{one.model.name}: {problem}" for one in found for problem in one.problems)]:
         say(f"problem  {problem}", hanging=9)
 
@@ -139,8 +134,6 @@ def _row(one: ModelDiagnosis) -> tuple[str, ...]:
 
 
 def _measured(one: ModelDiagnosis) -> tuple[str, ...]:
-    from vinelm.reports import usd
-
     probe = one.probe
     assert probe is not None
     return (

@@ -246,6 +246,3 @@ def _check_stages(
 def _routed_agents(graph: CompiledStateGraph[Any, Any, Any, Any], agents: Iterable[str]) -> dict[str, str]:
     """The same for nodes that a ``VineMiddleware`` runs: its state schema brings the path's channel."""
     return {name: name for name in agents if name in graph.nodes and PATH_KEY in graph.channels}
-
-
-__all__ = ["StageNodes", "build_graph", "refuse_unsupported", "replay_reason", "stage_nodes", "wrapped_stages"]

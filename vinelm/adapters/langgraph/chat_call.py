@@ -191,6 +191,3 @@ def _node() -> tuple[RunnableConfig | None, Runtime[Any] | None]:
         return get_config(), get_runtime()
     except (RuntimeError, KeyError):
         return None, None
-
-
-__all__ = ["ChatCall", "halted_here", "node_of"]

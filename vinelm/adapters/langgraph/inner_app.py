@@ -56,6 +56,3 @@ class FunctionApp:
                 f"{name}(inputs) returned {type(found).__name__}: return a dict, the state that score(request, state) is given"
             )
         return dict(found)
-
-
-__all__ = ["FunctionApp"]

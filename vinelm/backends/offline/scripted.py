@@ -81,6 +81,3 @@ def _filled(schema: Mapping[str, Any], text: str) -> Any:
     ):
         return given
     return fill(schema, text)
-
-
-__all__ = ["ScriptedChatModel"]

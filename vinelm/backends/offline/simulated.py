@@ -23,8 +23,6 @@ from vinelm.backends.offline.presets import (
     Behaviour,
     behaviour_of,
     simulated_catalog,
-    simulated_tables,
-    simulated_toml,
 )
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Catalog, Model
@@ -32,8 +30,6 @@ from vinelm.errors import ConfigError, DatasetError, FailureKind
 from vinelm.requests.protocols import CallContext
 from vinelm.requests.workflow import AnswerWriter, Request, ShowsErrors, StagedWriter
 from vinelm.rows.observation import Usage
-
-__all__ = ["SimulatedBackend", "create", "simulated_catalog", "simulated_tables", "simulated_toml"]
 
 PREFILL_TOKENS_PER_S = 6000.0
 """How fast prompt tokens are read, on top of a model's own time to first token."""

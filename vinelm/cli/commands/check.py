@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.console import echo
+from vinelm.cli.console import echo, print_json, say
+from vinelm.cli.inputs import catalog_for_check
 from vinelm.cli.options import dataset_options, flag, json_option, models_option
 from vinelm.errors import ConfigError, WorkflowError
 
@@ -38,7 +40,6 @@ def command(
 
     Example: vinelm check my_app:workflow --models models.toml
     """
-    from vinelm.cli.console import print_json
     from vinelm.cli.models_output import check_models
 
     if workflow is None and (models is None or dataset is not None or columns):
@@ -60,7 +61,6 @@ def command(
 
 
 def _checked(workflow: str, models: Path | None, dataset: str | None, columns: tuple[str, ...]) -> CheckReport:
-    from vinelm.cli.inputs import catalog_for_check
     from vinelm.datasets.columns import Columns
     from vinelm.profiler.readiness import check_workflow
     from vinelm.workflows.registry import load_workflow
@@ -70,8 +70,6 @@ def _checked(workflow: str, models: Path | None, dataset: str | None, columns: t
 
 
 def _plain(report: CheckReport | None, checked: CheckedModels | None) -> dict[str, Any]:
-    from dataclasses import asdict
-
     plain = {} if checked is None else checked.to_dict()
     if report is None:
         return plain
@@ -79,8 +77,6 @@ def _plain(report: CheckReport | None, checked: CheckedModels | None) -> dict[st
 
 
 def _show(report: CheckReport, spec: str) -> None:
-    from vinelm.cli.console import say
-
     for item in report.items:
         say(f"{'ok  ' if item.is_ok else 'FAIL'}  {item.name}: {item.detail}", hanging=6)
     if report.template_code is not None:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.console import echo
+from vinelm.cli.console import echo, print_json, say, show_table
+from vinelm.cli.inputs import refuse_other_file, refuse_replacing
 from vinelm.cli.options import option, output_options, stop_option, store_argument
+from vinelm.errors import ConfigError
+from vinelm.reports import percent
 
 if TYPE_CHECKING:
     from vinelm.template import StopRule
@@ -64,8 +67,6 @@ def command(
     from vinelm.api import estimate
     from vinelm.api import update as fold_in
     from vinelm.api.estimation import why_paths_only
-    from vinelm.cli.inputs import refuse_other_file, refuse_replacing
-    from vinelm.errors import ConfigError
     from vinelm.vinefile import load_trie, save_trie
 
     target = output or store.with_suffix(".vine")
@@ -87,7 +88,6 @@ def command(
         return
     if as_json:
         from vinelm.cli.commands.trie import depths, signals_facts
-        from vinelm.cli.console import print_json
 
         signals = {"signals": signals_facts(annotated.signals), "paths_only": why_paths_only(store, annotated)}
         facts = {"trie": str(target), "paths": annotated.trie.n_nodes, **annotated.meta, **signals}
@@ -104,8 +104,6 @@ def _is_trie(path: Path) -> bool:
 
 
 def _show_update(annotated: AnnotatedTrie, target: Path, *, as_json: bool) -> None:
-    from vinelm.cli.console import print_json, say
-
     facts = annotated.meta["updated"]
     if as_json:
         print_json({"trie": str(target), "updated": facts})
@@ -117,8 +115,6 @@ def _show_update(annotated: AnnotatedTrie, target: Path, *, as_json: bool) -> No
 
 def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> None:
     from vinelm.cli.commands.trie import show_depths, signals_words
-    from vinelm.cli.console import say
-    from vinelm.reports import percent
     from vinelm.reports.store_text import judge_words
 
     meta = annotated.meta
@@ -137,9 +133,6 @@ def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> Non
 
 
 def _show_evidence(found: Mapping[str, Any]) -> None:
-    from vinelm.cli.console import say, show_table
-    from vinelm.reports import percent
-
     rows = [
         (
             str(check["depth"]),

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.console import print_json, say, show_table, stdout
+from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
+from vinelm.cli.objective_options import in_options, objective_of
 from vinelm.cli.options import json_option, objective_options, option, signals_option, trie_argument
+from vinelm.errors import ConfigError
+from vinelm.reports import percent, seconds, usd
+from vinelm.reports.formatting import objective_words
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
@@ -65,9 +71,6 @@ def command(
     Example: vinelm explain nl2sql.vine --maximize accuracy --max-latency-s 15 --prefix gemma-27b --elapsed-s 9 --load gpu-1=2.5
     """
     from vinelm.api.planning import require_signals
-    from vinelm.cli.console import say
-    from vinelm.cli.contingent_output import show_tree
-    from vinelm.cli.objective_options import in_options, objective_of
     from vinelm.controller import Planner
     from vinelm.vinefile import load_trie
 
@@ -102,8 +105,6 @@ def command(
 
 def _check_effect(objective: Objective, elapsed_s: float | None, spent_usd: float | None) -> None:
     """Refuse the time or money used so far where no bound of the objective depends on it."""
-    from vinelm.errors import ConfigError
-
     if elapsed_s is not None and objective.max_latency_s is None:
         raise ConfigError("--elapsed-s has no effect without --max-latency-s: leave it out, or set that bound")
     if spent_usd is not None and objective.cost_budget != "per_request":
@@ -117,8 +118,6 @@ def _used(annotated: AnnotatedTrie, nodes: list[int]) -> tuple[float, float]:
 
 def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
     """Return the nodes of a comma-separated prefix, the root first; :class:`ConfigError` names the first that cannot follow."""
-    from vinelm.errors import ConfigError
-
     trie, node = annotated.trie, 0
     nodes = [node]
     for part in filter(None, (part.strip() for part in re.split(r",(?![^\[]*\])", prefix))):
@@ -136,8 +135,6 @@ def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
 
 def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, str]:
     """Return the stage (None: the only one) and the model of one step of a prefix."""
-    from vinelm.errors import ConfigError
-
     trie = annotated.trie
     arms, (stage, found, model) = tuple(trie.arms(node)), part.rpartition("=")
     if len(arms) < 2 and (not found or part in trie.models):
@@ -155,8 +152,6 @@ def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, s
 
 def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
     """Return the stage if it and others may come next; :class:`ConfigError` otherwise."""
-    from vinelm.errors import ConfigError
-
     arms = tuple(annotated.trie.arms(node))
     if len(arms) == 1:
         raise ConfigError(f"--arm has no effect: only {arms[0]} may come next: leave it out")
@@ -168,8 +163,6 @@ def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
 
 def _loads(annotated: AnnotatedTrie, given: tuple[str, ...]) -> dict[str, float]:
     """Parse ``ENGINE=SECONDS`` options; :class:`ConfigError` for an unknown engine or an invalid number."""
-    from vinelm.errors import ConfigError
-
     found = {}
     for item in given:
         engine, _, value = item.rpartition("=")
@@ -185,9 +178,6 @@ def _loads(annotated: AnnotatedTrie, given: tuple[str, ...]) -> dict[str, float]
 
 
 def _show_moment(decision: Decision, *, is_expected: bool) -> None:
-    from vinelm.cli.console import say
-    from vinelm.reports import seconds, usd
-
     trie, query = decision.metrics.trie, decision.request
     ran = ", ".join(f"{stage} {model}" for stage, model in trie.edges(query.node)) or "no invocation"
     expected = " (estimated)" if is_expected else ""
@@ -199,9 +189,6 @@ def _show_moment(decision: Decision, *, is_expected: bool) -> None:
 
 def _show_alternatives(decision: Decision) -> None:
     """Every possible next step: the best plan that begins with it, and why it was not chosen."""
-    from vinelm.cli.console import show_table, stdout
-    from vinelm.reports.formatting import objective_words
-
     hidden = () if stdout().width >= _WIDE else ("plan",)
     shown = [name for name in decision.alternatives_shown if name not in hidden]
     rows: list[list[str]] = []
@@ -218,7 +205,6 @@ def _show_alternatives(decision: Decision) -> None:
 
 
 def _cells(decision: Decision, found: Alternative) -> dict[str, str]:
-    from vinelm.reports import percent, seconds, usd
 
     ran = decision.metrics.trie.depth[decision.node]
     return {
@@ -234,14 +220,10 @@ def _cells(decision: Decision, found: Alternative) -> dict[str, str]:
 
 def _show_bounds(decision: Decision) -> None:
     """What each bound leaves, and how far it was used where a single number says it."""
-    from vinelm.cli.console import show_table
-    from vinelm.reports import percent, seconds, usd
-
-    formats = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
     is_used = any(bound.needed is not None for bound in decision.bounds)
     rows = []
     for bound in decision.bounds:
-        text, limit = formats[bound.name], float(getattr(decision.request.objective, bound.name))
+        text, limit = BOUND_TEXTS[bound.name], float(getattr(decision.request.objective, bound.name))
         used = ["" if value is None else text(value) for value in (bound.used, bound.needed)] if is_used else []
         status = "relaxed" if bound.name in decision.relaxed else "binding" if bound.name == decision.binding else ""
         rows.append([_NAMES[bound.name], text(limit), *used, text(decision.slack[bound.name]), status])
@@ -251,8 +233,6 @@ def _show_bounds(decision: Decision) -> None:
 
 
 def _print_json(objective: Objective, decision: Decision) -> None:
-    from vinelm.cli.console import print_json
-
     annotated, query = decision.metrics.annotated, decision.request
     load = {} if query.load_s is None else dict(zip(annotated.engines, query.load_s.tolist(), strict=True))
     print_json(

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.arms_table import arm_facts, show_arms
-from vinelm.cli.commands.subcommands.trie_diff import command as diff_command
-from vinelm.cli.console import echo
+from vinelm.cli.commands.trie_diff import command as diff_command
+from vinelm.cli.console import echo, print_json, show_table
+from vinelm.cli.contingent_output import arm_facts, show_arms, show_frontier
 from vinelm.cli.groups import SuggestingGroup
 from vinelm.cli.options import json_option, option, path_argument
+from vinelm.reports import percent, seconds, usd
 
 if TYPE_CHECKING:
     from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -56,8 +57,6 @@ def show(*, file: Path, top: int, as_json: bool) -> None:
 
     annotated = load_trie(file)
     if as_json:
-        from vinelm.cli.console import print_json
-
         print_json(_everything(annotated, file, top))
         return
     _show(annotated, file, top)
@@ -140,8 +139,6 @@ def signals_words(signals: AnnotatedTrie) -> str:
 
 
 def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
-    from vinelm.cli.console import show_table
-    from vinelm.cli.contingent_output import show_frontier
     from vinelm.evaluation.plans.plans_over import plans_over
 
     meta = annotated.meta
@@ -160,8 +157,6 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
 
 
 def _formatted(name: str, value: Any) -> str:
-    from vinelm.reports import percent, usd
-
     if name == "coverage":
         return percent(value)
     return usd(value) if name.endswith("_usd") else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -169,9 +164,6 @@ def _formatted(name: str, value: Any) -> str:
 
 def show_depths(annotated: AnnotatedTrie, title: str) -> None:
     """Print the figures of :func:`depths` as a table."""
-    from vinelm.cli.console import show_table
-    from vinelm.reports import percent
-
     columns = ("depth", "<stage", annotated.noun, "observed", "observations", "lowest accuracy", "highest")
     rows = [
         (
@@ -189,9 +181,6 @@ def show_depths(annotated: AnnotatedTrie, title: str) -> None:
 
 
 def _show_models(annotated: AnnotatedTrie) -> None:
-    from vinelm.cli.console import show_table
-    from vinelm.reports import usd
-
     has_calls = any(annotated.catalog[name].price.call for name in annotated.trie.models)
     rows = []
     for name in annotated.trie.models:
@@ -205,9 +194,7 @@ def _show_models(annotated: AnnotatedTrie) -> None:
 
 def _show_follow_ups(annotated: AnnotatedTrie) -> None:
     """Print what it saves to keep a model for the next invocation, for models with cached prompt tokens."""
-    from vinelm.cli.console import show_table
     from vinelm.estimator.prompt_cache import follow_ups
-    from vinelm.reports import percent, seconds, usd
 
     shares = annotated.meta.get("cached_share", {})
     rows = []

@@ -54,6 +54,3 @@ def _is_users_file(filename: str) -> bool:
 def _installed() -> frozenset[Path]:
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     return frozenset(Path(sysconfig.get_path(name)).resolve() for name in names)
-
-
-__all__ = ["closure_values", "is_user_code", "user_place"]

@@ -168,6 +168,3 @@ def told_configurable(config: RunnableConfig) -> dict[str, Any]:
     """Return what a run's caller gave as ``configurable``: LangGraph's own keys in it lead back to the run, a cycle."""
     given = config.get("configurable") or {}
     return {key: one for key, one in given.items() if not key.startswith(INTERNAL)}
-
-
-__all__ = ["DefaultRuns", "told_configurable"]

@@ -484,6 +484,3 @@ def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
 def _is_same_request(one: RunContext, other: RunContext) -> bool:
     """Contexts may be copies: LangGraph hands them down, and the arrival is filled in."""
     return one.policy is other.policy and one.objective == other.objective and one.request_id == other.request_id
-
-
-__all__ = ["InvokeOptions", "RunFinder", "RunRegistry"]
