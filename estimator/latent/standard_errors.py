@@ -90,12 +90,13 @@ def standard_errors(
             # Dollars depend on the questions only by who goes on: no term of a node's own, none for answers.
             cost_var[part] += _squares(moves.of_later(spent[part], spent))
             arm_var[part] += predicted.arm_rates.arm[part] ** 2 * _squares(moves.arm)
+    arm_var = arm_var[predicted.arms.target][predicted.arms.of_node]  # the same for all nodes of an arm, to the last bit
     arm_var[0] = 0.0
     return StandardErrors(
         accuracy=ACCURACY_SCALE * np.sqrt(accuracy_var),
         cost_usd=COST_SCALE * np.sqrt(cost_var),
         latency_s=LATENCY_SCALE * np.sqrt(latency_var),
-        arm=_of_arms(predicted, np.sqrt(arm_var)),
+        arm=np.sqrt(arm_var),
     )
 
 
@@ -144,7 +145,8 @@ def _steps(fit: LatentFit, predicted: PredictedRates) -> tuple[FloatArray, Float
         -share * (1.0 - right) * if_wrong * (1.0 - if_wrong) * took_wrong,
     )
     arm = predicted.arm_rates.arm
-    first, second, third = (_of_nodes(predicted, moved.sum(axis=1)) / np.maximum(arm, TINY) for moved in of_arms)
+    into = predicted.arms.of_node
+    first, second, third = (moved.sum(axis=1)[into] / np.maximum(arm, TINY) for moved in of_arms)
     return first, second, third
 
 
@@ -154,7 +156,7 @@ def _choice_steps(model: ArmModel, predicted: PredictedRates) -> tuple[Matrix, M
     probability = model.regression.probabilities()
     chosen = np.flatnonzero(arms.is_choice[arms.source])
     reaching = np.maximum(predicted.reaching[arms.source], TINY)
-    weight = 1.0 / (reaching * np.maximum(_of_each_arm(predicted, predicted.arm_rates.arm), TINY))
+    weight = 1.0 / (reaching * np.maximum(predicted.arm_rates.arm[arms.target], TINY))
     values, rows, columns = [], [], []
     for is_right, mass, share in ((0, predicted.on_wrong, shares.if_wrong), (1, predicted.on_right, shares.if_right)):
         for order in range(asks.most_arms - 1):
@@ -265,25 +267,7 @@ def _unknown(cells: ObservationTable, predicted: PredictedRates) -> FloatArray:
         took += np.bincount(arms.find(cells.node[known], cells.arm[known]), minlength=len(arms))
     if arms.count[0] > 1:
         took += np.bincount(arms.find(np.zeros(cells.n_requests, np.int64), cells.first_stage), minlength=len(arms))
-    left = np.bincount(arms.source, took, size)[arms.source] - took
-    known_end = trie.accumulate(stops + _of_nodes(predicted, left)) + (cells.count - stops)
+    left = (np.bincount(arms.source, took, size)[arms.source] - took)[arms.of_node]
+    left[0] = 0.0
+    known_end = trie.accumulate(stops + left) + (cells.count - stops)
     return np.clip(1.0 - known_end / cells.n_requests, 0.0, 1.0)
-
-
-def _of_nodes(predicted: PredictedRates, of_arms: FloatArray) -> FloatArray:
-    """The value of the arm that leads to each node, 0 at the root."""
-    found = of_arms[np.maximum(predicted.arms.of_node, 0)]
-    found[0] = 0.0
-    return found
-
-
-def _of_each_arm(predicted: PredictedRates, of_nodes: FloatArray) -> FloatArray:
-    """The value of each arm by those of the nodes that it leads to, shape (arms,)."""
-    found = np.zeros(len(predicted.arms))
-    found[predicted.arms.of_node[1:]] = of_nodes[1:]
-    return found
-
-
-def _of_arms(predicted: PredictedRates, errors: FloatArray) -> FloatArray:
-    """The same standard error for all nodes of an arm, to the last bit."""
-    return _of_nodes(predicted, _of_each_arm(predicted, errors))
