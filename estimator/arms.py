@@ -22,6 +22,7 @@ class Arms:
         source: the node that an arm leaves, shape (arms,), ascending.
         stage: the stage that it leads to, an index into the trie's stages; shape (arms,).
         order: the arm's place among the arms of its node, from 0; shape (arms,).
+        target: the first node that it leads to, shape (arms,).
         of_node: the arm that leads to each node, of several the first; -1 at the root; shape (n + 1,).
         count: number of arms of each node, shape (n + 1,).
         first: number of each node's first arm, shape (n + 1,); meaningless where ``count`` is 0.
@@ -30,6 +31,7 @@ class Arms:
     source: Ints
     stage: Ints
     order: Ints
+    target: Ints
     of_node: Ints
     count: Ints
     first: Ints
@@ -60,10 +62,11 @@ def arms_of(trie: Trie) -> Arms:
     """Return the arms of a trie."""
     width = len(trie.stages)
     key = trie.source.astype(np.int64) * width + trie.stage[trie.target]
-    found, of_edge = np.unique(key, return_inverse=True)
+    found, first_edge, of_edge = np.unique(key, return_index=True, return_inverse=True)
     source, stage = found // width, found % width
     count = np.bincount(source, minlength=len(trie)).astype(np.int64)
     first = np.cumsum(count) - count
     of_node = np.full(len(trie), -1, np.int64)
     of_node[trie.target[::-1]] = of_edge[::-1]  # of several edges to one node the first
-    return Arms(source, stage, np.arange(len(found)) - first[source], of_node, count, first)
+    target = trie.target[first_edge].astype(np.int64)
+    return Arms(source, stage, np.arange(len(found)) - first[source], target, of_node, count, first)

@@ -1,10 +1,10 @@
-"""The estimator interface (scikit-learn's ``fit`` contract) and the base class that builds an AnnotatedTrie."""
+"""The base class of estimators (scikit-learn's ``fit`` contract), which builds an AnnotatedTrie."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 from vinelm.catalog import Catalog
 from vinelm.errors import NotFittedError
@@ -20,26 +20,11 @@ from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
-class Estimator(Protocol):
-    """Estimates an annotated trie from observations. Pure: no I/O, no clock; equal inputs give equal outputs."""
-
-    @property
-    def annotated_(self) -> AnnotatedTrie:
-        """The result of the last ``fit``; :class:`NotFittedError` before the first."""
-
-    def fit(
-        self, observations: Iterable[Observation], template: Template, catalog: Catalog, *, trie: Trie | None = None
-    ) -> Self:
-        """Estimate from observations. ``trie`` restricts the template's prefixes; by default all of them."""
-
-    def fit_cells(self, cells: ObservationTable, template: Template, catalog: Catalog) -> Self:
-        """Estimate from an encoded table; ``template`` is bound to ``catalog`` and has the table's stop rule."""
-
-
 class RateEstimator(ABC):
     """Base class of estimators of the three rates per node (docs/mathematics.md).
 
-    As in scikit-learn, ``__init__`` stores its settings unchanged and ``fit`` returns the estimator itself.
+    Pure: no I/O, no clock; equal inputs give equal outputs. As in scikit-learn, ``__init__`` stores its settings unchanged and
+    ``fit`` returns the estimator itself.
     """
 
     name: ClassVar[str]

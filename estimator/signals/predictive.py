@@ -74,7 +74,7 @@ class Predictive:
         whole = fit_answers(table, labelings=labelings)
         found = [whole]
         if fits:
-            drawn = resampled(len(table.requests), fits, seed), prior_means(whole.n_effects, fits, seed)
+            drawn = resampled(len(table.requests), fits, seed), prior_means(len(whole.features.sd), fits, seed)
             found = [fit_answers(table, labelings=labelings, weights=w, centre=c) for w, c in zip(*drawn, strict=True)]
         kept = [np.flatnonzero(one.log_weights > np.log(LEAST_WEIGHT)) for one in found]
         return cls(

@@ -16,7 +16,7 @@ import numpy as np
 
 from vinelm.catalog import Catalog
 from vinelm.errors import EvidenceError
-from vinelm.estimator.base import Estimator
+from vinelm.estimator.base import RateEstimator
 from vinelm.estimator.baselines.cascade import CascadeEstimator
 from vinelm.estimator.latent.estimator import LatentEstimator
 from vinelm.estimator.observation_table import ObservationTable
@@ -263,7 +263,7 @@ def _depth_checks(pairs: list[tuple[AnnotatedTrie, ObservationTable]], max_depth
 def _disagreements(
     cells: ObservationTable, template: Template, catalog: Catalog, fitted: AnnotatedTrie
 ) -> tuple[Disagreement, ...]:
-    others: dict[str, Estimator] = {"latent without difficulty": LatentEstimator(n_points=1)}
+    others: dict[str, RateEstimator] = {"latent without difficulty": LatentEstimator(n_points=1)}
     if fitted.has_path_metrics:
         others["cascade"] = CascadeEstimator()
     plans = SelectablePlans.of(fitted)

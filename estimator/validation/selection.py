@@ -88,9 +88,7 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
     halves = [(SelectablePlans.of(one), SelectablePlans.of(other)) for one, other in splits]
     gaps = np.array([_gaps(chooser, judge) for one, other in halves for chooser, judge in ((one, other), (other, one))])
     mean = gaps.mean(axis=0)  # (2, caps): of the accuracy, and of the advantage over a single model
-    accuracy, advantage = (tuple(float(value) for value in np.maximum(_smoothed(row), 0.0)) for row in mean)
-    cost = tuple(float(cap) for cap in _caps(SelectablePlans.of(fitted)))
-    return SelectionOptimism(cost_usd=cost, accuracy=accuracy, advantage=advantage), float(mean[0].mean())
+    return SelectionOptimism.measured(_caps(SelectablePlans.of(fitted)), *mean), float(mean[0].mean())
 
 
 def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
@@ -119,8 +117,3 @@ def _caps(plans: SelectablePlans) -> FloatArray:
     caps = np.geomspace(max(float(cost.min()), SMALLEST_CAP * high), high, N_CAPS)
     caps[-1] = high  # free of rounding: the last cap allows every path
     return np.asarray(np.maximum(caps, float(cost.min())), dtype=np.float64)
-
-
-def _smoothed(values: FloatArray) -> FloatArray:
-    """Mean of each value and its neighbours: one cap's gap has the noise of few choices."""
-    return np.array([values[max(at - 1, 0) : at + 2].mean() for at in range(len(values))])

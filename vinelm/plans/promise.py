@@ -52,6 +52,20 @@ class SelectionOptimism:
         found = (annotated.meta.get("evidence") or {}).get("selection")
         return None if not isinstance(found, Mapping) else cls(**{name: tuple(found[name]) for name in cls.__annotations__})
 
+    @classmethod
+    def measured(cls, cost_usd: FloatArray, accuracy: FloatArray, advantage: FloatArray | None = None) -> Self:
+        """Return the curve of what choices promised too much, less the noise of few choices at one cost; none is below 0."""
+
+        def smooth(gaps: FloatArray) -> tuple[float, ...]:
+            means = np.array([gaps[max(at - 1, 0) : at + 2].mean() for at in range(len(gaps))])
+            return tuple(np.maximum(means, 0.0).tolist())
+
+        return cls(
+            cost_usd=tuple(cost_usd.tolist()),
+            accuracy=smooth(accuracy),
+            advantage=() if advantage is None else smooth(advantage),
+        )
+
     def accuracy_at(self, cost_usd: float) -> float:
         """Return the optimism of a plan of that cost, by linear interpolation over the logarithm of the cost."""
         return self._at(self.accuracy, cost_usd)

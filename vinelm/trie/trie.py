@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -156,6 +157,12 @@ class Trie:
     def n_edges(self) -> int:
         """Number of edges."""
         return len(self.target)
+
+    @cached_property
+    def edge_levels(self) -> tuple[slice, ...]:
+        """The edges out of the nodes of each depth, as slices; none leave the last depth."""
+        cuts = np.searchsorted(self.depth[self.source], np.arange(int(self.depth.max()) + 1))
+        return tuple(slice(int(a), int(b)) for a, b in pairwise(cuts))
 
     @cached_property
     def begins_arm(self) -> BoolArray:
