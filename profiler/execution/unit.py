@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from langgraph.types import Command
 from vinelm.adapters.langgraph import build_graph
 from vinelm.adapters.langgraph.build import replay_reason, stage_nodes
 from vinelm.adapters.langgraph.exits import resolved, route_ends, with_graph_exits
+from vinelm.adapters.langgraph.inner_app import runs_async
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.runs.run_context import profiled_unit
 from vinelm.catalog import Catalog
@@ -27,7 +29,7 @@ from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitAdapter
 from vinelm.profiler.execution.unit_policy import StageReachedError, UnitChat, UnitPolicy, answered
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Request, Workflow
-from vinelm.template import Stage, Template
+from vinelm.template import Template
 
 
 class NeedsReplayError(WorkflowError):
@@ -71,7 +73,7 @@ class UnitRunner:
         """True if a request can go on below a passed check: an edge of ``vine.route`` asks for it."""
         again = set(self.control.adapter.agains) - {node for group in nodes.by_stage.values() for node in group}
         self._again = again.pop() if self.can_go_on and len(again) == 1 else None
-        self._is_async = _is_async(self.graph.builder)
+        self._is_async = runs_async(self.graph)
         self._threads = count()
 
     @property
@@ -237,7 +239,7 @@ class UnitRunner:
             values, problem = self._ended(chat, policy, thread_id, ending)
         success: bool | float | None = False
         if problem is None:
-            success, problem = self._score(request, values, stage)
+            success, problem = scored(self.workflow, request, values, stage)
         if problem is not None:
             return UnitOutcome(policy.observation("tool", problem))
         observation = with_shown(policy.observation(success=success, stopped=stopped, arm=arm), self.signals, values, stage)
@@ -274,7 +276,7 @@ class UnitRunner:
             success: bool | float | None = False
             if problem is None:
                 row = with_shown(row, self.signals, values, stage)
-                success, problem = self._score(request, values, stage)
+                success, problem = scored(self.workflow, request, values, stage)
         finally:
             UNIT_BUDGET.reset(token)
             self.saver.forget(thread_id)
@@ -296,10 +298,6 @@ class UnitRunner:
             return {}, with_place(f"after the loop, {type(error).__name__}", error)  # its text may hold the answer
         finally:
             self.saver.forget(fork)
-
-    def _score(self, request: Request, values: dict[str, Any], stage: Stage) -> tuple[bool | float | None, str | None]:
-        """Success, and what is wrong with the scorer if it raised or did not return a score."""
-        return scored(self.workflow, request, values) if stage.answerable else (False, None)
 
 
 def _first_boundaries(template: Template, opening: Collection[str], boundaries: Sequence[str]) -> list[str]:
@@ -336,13 +334,6 @@ def _values(state: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key != PATH_KEY}
 
 
-def _is_async(builder: Any) -> bool:
-    """Some node or edge exists only as a coroutine: the graph must be run by ``ainvoke``."""
-    nodes = [node.runnable for node in builder.nodes.values()]
-    edges = [branch.path for branches in builder.branches.values() for branch in branches.values()]
-    return any(getattr(runnable, "func", runnable) is None for runnable in (*nodes, *edges))
-
-
 class RunsUnits(Protocol):
     """The runner of a workflow's units, as a worker needs it."""
 
@@ -375,9 +366,10 @@ def run_unit(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
     passed them, so an execution that differs in that is repeated, up to :data:`_ATTEMPTS` times.
     """
     if job.is_scoring:
-        return _judged(units, job, budget, lambda: _scored(units, job, budget))
+        assert job.parent is not None
+        return _judged(units, job, budget, partial(units.score, job.request, job.prefix, job.parent, budget, job.passed))
     if not job.n_again:
-        return _judged(units, job, budget, lambda: _run_from(units, job, budget, job.parent))
+        return _last(units, job, budget, job.parent)
     for _ in range(_ATTEMPTS):
         outcome = _run_again(units, job, budget)
         if outcome is not None:
@@ -403,16 +395,13 @@ def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | 
         if outcome.observation.arm is not None and outcome.observation.arm not in job.stages[length : length + 1]:
             return None
         state = outcome.checkpoint
-    return _judged(units, job, budget, lambda: _run_from(units, job, budget, state))
+    return _last(units, job, budget, state)
 
 
-def _run_from(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -> UnitOutcome:
-    return units.run(job.request, job.prefix, state, budget, job.stages, passed=job.passed)
-
-
-def _scored(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
-    assert job.parent is not None
-    return units.score(job.request, job.prefix, job.parent, budget, job.passed)
+def _last(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -> UnitOutcome:
+    """Run the unit's own invocation."""
+    run = partial(units.run, job.request, job.prefix, state, budget, job.stages, passed=job.passed)
+    return _judged(units, job, budget, run)
 
 
 def _judged(units: RunsUnits, job: Job, budget: UnitBudget, run: Callable[[], UnitOutcome]) -> UnitOutcome:

@@ -226,9 +226,9 @@ def observed_row(
         stage=stage,
         cost_usd=sum(usage.cost_usd for usage in usages),
         latency_s=max((_without_waiting(one) for one in counted), default=0.0),
-        tokens_in=_total([usage.tokens_in for usage in usages]),
-        tokens_out=_total([usage.tokens_out for usage in usages]),
-        tokens_cached=_total([usage.tokens_cached for usage in usages]),
+        tokens_in=known_total([usage.tokens_in for usage in usages]),
+        tokens_out=known_total([usage.tokens_out for usage in usages]),
+        tokens_cached=known_total([usage.tokens_cached for usage in usages]),
         tokens_estimated=any(usage.tokens_estimated for usage in usages),
         ttft_s=usages[0].ttft_s if usages else None,
         calls=len(usages),
@@ -242,7 +242,7 @@ def _without_waiting(invocation: Invocation) -> float:
     return max(invocation.latency_s - math.fsum(usage.waited_s for usage in invocation.usages), 0.0)
 
 
-def _total(counts: Sequence[int | None]) -> int | None:
-    """Their sum; None if any is unknown, or there are none."""
+def known_total(counts: Sequence[int | None]) -> int | None:
+    """Return the sum of token counts; None if any is unknown, or there are none."""
     known = [n for n in counts if n is not None]
     return sum(known) if known and len(known) == len(counts) else None

@@ -127,9 +127,9 @@ class ReplayRunner:
             return UnitOutcome(policy.observation("state", policy.drift))
         if error is not None:
             return UnitOutcome(failed_row(policy, error))
-        stage = self.template.stage(policy.stage)
-        row = with_shown(policy.observation(), self.signals, None if policy.is_joint else values, stage)
-        success, problem = self._success(policy, request, values)
+        stage, seen = self.template.stage(policy.stage), None if policy.is_joint else values
+        row = with_shown(policy.observation(), self.signals, seen, stage)
+        success, problem = scored(self.workflow, request, seen, stage)
         row = replace(row, success=success) if problem is None else replace(row, failure="tool", detail=problem)
         return UnitOutcome(row)
 
@@ -179,29 +179,20 @@ class ReplayRunner:
         arm, problem = arm_after(self.template, stages, reached)
         if problem is not None:
             return UnitOutcome(policy.observation("unexpected_arm", problem))
-        success, problem = self._success(policy, request, values)
+        stage, seen = self.template.stage(policy.stage), None if policy.is_joint else values
+        success, problem = scored(self.workflow, request, seen, stage)
         if problem is not None:
             return UnitOutcome(policy.observation("tool", problem))
         may_go_on = bool(self.template.arms_after(stages))  # at the template's end a route's own verdict counts
         stopped = policy.reached is None and (may_go_on or policy.verdicts.get(len(stages), True))
         row = policy.observation(success=success, stopped=stopped, arm=arm)
-        row = with_shown(row, self.signals, None if policy.is_joint else values, self.template.stage(policy.stage))
+        row = with_shown(row, self.signals, seen, stage)
         try:
             record = policy.record_after(row).to_bytes()
         except Exception as error:
             detail = f"an answer of the stage {policy.stage!r} cannot be recorded: {type(error).__name__}"
             return UnitOutcome(policy.observation("state", detail))
         return UnitOutcome(policy.joint_row(row), record)
-
-    def _success(
-        self, policy: ReplayPolicy, request: Request, values: dict[str, Any] | None
-    ) -> tuple[bool | float | None, str | None]:
-        """The success, None where no answer can be seen yet; and what is wrong with the scorer."""
-        if not self.template.stage(policy.stage).answerable:
-            return False, None
-        if values is None or policy.is_joint:
-            return None, None
-        return scored(self.workflow, request, values)
 
 
 Units: TypeAlias = UnitRunner | ReplayRunner
