@@ -18,7 +18,6 @@ from vinelm.template import Template
 from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.difficulty import DifficultyRates
-from vinelm.trie.merged import no_single_path
 from vinelm.trie.outcomes import Outcomes
 
 if TYPE_CHECKING:
@@ -119,17 +118,11 @@ class AnnotatedTrie:
 
     @cached_property
     def reach(self) -> FloatArray:
-        """reach_u: P(a request that follows this path invokes u), the product of (1 - s_j) over the proper ancestors j of u.
+        """reach_u: P(a request that follows this path invokes u), the product of the arms along it.
 
-        On a trie that branches, the product of the arms along the path: the request also has to take each of them.
+        Where one stage follows each node, that of (1 - s_j) over the proper ancestors j of u.
         """
-        if self.trie.is_merged:
-            raise no_single_path("reach")
-        reach = np.ones(len(self.trie))
-        for level in self.trie.levels[1:]:
-            up = self.trie.parent[level]
-            reach[level] = reach[up] * (1.0 - self.stop[up] if self.arm is None else self.arm[level])
-        return _read_only(reach)
+        return _read_only(self.trie.multiply(self.arms_by_edge[0]))
 
     @cached_property
     def arms_by_edge(self) -> tuple[FloatArray, FloatArray]:
@@ -235,12 +228,7 @@ class AnnotatedTrie:
     @property
     def is_contingent(self) -> bool:
         """True if plans over the trie are contingent: it branches, or its nodes have several histories."""
-        return not self.is_linear or self.trie.is_merged
-
-    @property
-    def is_linear(self) -> bool:
-        """True if one stage follows each prefix and none are merged. Else plans are contingent: a model for each arm."""
-        return self.arm is None and not self.trie.is_merged
+        return self.arm is not None or self.trie.is_merged
 
     @cached_property
     def accuracy(self) -> FloatArray:
