@@ -11,7 +11,7 @@ import numpy as np
 from vinelm.controller.planning.decision import EFFORT, Alternative, BoundUse, Decision
 from vinelm.controller.planning.frontier import Frontier
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS, Metric
-from vinelm.controller.planning.subtree import Choice, SubtreeView
+from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.plans.promise import Z90, Promise
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
@@ -174,18 +174,6 @@ class PathDecision(Decision):
         view = self.view if self.frontier is None else self.frontier.view(self.metrics, self.request)
         better = [b for b in view.bounds if view.node(view.first_of(view.feasible(without=(b,)), view.order)) != self.target]
         return min(better, key=lambda bound: self.slack[bound] / (getattr(view.objective, bound) or 1.0), default=None)
-
-    @cached_property
-    def runner_up(self) -> Choice | None:
-        """The best end that begins with another next model (or with ending now); None if there is none. It may relax bounds."""
-        view, trie = self.view, self.metrics.trie
-        others = view.allowed.copy()
-        if self.stop:
-            others[0] = False
-        else:
-            child = next(at for at in trie.children(self.node) if at <= self.target < trie.end[at])
-            others[child - self.node : int(trie.end[child]) - self.node] = False
-        return view.among(others).choose()
 
     @cached_property
     def reason(self) -> str:

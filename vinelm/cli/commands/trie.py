@@ -95,7 +95,7 @@ def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
         for index in sorted(set(trie.stage[level].tolist())):
             nodes = level[trie.stage[level] == index]
             counts = annotated.count[nodes] if annotated.count is not None else None
-            accuracy = annotated.answer_accuracy[nodes] if trie.answerable[nodes].any() else None
+            accuracy = annotated.reading.answer_accuracy[nodes] if trie.answerable[nodes].any() else None
             rows.append(
                 {
                     "depth": depth,
@@ -150,7 +150,7 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
         rows.append(("signals", signals_words(annotated.signals)))
     show_table(f"{file.name}: {annotated.trie.n_nodes:,} paths", ("provenance", "<value"), rows)
     has_stages = len(depths(annotated)) > annotated.trie.max_depth
-    show_depths(annotated, f"{annotated.noun.capitalize()} by depth{' and stage' if has_stages else ''}")
+    show_depths(annotated, f"{annotated.reading.noun.capitalize()} by depth{' and stage' if has_stages else ''}")
     show_arms(annotated)
     _show_models(annotated)
     _show_follow_ups(annotated)
@@ -172,7 +172,7 @@ def show_depths(annotated: AnnotatedTrie, title: str) -> None:
     from vinelm.cli.console import show_table
     from vinelm.reports import percent
 
-    columns = ("depth", "<stage", annotated.noun, "observed", "observations", "lowest accuracy", "highest")
+    columns = ("depth", "<stage", annotated.reading.noun, "observed", "observations", "lowest accuracy", "highest")
     rows = [
         (
             str(row["depth"]),
