@@ -267,7 +267,7 @@ def _disagreements(
     if fitted.has_path_metrics:
         others["cascade"] = CascadeEstimator()
     plans = SelectablePlans.of(fitted)
-    best, ends = plans.best(), plans.allowed
+    best, ends = plans.best, plans.allowed
     found = []
     for name, estimator in others.items():
         if fitted.meta["estimator"] == name or (name.startswith("latent") and fitted.meta.get("latent") is False):

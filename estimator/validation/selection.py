@@ -6,7 +6,6 @@ are chosen from more alternatives, so that their optimism may be larger than wha
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -56,24 +55,14 @@ class SelectablePlans:
         figures = plans.accuracy, plans.error, plans.cost_usd, plans.longest_s
         return cls(*figures, np.ones(len(plans.accuracy), np.bool_), plans.runs_one_model)
 
-    def best(self, among: BoolArray | None = None) -> int:
-        """Return the most accurate plan that can be chosen, or of those given; the first on ties."""
-        return int(np.argmax(np.where(self.allowed if among is None else among, self.accuracy, -1.0)))
+    @property
+    def best(self) -> int:
+        """The most accurate plan that can be chosen; the first on ties."""
+        return int(np.argmax(np.where(self.allowed, self.accuracy, -1.0)))
 
     def promise(self, selection: SelectionOptimism | None) -> Promise:
         """Return the promise of the best plan, corrected by what its choice among all adds."""
-        best = self.best()
-        alone = self.single & (self.cost_usd <= self.cost_usd[best]) & (self.latency_s <= self.latency_s[best])
-        reference = self.best(alone) if alone.any() and not self.single[best] else None
-        cost, error = float(self.cost_usd[best]), float(self.error[best])
-        return Promise(
-            estimate=float(self.accuracy[best]),
-            standard_error=error if math.isfinite(error) else None,
-            optimism=None if selection is None else selection.accuracy_at(cost),
-            advantage=0.0 if reference is None else float(self.accuracy[best] - self.accuracy[reference]),
-            advantage_optimism=None if selection is None else selection.advantage_at(cost),
-            reference=reference,
-        )
+        return Promise.among(self.best, self.accuracy, self.error, self.cost_usd, self.latency_s, self.single, curve=selection)
 
 
 def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple[SelectionOptimism, float]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.template import Template
-from vinelm.trie.arrays import BoolArray, IntArray, frozen, preorder_misfit
+from vinelm.trie.arrays import BoolArray, FloatArray, IntArray, frozen, preorder_misfit
 from vinelm.trie.merged import SharedNodes
 from vinelm.trie.merging import MOST_MERGED, merged_arrays, merging_words
 from vinelm.trie.preorder import prefix_arrays, template_arrays
@@ -205,6 +205,13 @@ class Trie:
         for level in self.levels[1:]:
             total[..., level] += total[..., self.parent[level]]
         return total
+
+    def multiply(self, of_edges: FloatArray) -> FloatArray:
+        """Multiply values of edges along every path, from 1 at the root down to each node; shape (n + 1,)."""
+        product = np.ones(len(self))
+        for level in self.levels[1:]:
+            product[level], of_edges = product[self.parent[level]] * of_edges[: len(level)], of_edges[len(level) :]
+        return product
 
     def children(self, node: int) -> list[int]:
         """Return the node's children, in trie order."""

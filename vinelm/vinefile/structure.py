@@ -33,7 +33,8 @@ def check_annotated(annotated: AnnotatedTrie) -> None:
     trie, template = annotated.trie, annotated.template
     _require(set(trie.models) <= set(annotated.catalog), "its catalog lacks one of the models")
     _check_labels(trie, template)
-    _check_shape(trie, template)
+    problem = trie.misfit(template)
+    _require(problem is None, str(problem))
     _check_flow(trie, template)
     _check_amounts(annotated)
     if annotated.signals is not None and annotated.signals.outcomes is not None:
@@ -45,7 +46,8 @@ def _check_signals(annotated: AnnotatedTrie, signals: Outcomes) -> None:
     trie, n = annotated.trie, len(annotated.trie)
     for name in _OF_NODES:
         _require(getattr(trie, name).shape == (n,), f"signals.trie.{name} has another length than signals.trie.parent")
-    _check_shape(trie, annotated.template)
+    problem = trie.misfit(annotated.template)
+    _require(problem is None, str(problem))
     _require(bool(np.all((trie.stage[1:] >= 0) & (trie.stage[1:] < len(trie.stages)))), "signals.trie.stage is out of range")
     _require(bool(np.all((trie.model[1:] >= 0) & (trie.model[1:] < len(trie.models)))), "signals.trie.model is out of range")
     _check_amounts(annotated)
@@ -126,11 +128,6 @@ def _check_labels(trie: Trie, template: Template) -> None:
         allowed[index[stage.name], [position[model] for model in stage.models or () if model in position]] = True
     _require(bool(np.all((trie.model[1:] >= 0) & (trie.model[1:] < len(trie.models)))), "trie.model is out of range")
     _require(bool(np.all(allowed[trie.stage[1:], trie.model[1:]])), "a stage has a model that the template does not allow")
-
-
-def _check_shape(trie: Trie, template: Template) -> None:
-    problem = trie.misfit(template)
-    _require(problem is None, str(problem))
 
 
 def _check_flow(trie: Trie, template: Template) -> None:

@@ -94,7 +94,7 @@ def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
         for index in sorted(set(trie.stage[level].tolist())):
             nodes = level[trie.stage[level] == index]
             counts = annotated.count[nodes] if annotated.count is not None else None
-            accuracy = annotated.answer_accuracy[nodes] if trie.answerable[nodes].any() else None
+            accuracy = annotated.reading.answer_accuracy[nodes] if trie.answerable[nodes].any() else None
             rows.append(
                 {
                     "depth": depth,
@@ -147,7 +147,7 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
         rows.append(("signals", signals_words(annotated.signals)))
     show_table(f"{file.name}: {annotated.trie.n_nodes:,} paths", ("provenance", "<value"), rows)
     has_stages = len(depths(annotated)) > annotated.trie.max_depth
-    show_depths(annotated, f"{annotated.noun.capitalize()} by depth{' and stage' if has_stages else ''}")
+    show_depths(annotated, f"{annotated.reading.noun.capitalize()} by depth{' and stage' if has_stages else ''}")
     show_arms(annotated)
     _show_models(annotated)
     _show_follow_ups(annotated)
@@ -164,7 +164,7 @@ def _formatted(name: str, value: Any) -> str:
 
 def show_depths(annotated: AnnotatedTrie, title: str) -> None:
     """Print the figures of :func:`depths` as a table."""
-    columns = ("depth", "<stage", annotated.noun, "observed", "observations", "lowest accuracy", "highest")
+    columns = ("depth", "<stage", annotated.reading.noun, "observed", "observations", "lowest accuracy", "highest")
     rows = [
         (
             str(row["depth"]),

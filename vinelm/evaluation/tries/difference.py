@@ -127,7 +127,7 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
 
 def _require_comparable(before: AnnotatedTrie, after: AnnotatedTrie) -> None:
     for what, kinds in (
-        ("branches", [each.noun for each in (before, after)]),
+        ("branches", [each.reading.noun for each in (before, after)]),
         ("merges histories", [each.has_path_metrics for each in (before, after)]),
     ):
         if kinds[0] != kinds[1]:
@@ -185,7 +185,7 @@ def _moved(
     order = [int(i) for i in np.argsort(-size, kind="stable") if named[i]]
     moved = [
         MovedNode(
-            path=before.display_path(int(one[i])),
+            path=before.reading.display_path(int(one[i])),
             before=float(a[i]),
             after=float(b[i]),
             standard_error=None if is_exact else float(se[i]),
