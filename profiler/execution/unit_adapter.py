@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.adapters.langchain import VineChatModel
+from vinelm.adapters.langchain.chat_model import VineInterface
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
@@ -64,20 +64,16 @@ class UnitModels(ModelResolver):
         return super().chat_model(name, call, limits)
 
 
-class UnitAdapter:
-    """The object that a profiled workflow's ``build(vine)`` receives; holds a :class:`GraphAdapter`.
+class UnitAdapter(VineInterface):
+    """The object that a profiled workflow's ``build(vine)`` receives; a profile always returns the last answer.
 
     Attributes:
         models: makes the chat models.
-        adapter: wraps the stages and routes.
     """
 
     def __init__(self, catalog: Catalog, backends: Mapping[str, Backend], *, template: Template | None) -> None:
         self.models = UnitModels(catalog, backends)
         self.adapter = GraphAdapter(self.models, template=template, new_policy=_refuse)
-        self.stage = self.adapter.stage
-        self.context = self.adapter.context
-        self.request = self.adapter.request
 
     @property
     def ends(self) -> frozenset[str]:
@@ -85,19 +81,10 @@ class UnitAdapter:
         return frozenset(self.adapter.ends)
 
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        """See :meth:`GraphAdapter.route`. The template alone bounds the loop of a route with ``again``."""
+        """See :class:`VineInterface`. The template alone bounds the loop of a route with ``again``."""
         if settings.get("to") is None:
             settings.pop("times", None)
-        return self.adapter.route(fn, **settings)
-
-    @property
-    def finish(self) -> Callable[..., Any]:
-        """See :attr:`GraphAdapter.finish`; a profile always returns the last answer."""
-        return self.adapter.finish
-
-    def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
-        """See :meth:`vinelm.api.application.VineLM.chat_model`."""
-        return VineChatModel(vine=self, stage=stage, **settings)
+        return super().route(fn, **settings)
 
 
 def _refuse(context: RunContext) -> None:

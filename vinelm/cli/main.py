@@ -15,7 +15,7 @@ import click
 from vinelm.catalog.secrets import redacted
 from vinelm.cli.console import echo, one_json_object, print_json
 from vinelm.cli.failures import EXIT_FAILED, TRACEBACK_ENV, Failure, failure_of
-from vinelm.cli.groups import SuggestingGroup
+from vinelm.cli.options import SuggestingGroup
 from vinelm.version import __version__
 
 SECTIONS = {

@@ -9,7 +9,7 @@ from typing import Any
 from langgraph.graph import END
 from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph.adapter import AdapterHolder
+from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.build import build_graph, stage_nodes, template_of_graph
 from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK
 from vinelm.errors import TemplateError, WorkflowError
@@ -19,7 +19,7 @@ from vinelm.template import Template
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 
-def resolved(workflow: Workflow, vine: AdapterHolder) -> Workflow:
+def resolved(workflow: Workflow, vine: GraphInterface) -> Workflow:
     """Return the workflow with a template: its own, or the one that its graph implies, with the graph's exits.
 
     Args:

@@ -13,7 +13,7 @@ from vinelm.adapters.langgraph.runs.run_context import carried_by
 from vinelm.errors import WorkflowError
 
 if TYPE_CHECKING:
-    from vinelm.adapters.langgraph.adapter import AdapterHolder
+    from vinelm.adapters.langgraph.adapter import GraphInterface
 
 
 class FunctionApp:
@@ -28,7 +28,7 @@ class FunctionApp:
         vine: whose chat models it calls.
     """
 
-    def __init__(self, function: Callable[[dict[str, Any]], Any], vine: AdapterHolder) -> None:
+    def __init__(self, function: Callable[[dict[str, Any]], Any], vine: GraphInterface) -> None:
         self.function = function
         called = function if inspect.isroutine(function) else type(function).__call__
         self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)

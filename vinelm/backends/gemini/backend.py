@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.gemini.client import clients_of, kept_responses, rehearsing_clients
-from vinelm.backends.gemini.request import attempt_bound, check_options, config_options, content_request
+from vinelm.backends.gemini.request import ModelSignatures, attempt_bound, check_options, config_options, content_request
 from vinelm.backends.gemini.response import FINISH_FAILURES, GeminiStreamReader, billed_once_begun, failed
-from vinelm.backends.gemini.thought_signatures import ModelSignatures
 from vinelm.backends.http.sdk_transport import SdkTransport
 from vinelm.backends.openai.client import named_key
 from vinelm.backends.openai.response import begun

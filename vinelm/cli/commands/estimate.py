@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo, print_json, say, show_table
-from vinelm.cli.inputs import refuse_other_file, refuse_replacing
+from vinelm.cli.inputs import is_trie_file, refuse_other_file, refuse_replacing
 from vinelm.cli.options import option, output_options, stop_option, store_argument
 from vinelm.errors import ConfigError
 from vinelm.reports import percent
@@ -70,7 +70,7 @@ def command(
     from vinelm.vinefile import load_trie, save_trie
 
     target = output or store.with_suffix(".vine")
-    is_updated = update is not None and _is_trie(store)
+    is_updated = update is not None and is_trie_file(store)
     if not is_updated:
         refuse_replacing(target, store)
     refuse_other_file(target)
@@ -83,7 +83,7 @@ def command(
     if update is not None:
         annotated = fold_in(annotated, update)
     save_trie(target, annotated)
-    if update is not None and _is_trie(store):
+    if is_updated:
         _show_update(annotated, target, as_json=as_json)
         return
     if as_json:
@@ -96,11 +96,6 @@ def command(
     _show(annotated, target, why_paths_only(store, annotated))
     for warning in annotated.meta.get("evidence", {}).get("warnings", ()):
         echo(f"warning: {warning}", err=True)
-
-
-def _is_trie(path: Path) -> bool:
-    """True if the file is no store but a trie."""
-    return path.suffix == ".vine"
 
 
 def _show_update(annotated: AnnotatedTrie, target: Path, *, as_json: bool) -> None:

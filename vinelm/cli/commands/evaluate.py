@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import print_json, progress, say, show_table
-from vinelm.cli.objective_options import in_options, objective_of
+from vinelm.cli.inputs import in_options, objective_of
 from vinelm.cli.options import (
     dataset_option,
     objective_options,

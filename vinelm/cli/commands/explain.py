@@ -10,7 +10,7 @@ import click
 
 from vinelm.cli.console import print_json, say, show_table, stdout
 from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
-from vinelm.cli.objective_options import in_options, objective_of
+from vinelm.cli.inputs import in_options, objective_of
 from vinelm.cli.options import json_option, objective_options, option, signals_option, trie_argument
 from vinelm.errors import ConfigError
 from vinelm.reports import percent, seconds, usd

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo, print_json, say, show_table, stdout, watch_table
-from vinelm.cli.groups import SuggestingGroup
-from vinelm.cli.options import flag, json_option, option
+from vinelm.cli.options import SuggestingGroup, flag, json_option, option
 from vinelm.errors import ConfigError, InputError
 from vinelm.reports import seconds, usd
 

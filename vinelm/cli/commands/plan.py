@@ -10,7 +10,7 @@ import click
 
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
-from vinelm.cli.objective_options import in_options, objective_of
+from vinelm.cli.inputs import in_options, objective_of
 from vinelm.cli.options import flag, json_option, objective_options, signals_option, trie_argument
 from vinelm.reports import percent, seconds, usd
 from vinelm.reports.formatting import objective_words

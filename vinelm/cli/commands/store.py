@@ -10,8 +10,7 @@ import click
 
 from vinelm.cli.commands.store_import import command as import_command
 from vinelm.cli.console import echo, print_json, say, show_table
-from vinelm.cli.groups import SuggestingGroup
-from vinelm.cli.options import flag, json_option, option, store_argument
+from vinelm.cli.options import SuggestingGroup, flag, json_option, option, store_argument
 from vinelm.reports import percent, usd
 from vinelm.reports.formatting import template_words
 

@@ -10,8 +10,7 @@ import click
 from vinelm.cli.commands.trie_diff import command as diff_command
 from vinelm.cli.console import echo, print_json, show_table
 from vinelm.cli.contingent_output import arm_facts, show_arms, show_frontier
-from vinelm.cli.groups import SuggestingGroup
-from vinelm.cli.options import json_option, option, path_argument
+from vinelm.cli.options import SuggestingGroup, json_option, option, path_argument
 from vinelm.reports import percent, seconds, usd
 
 if TYPE_CHECKING:
