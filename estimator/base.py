@@ -28,8 +28,6 @@ class RateEstimator(ABC):
     """
 
     name: ClassVar[str]
-    knows_merged: ClassVar[bool] = False
-    """True if it can estimate a trie with merged histories."""
 
     def __init__(self) -> None:
         self._annotated: AnnotatedTrie | None = None
@@ -67,8 +65,6 @@ class RateEstimator(ABC):
 
     def fit_cells(self, cells: ObservationTable, template: Template, catalog: Catalog) -> Self:
         """Estimate from an encoded table; ``template`` is bound to ``catalog`` and has the table's stop rule."""
-        if not self.knows_merged:
-            cells.trie.require_paths(f"estimator {self.name!r} predicts single paths")
         self._annotated = self._annotate(cells, template, catalog)
         return self
 
@@ -105,19 +101,16 @@ class RateEstimator(ABC):
             count=cells.count,
             arm=None if arms is None else arms.arm,
             arm_success=None if arms is None else arms.arm_success,
-            meta=self._meta(cells),
+            meta={
+                "estimator": self.name,
+                "settings": self.settings,
+                "requests": cells.n_requests,
+                "observations": len(cells),
+                "observations_by_depth": cells.count_by_depth,
+                "observations_beyond_stop": cells.n_beyond_stop,
+                "failed_calls": int(cells.failed.sum()),
+            },
         )
-
-    def _meta(self, cells: ObservationTable) -> dict[str, Any]:
-        return {
-            "estimator": self.name,
-            "settings": self.settings,
-            "requests": cells.n_requests,
-            "observations": len(cells),
-            "observations_by_depth": cells.count_by_depth,
-            "observations_beyond_stop": cells.n_beyond_stop,
-            "failed_calls": int(cells.failed.sum()),
-        }
 
     @abstractmethod
     def _rates(self, cells: ObservationTable) -> Rates:

@@ -132,9 +132,11 @@ class SizesByStops:
         grows = (actual + KIND_WEIGHT * (1.0 + of_depth[depth] * mills)) / (even + KIND_WEIGHT)
         of_node = np.bincount(cells.node, factor[cells.request], len(trie))
         mean = np.ones(len(trie))
-        for level in trie.levels[2:]:
-            above = trie.parent[level]
-            chained = np.maximum(mean[above] * grows[kind[above]], SMALLEST)
+        going = np.bincount(cells.node, goes_on, len(trie)) + TINY
+        for level, edges in zip(trie.levels[2:], trie.edge_levels[1:], strict=True):
+            above, below = trie.source[edges], trie.target[edges]  # of several nodes before one the mean over who goes on
+            grown = going[above] * np.maximum(mean[above] * grows[kind[above]], SMALLEST)
+            chained = (np.bincount(below, grown, len(trie)) / np.bincount(below, going[above], len(trie)).clip(TINY))[level]
             told = (of_node[level].sum() + DEPTH_WEIGHT) / (cells.count[level] @ chained + DEPTH_WEIGHT)
             mean[level] = np.clip(chained * told, SMALLEST, LARGEST)
         return mean, np.zeros(len(trie))

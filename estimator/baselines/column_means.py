@@ -95,7 +95,8 @@ class ColumnEstimator(RateEstimator):
     """Base class of estimators that predict the accuracy A(u) of each path directly.
 
     Stop rates, which the path costs need, are those of :class:`CascadeEstimator`. ``success`` of a node is derived so that the
-    path's accuracy equals the prediction; it may lie outside [0, 1].
+    path's accuracy equals the prediction; it may lie outside [0, 1]. Merged histories have no such table: their nodes stand
+    for many paths, and an answer that is right on one of them says nothing of the others.
 
     Where the trie branches, a path's column is the mass of right answers on it: 0 for a request that takes another arm. There
     ``success`` is cut to what the stop rates allow, so that the arms of a node agree with it.
@@ -107,6 +108,7 @@ class ColumnEstimator(RateEstimator):
         return CascadeEstimator()._rates(cells)
 
     def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
+        cells.trie.require_paths(f"estimator {self.name!r} predicts single paths")
         if self.needs_oracle and cells.rule != "oracle":
             raise InputError(f"estimator {self.name!r} fills in successes, which needs the oracle stop: use 'latent'")
         plain = super()._annotate(cells, template, catalog)

@@ -37,7 +37,6 @@ class LatentEstimator(RateEstimator):
     """
 
     name: ClassVar[str] = "latent"
-    knows_merged: ClassVar[bool] = True
 
     def __init__(self, *, n_points: int = 7, min_requests: int = 100, iterations: int = 25) -> None:
         super().__init__()

@@ -45,11 +45,11 @@ class MergedRates:
 
     def errors(self, cost_usd: MeanEstimate, latency_s: MeanEstimate) -> StandardErrors:
         """Return the standard errors of one invocation at each node, which has all three parts of the error of an amount."""
-        of_amounts = (
+        cost_se, latency_se = (
             np.asarray(np.sqrt(amount.mean_var + amount.along**2 + amount.mean**2 * amount.shared))
             for amount in (cost_usd, latency_s)
         )
-        return StandardErrors(self.success_se, *of_amounts, arm=None)
+        return StandardErrors(self.success_se, cost_se, latency_se, arm=None)
 
 
 def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) -> MergedRates:
@@ -75,7 +75,8 @@ def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) ->
         values[0] = 0.0
     known_arms = (None, None) if trie.is_linear else (arm, arm_right)
     by_difficulty = DifficultyRates(start, probabilities.right, stop, stop_success, *known_arms)
-    arm_rates = _arm_rates(trie, mix[arms.source] * arm, mix[arms.source] * arm_right, rates)
+    took, took_right = ((mix[arms.source] * each).sum(axis=1) for each in (arm, arm_right))
+    arm_rates = ArmRates.of(trie, arms, rates, took, took_right)
     return MergedRates(rates, arm_rates, by_difficulty, errors, mix)
 
 
@@ -86,16 +87,6 @@ def _arms(fit: LatentFit, arms: Arms, probabilities: OutcomeProbabilities) -> tu
     on_right[0], on_wrong[0] = 0.0, 1.0  # the root is no invocation: nothing was fitted there, and no request ends there
     took_right = on_right[source] * shares.if_right
     return took_right + on_wrong[source] * shares.if_wrong, took_right
-
-
-def _arm_rates(trie: MergedTrie, took: FloatArray, took_right: FloatArray, rates: Rates) -> ArmRates:
-    """The means of the arms over the requests that reach their sources, one value per edge; sums mended for rounding."""
-    source, going, right = trie.source[trie.begins_arm], took.sum(axis=1), took_right.sum(axis=1)
-    going *= ((1.0 - rates.stop) / np.maximum(np.bincount(source, going, len(trie)), TINY))[source]
-    total = np.bincount(source, right, len(trie))
-    right *= np.where(total > TINY, (rates.success - rates.stop_success) / np.maximum(total, TINY), 0.0)[source]
-    going = np.minimum(going, 1.0)
-    return ArmRates(going[trie.edge_arm], np.minimum(right, going)[trie.edge_arm])
 
 
 def _choice_shares(cells: ObservationTable, trie: MergedTrie) -> FloatArray:

@@ -9,7 +9,8 @@ import numpy.typing as npt
 from scipy import sparse
 
 from vinelm.estimator.arms import Arms, arms_of
-from vinelm.estimator.latent.em import ChoiceProbabilities, LatentFit, OutcomeProbabilities
+from vinelm.estimator.latent.arm_model import ChoiceProbabilities
+from vinelm.estimator.latent.em import LatentFit
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import ArmRates, Rates
 from vinelm.trie.arrays import FloatArray
@@ -17,19 +18,6 @@ from vinelm.trie.arrays import FloatArray
 Ints = npt.NDArray[np.int64]
 TINY = 1e-9
 """Pseudo-requests with the predicted rates, so that nodes that no request reaches have finite rates."""
-
-
-@dataclass(frozen=True, eq=False)
-class Sensitivity:
-    """Derivatives of a node's rates s, b and a by the logit of one question; shape (n + 1,) each.
-
-    The rates are those of docs/mathematics.md. Derivatives are means of p (1 - p) over the grid points of
-    unobserved requests only.
-    """
-
-    stop: FloatArray
-    stop_success: FloatArray
-    success: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +30,6 @@ class PredictedRates:
         reaching: expected number of requests that reach the node; ``cells.count`` of them were observed there.
         unseen: expected number of the others, by grid point, shape (n + 1, points).
         mean_difficulty: mean grid value of those requests.
-        sensitivity: of the rates to each question of the latent model.
         arms: the arms.
         shares: P(arm | goes on) of each arm.
         on_right: of the unseen requests those that go on with a right answer, shape (n + 1, points).
@@ -54,7 +41,6 @@ class PredictedRates:
     reaching: FloatArray
     unseen: FloatArray
     mean_difficulty: FloatArray
-    sensitivity: tuple[Sensitivity, Sensitivity, Sensitivity]
     arms: Arms
     shares: ChoiceProbabilities
     on_right: FloatArray
@@ -89,12 +75,11 @@ def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
     return PredictedRates(
         rates=rates,
         arm_rates=ArmRates.of(
-            arms, rates, (took + seen_arm).sum(axis=1) / at_source, (took_right + seen_arm_right).sum(axis=1) / at_source
+            trie, arms, rates, (took + seen_arm).sum(axis=1) / at_source, (took_right + seen_arm_right).sum(axis=1) / at_source
         ),
         reaching=reaching,
         unseen=unseen,
         mean_difficulty=(unseen + seen) @ fit.grid / reaching,
-        sensitivity=sensitivity(probabilities, unseen / np.maximum(reaching, 1e-300)[:, None]),
         arms=arms,
         shares=shares,
         on_right=unseen * on_right,
@@ -118,20 +103,6 @@ def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen:
         cells.trie, stopping / reaching, right_stop / np.maximum(stopping, 1e-300), right_on / np.maximum(going_on, 1e-300)
     )
     return rates, reaching
-
-
-def sensitivity(probabilities: OutcomeProbabilities, unseen: FloatArray) -> tuple[Sensitivity, Sensitivity, Sensitivity]:
-    """Return the sensitivity to each question; ``unseen``: share of the requests that reach a node unobserved, by point."""
-    right, if_right, if_wrong = probabilities.right, probabilities.stop_if_right, probabilities.stop_if_wrong
-    moved = unseen * right * (1.0 - right)
-    accepted = (unseen * right * if_right * (1.0 - if_right)).sum(axis=1)
-    given_up = (unseen * (1.0 - right) * if_wrong * (1.0 - if_wrong)).sum(axis=1)
-    nothing = np.zeros(len(right))
-    return (
-        Sensitivity((moved * (if_right - if_wrong)).sum(axis=1), (moved * if_right).sum(axis=1), moved.sum(axis=1)),
-        Sensitivity(accepted, accepted, nothing),
-        Sensitivity(given_up, nothing, nothing),
-    )
 
 
 def _seen_arms(

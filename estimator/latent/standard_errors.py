@@ -121,14 +121,19 @@ class Question:
 
 def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTrie) -> Iterator[Question]:
     """Yield the regressions of the fit: right, stop if right, stop if wrong, and arms where there is a choice."""
-    reach = annotated.reach
+    reach, found = annotated.reach, fit.probabilities
+    nothing = np.zeros(len(reach))
     ended = annotated.trie.accumulate(reach * annotated.stop_success)
-    steps = _steps(fit, predicted)
-    for regression, moves, step in zip(fit.regressions, predicted.sensitivity, steps, strict=True):
+    # Derivatives are means of p (1 - p) over the grid points of the requests that were not observed.
+    share = predicted.unseen / np.maximum(predicted.reaching, TINY)[:, None]
+    moved = share * found.right * (1.0 - found.right)
+    accepted = share * found.right * found.stop_if_right * (1.0 - found.stop_if_right)
+    through = reach * (moved * found.stop_if_right).sum(axis=1), reach * accepted.sum(axis=1), nothing
+    own = reach * moved.sum(axis=1), nothing, nothing
+    for regression, *moves in zip(fit.regressions, _steps(fit, predicted), through, own, strict=True):
         if regression is not None:
-            yield Question(regression, step, reach * moves.stop_success, reach * moves.success, ended)
+            yield Question(regression, *moves, ended)
     if fit.arms is not None:
-        nothing = np.zeros(len(reach))
         yield Question(fit.arms.regression, _choice_steps(fit.arms, predicted), nothing, nothing, ended)
 
 

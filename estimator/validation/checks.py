@@ -25,7 +25,6 @@ from vinelm.estimator.validation.selection import SelectablePlans, selection_opt
 from vinelm.plans.promise import Z90, Promise, SelectionOptimism
 from vinelm.template import Stage, Template
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.arrays import FloatArray
 
 FEWEST_REQUESTS = 10
 N_SPLITS = 2
@@ -220,21 +219,15 @@ def _held_out_error(pairs: list[tuple[AnnotatedTrie, ObservationTable]]) -> tupl
     total = weight = 0.0
     nodes = 0
     for fitted, cells in pairs:
-        node, residual = _residuals(fitted, cells)
-        size = len(cells.trie)
+        keep = cells.labelled & cells.trie.answerable[cells.node]
+        node, size = cells.node[keep], len(cells.trie)
+        residual = cells.right[keep] - fitted.success[node]
         count = np.bincount(node, minlength=size)
         products = np.bincount(node, residual, size) ** 2 - np.bincount(node, residual**2, size)
         total += float(products[count > 1].sum())
         weight += float((count * (count - 1)).sum())
         nodes += int((count > 1).sum())
     return (math.sqrt(max(total / weight, 0.0)) if weight else None), nodes
-
-
-def _residuals(fitted: AnnotatedTrie, cells: ObservationTable) -> tuple[Any, FloatArray]:
-    """(node, right - predicted) of the labelled cells at answerable nodes."""
-    keep = cells.labelled & cells.trie.answerable[cells.node]
-    node = cells.node[keep]
-    return node, cells.right[keep] - fitted.success[node]
 
 
 def _depth_checks(pairs: list[tuple[AnnotatedTrie, ObservationTable]], max_depth: int) -> tuple[DepthCheck, ...]:

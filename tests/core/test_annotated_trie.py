@@ -4,10 +4,10 @@ import itertools
 import numpy as np
 import pytest
 from kit.tables import random_table
+from science.recorded_table import RecordedTable
 
 from vinelm.errors import VineLMError
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.recorded_table import RecordedTable
 
 
 @pytest.mark.parametrize("stop", ["oracle", "workflow"])

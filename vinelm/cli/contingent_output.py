@@ -12,7 +12,7 @@ from vinelm.reports import percent, seconds, usd
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
-    from vinelm.evaluation.plans.plans import Frontier
+    from vinelm.evaluation.plans.plans import PlanFrontier
     from vinelm.trie.annotated_trie import AnnotatedTrie
 
 SHOWN_LINES = 40
@@ -29,7 +29,7 @@ def show_tree(decision: Decision, title: str = "The plan") -> None:
     echo()
 
 
-def show_frontier(found: Frontier) -> None:
+def show_frontier(found: PlanFrontier) -> None:
     """Print an estimated frontier, and the most accurate plan of it as a tree where it is more than a path."""
     columns = [name for name in _columns() if name in found.rows[0]]
     rows = [[_columns()[name].text(row[name]) for name in columns] for row in found.rows]

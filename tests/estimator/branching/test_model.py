@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from science.recorded_table import RecordedTable
 
 from vinelm.estimator import ESTIMATORS, ObservationTable, make_estimator
 from vinelm.estimator.arms import arms_of
@@ -17,7 +18,6 @@ from vinelm.estimator.validation.checks import validate_estimate
 from vinelm.plans.promise import contingent_standard_error
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie import Trie
-from vinelm.trie.recorded_table import RecordedTable
 from vinelm.vinefile import load_trie, save_trie
 
 pytestmark = pytest.mark.long
