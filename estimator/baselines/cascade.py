@@ -8,13 +8,8 @@ import numpy as np
 
 from vinelm.estimator.base import RateEstimator
 from vinelm.estimator.observation_table import ObservationTable
-<<<<<<< HEAD
-from vinelm.estimator.outcome_rates import OutcomeQuestion, Rates, outcome_questions
-from vinelm.estimator.shrinkage import pooled_mean
-=======
 from vinelm.estimator.outcome_rates import Rates, outcome_counts
-from vinelm.estimator.shrinkage import kinds_of, pooled_mean
->>>>>>> hlatent
+from vinelm.estimator.shrinkage import pooled_mean
 from vinelm.trie import Trie
 from vinelm.trie.arrays import FloatArray
 
