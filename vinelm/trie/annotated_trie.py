@@ -308,16 +308,16 @@ _FRAME_NAMES = {
 _SHOWN_PATHS = 10
 
 
+@dataclass(frozen=True, eq=False)
 class Reading(ABC):
     """What is said of a trie by where its plans end: at one node each, or at several."""
+
+    annotated: AnnotatedTrie
 
     noun: ClassVar[str]
     """The name of the nodes for people."""
     holds_common_errors: ClassVar[bool]
     """Whether an error common to all nodes, as a judge's, is in ``accuracy_se``."""
-
-    def __init__(self, annotated: AnnotatedTrie) -> None:
-        self._annotated = annotated
 
     @property
     @abstractmethod
@@ -356,20 +356,20 @@ class PathReading(Reading):
     @property
     def answer_accuracy(self) -> FloatArray:
         """See :attr:`Reading.answer_accuracy`."""
-        return self._annotated.accuracy
+        return self.annotated.accuracy
 
     @property
     def plan_arrays(self) -> list[npt.NDArray[Any]]:
         """The metrics of paths."""
-        return [self._annotated.accuracy, self._annotated.path_cost_usd, self._annotated.path_latency_s]
+        return [self.annotated.accuracy, self.annotated.path_cost_usd, self.annotated.path_latency_s]
 
     def display_path(self, node: int) -> tuple[str, ...]:
         """Return its models."""
-        return self._annotated.trie.prefix(node)
+        return self.annotated.trie.prefix(node)
 
     def table(self) -> str:
         """Return the most accurate paths of the accuracy-cost frontier."""
-        own, frontier = self._annotated, self._frontier()
+        own, frontier = self.annotated, self._frontier()
         rows = [
             (
                 " > ".join(own.trie.prefix(node)),
@@ -385,8 +385,8 @@ class PathReading(Reading):
 
     def _frontier(self) -> list[int]:
         """Answerable nodes that are more accurate than every node of the same or a lower cost, the most accurate first."""
-        accuracy, cost_usd = self._annotated.accuracy, self._annotated.path_cost_usd
-        nodes = np.flatnonzero(self._annotated.trie.answerable)
+        accuracy, cost_usd = self.annotated.accuracy, self.annotated.path_cost_usd
+        nodes = np.flatnonzero(self.annotated.trie.answerable)
         order = nodes[np.lexsort((-accuracy[nodes], cost_usd[nodes]))]
         best = np.maximum.accumulate(accuracy[order])
         is_better = np.concatenate(([True], best[1:] > best[:-1]))[: len(order)]
@@ -402,27 +402,27 @@ class HistoryReading(Reading):
     @property
     def answer_accuracy(self) -> FloatArray:
         """See :attr:`Reading.answer_accuracy`."""
-        return self._annotated.success
+        return self.annotated.success
 
     @property
     def plan_arrays(self) -> list[npt.NDArray[Any]]:
         """The rates of nodes and arms."""
-        rates = (getattr(self._annotated, name) for name in (*NODE_ARRAYS, *ARM_ARRAYS))
+        rates = (getattr(self.annotated, name) for name in (*NODE_ARRAYS, *ARM_ARRAYS))
         return [values for values in rates if values is not None]
 
     @property
     def columns(self) -> tuple[str, ...]:
         """No path metrics: no plan ends at one node, and they would be misread."""
-        of_paths = self._annotated.has_path_metrics  # merged histories have arms by edge, and no reach
+        of_paths = self.annotated.has_path_metrics  # merged histories have arms by edge, and no reach
         return (*(("reach",) if of_paths else ()), *NODE_ARRAYS, *((*ARM_ARRAYS, "arm_se") if of_paths else ()), "count")
 
     def display_path(self, node: int) -> tuple[str, ...]:
         """Return its stages and models: the models alone do not tell it."""
-        return tuple(f"{stage} {model}" for stage, model in self._annotated.trie.edges(node))
+        return tuple(f"{stage} {model}" for stage, model in self.annotated.trie.edges(node))
 
     def table(self) -> str:
         """Return the stages by depth."""
-        trie, count, rows = self._annotated.trie, self._annotated.count, []
+        trie, count, rows = self.annotated.trie, self.annotated.count, []
         for depth, level in enumerate(trie.levels[1:], start=1):
             for stage in np.unique(trie.stage[level]):
                 nodes = level[trie.stage[level] == stage]
