@@ -97,8 +97,8 @@ class Replanner:
             if node is None:
                 node = self.node(prefix)
             stage, note = (stage, "") if self.seen is None else self._arm(self.seen, stage, prefix)
-            trie, first = planner.trie, node + 1  # the stage of the first child: in the usual case that of all
-            if not (trie.end[node] > first and trie.stages[int(trie.stage[first])] == stage) and planner.lacks(stage, node):
+            usual = int(planner.trie.next_stage[node])
+            if (usual < 0 or planner.trie.stages[usual] != stage) and planner.lacks(stage, node):
                 return None, self._lacking(stage, prefix)
             load_s: FloatArray | None = None
             if self._load is not None:
