@@ -9,7 +9,7 @@ from vinelm.cli.console import echo
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
-    from vinelm.evaluation.plans.plans import Frontier
+    from vinelm.evaluation.plans.plans import PlanFrontier
 
 SHOWN_LINES = 40
 """Most lines of a plan that are printed; ``--json`` has all of it."""
@@ -25,7 +25,7 @@ def show_tree(decision: Decision, title: str = "The plan") -> None:
     echo()
 
 
-def show_frontier(found: Frontier) -> None:
+def show_frontier(found: PlanFrontier) -> None:
     """Print an estimated frontier, and the most accurate plan of it as a tree where it is more than a path."""
     from vinelm.cli.console import show_table
 

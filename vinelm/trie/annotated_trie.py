@@ -153,7 +153,7 @@ class AnnotatedTrie:
         return several(self) if self.is_contingent else one(self)
 
     @cached_property
-    def reading(self) -> Reading:
+    def reading(self) -> TrieReading:
         """What is said of the trie by where its plans end."""
         return self.by_ends(one=PathReading, several=HistoryReading)
 
@@ -244,6 +244,10 @@ class AnnotatedTrie:
         """Return the ``level`` quantile, in (0, 1), of the seconds of one invocation at zero load; shape (n + 1,)."""
         return lognormal_quantile(self.latency_s, self.latency_var, level)
 
+    def cost_quantile(self, level: float) -> FloatArray:
+        """Return the ``level`` quantile, in (0, 1), of the dollars of one invocation; shape (n + 1,)."""
+        return lognormal_quantile(self.cost_usd, self.cost_var, level)
+
     def path_latency_quantile(self, level: float) -> FloatArray:
         """Return the ``level`` quantile of the seconds of running the whole path to u at zero load; shape (n + 1,)."""
         return self._path_quantile(self.latency_s, self.latency_var, self.latency_size_var, level)
@@ -309,7 +313,7 @@ _SHOWN_PATHS = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Reading(ABC):
+class TrieReading(ABC):
     """What is said of a trie by where its plans end: at one node each, or at several."""
 
     annotated: AnnotatedTrie
@@ -343,7 +347,7 @@ class Reading(ABC):
         """Return the trie as a table in HTML."""
 
 
-class PathReading(Reading):
+class PathReading(TrieReading):
     """One stage follows each prefix, and each has a node of its own: a plan ends at one."""
 
     noun = "paths"
@@ -355,7 +359,7 @@ class PathReading(Reading):
 
     @property
     def answer_accuracy(self) -> FloatArray:
-        """See :attr:`Reading.answer_accuracy`."""
+        """See :attr:`TrieReading.answer_accuracy`."""
         return self.annotated.accuracy
 
     @property
@@ -393,7 +397,7 @@ class PathReading(Reading):
         return [int(node) for node in order[is_better][::-1]]
 
 
-class HistoryReading(Reading):
+class HistoryReading(TrieReading):
     """Several stages may follow, or histories share nodes: a plan has several ends, and a planner alone tells its accuracy."""
 
     noun = "histories"
@@ -401,7 +405,7 @@ class HistoryReading(Reading):
 
     @property
     def answer_accuracy(self) -> FloatArray:
-        """See :attr:`Reading.answer_accuracy`."""
+        """See :attr:`TrieReading.answer_accuracy`."""
         return self.annotated.success
 
     @property

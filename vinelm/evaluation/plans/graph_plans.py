@@ -15,7 +15,7 @@ from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.path_metrics import no_standard_errors
 from vinelm.evaluation.off_policy.planned_steps import ContingentSteps, Locate
-from vinelm.evaluation.plans.plans import CarriedPlan, Frontier, FrontierRange, Plans, thinned
+from vinelm.evaluation.plans.plans import CarriedPlan, FrontierRange, PlanFrontier, Plans, thinned
 from vinelm.evaluation.plans.roles import Role
 from vinelm.objective import Objective
 from vinelm.plans.promise import Z90, Promise
@@ -202,10 +202,10 @@ class GraphPlans(Plans[StagePlan]):
             max(fastest, min(plan.path_latency_s for plan in alone)), best.path_latency_s,
         )  # fmt: skip
 
-    def frontier(self, most: int) -> Frontier:
+    def frontier(self, most: int) -> PlanFrontier:
         """See :meth:`Plans.frontier`."""
         found = self.along_budgets()
-        return Frontier([self._row(decision) for decision in thinned(found, most)], len(found), found[-1])
+        return PlanFrontier([self._row(decision) for decision in thinned(found, most)], len(found), found[-1])
 
     def _row(self, decision: ContingentDecision) -> dict[str, Any]:
         error, knows_latency = decision.standard_error, self.annotated.knows_latency

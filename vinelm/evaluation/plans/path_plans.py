@@ -13,7 +13,7 @@ from vinelm.errors import InfeasibleError
 from vinelm.evaluation.off_policy.path_steps import PathSteps
 from vinelm.evaluation.off_policy.planned_steps import Locate
 from vinelm.evaluation.plans.pareto import frontier_nodes
-from vinelm.evaluation.plans.plans import CarriedPlan, Frontier, FrontierRange, Plans, thinned
+from vinelm.evaluation.plans.plans import CarriedPlan, FrontierRange, PlanFrontier, Plans, thinned
 from vinelm.evaluation.plans.roles import Role
 from vinelm.objective import Objective
 from vinelm.plans.promise import Z90, single_model_paths
@@ -70,10 +70,10 @@ class PathPlans(Plans[Decision]):
         ends = (float(cost[by_cost[0]]), float(cost[by_cost[-1]]), float(annotated.accuracy[by_cost[0]]))
         return FrontierRange(*ends, float(latency[by_latency[0]]), float(latency[by_latency[-1]]))
 
-    def frontier(self, most: int) -> Frontier:
+    def frontier(self, most: int) -> PlanFrontier:
         """See :meth:`Plans.frontier`; the 90th percentiles are of a request in which every invocation runs, at zero load."""
         nodes = frontier_nodes(self.annotated, "cost")
-        return Frontier([self._row(node) for node in thinned(nodes, most)], len(nodes), self._to(nodes[-1]))
+        return PlanFrontier([self._row(node) for node in thinned(nodes, most)], len(nodes), self._to(nodes[-1]))
 
     def _row(self, node: int) -> dict[str, Any]:
         annotated = self.annotated

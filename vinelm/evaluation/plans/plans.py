@@ -77,7 +77,7 @@ class CarriedPlan(NamedTuple):
     is_same: bool
 
 
-class Frontier(NamedTuple):
+class PlanFrontier(NamedTuple):
     """Some plans of the estimated frontier of accuracy and dollars as JSON types, the cheapest first, and the number of all."""
 
     rows: list[dict[str, Any]]
@@ -141,7 +141,7 @@ class Plans(ABC, Generic[Fixed]):
         """Return the range of the frontiers of accuracy and dollars, and of accuracy and seconds."""
 
     @abstractmethod
-    def frontier(self, most: int) -> Frontier:
+    def frontier(self, most: int) -> PlanFrontier:
         """Return the frontier with at most so many of its plans, evenly spaced, both ends included."""
 
     @abstractmethod
