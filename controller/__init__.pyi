@@ -1,4 +1,3 @@
-from .explanation import explain as explain
 from .fleet.config import FleetConfig as FleetConfig
 from .fleet.fleet_reader import FleetReader as FleetReader
 from .fleet.loop.global_loop import GlobalLoop as GlobalLoop
