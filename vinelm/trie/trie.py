@@ -207,7 +207,7 @@ class Trie:
     def multiply(self, of_edges: FloatArray) -> FloatArray:
         """Multiply values of edges along every path, from 1 at the root down to each node; shape (n + 1,)."""
         product = np.ones(len(self))
-        for level in self.levels[1:]:
+        for level in self.levels[1:]:  # edges are sorted by level, and within one as the nodes that they lead to
             product[level], of_edges = product[self.parent[level]] * of_edges[: len(level)], of_edges[len(level) :]
         return product
 
