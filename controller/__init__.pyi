@@ -1,4 +1,3 @@
-from .explanation import explain as explain
 from .fleet.built_in_policies import FLEET_POLICIES as FLEET_POLICIES
 from .fleet.config import FleetConfig as FleetConfig
 from .fleet.loop.global_loop import GlobalLoop as GlobalLoop

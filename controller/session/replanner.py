@@ -91,14 +91,16 @@ class Replanner:
             return None, "the controller is off"
         planner = self._planner
         try:
+            # Noted before the node of any longer prefix is sought: where several stages may follow, that depends on it.
             if isinstance(stage, str) and self._stages.setdefault(prefix, stage) != stage:
                 self.note_stage(prefix, stage)
             node = self._nodes.get(prefix)
             if node is None:
                 node = self.node(prefix)
             stage, note = (stage, "") if self.seen is None else self._arm(self.seen, stage, prefix)
-            trie, first = planner.trie, node + 1  # the stage of the first child: in the usual case that of all
-            if not (trie.end[node] > first and trie.stages[int(trie.stage[first])] == stage) and planner.lacks(stage, node):
+            # One look into an array in the usual case, where one stage follows or the first of several is asked for.
+            usual = int(planner.trie.next_stage[node])
+            if (usual < 0 or planner.trie.stages[usual] != stage) and planner.lacks(stage, node):
                 return None, self._lacking(stage, prefix)
             load_s: FloatArray | None = None
             if self._load is not None:

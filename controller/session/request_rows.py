@@ -142,7 +142,7 @@ class RequestRows:
         """The last loop was left. Where no stage can follow the request has ended, and its rows need not wait until the
         application drops it.
         """
-        if self._template.certain_stages:
+        if self._template.certain_stages:  # elsewhere the application may yet choose a stage behind the loop
             self._settle(keeps_open=True)
 
     def close(self) -> None:

@@ -390,6 +390,7 @@ class Session(StopRulePolicy):
     def _end_step(self, prefix: tuple[str, ...], arms: Collection[str] | None) -> TraceStep:
         """The answer to an edge. Where the application chooses between stages, one plan weighs all ``arms`` that may come."""
         elapsed_s, spent_usd = self._used(prefix)
+        # What the template tells needs no look into the trie; else the edge says what may come, or the trie does.
         certain = [stage.name for stage in self.template.certain_stages[len(prefix) :][:1]]
         coming = certain or sorted(self._replanner.arms(prefix) if arms is None else set(arms))
         if not coming:

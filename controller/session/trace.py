@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from vinelm.controller.explanation import explain
 from vinelm.controller.planning.decision import Decision
 
 
@@ -43,4 +42,4 @@ class TraceStep(NamedTuple):
         where = "/".join(self.prefix) or "start"
         head = f"[{where}] {self.stage or 'end'}: {self.model or 'end here'}"
         head += f" ({self.elapsed_s:.3g} s and ${self.spent_usd:.4g} used)" + (f" - {self.note}" if self.note else "")
-        return head if self.decision is None else f"{head}\n{explain(self.decision)}"
+        return head if self.decision is None else f"{head}\n{self.decision.explain()}"

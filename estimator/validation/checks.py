@@ -169,7 +169,8 @@ def validate_estimate(
     depths = _depth_checks(held_out, cells.trie.max_depth)
     disagreements = _disagreements(cells, template, catalog, fitted)
     selection, optimism = selection_optimism([split.fits for split in splits], fitted) if splits else (None, None)
-    promise = SelectablePlans.of(latent).promise(selection)
+    plans = SelectablePlans.of(latent)
+    promise = plans.promise(plans.best, selection)
     return ValidationReport(
         requests=cells.n_requests,
         observations=len(cells),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vinelm.plans.promise import Promise, SelectionOptimism, single_model_paths
+from vinelm.plans.promise import PlanFigures, SelectionOptimism, single_model_paths
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
@@ -24,19 +24,13 @@ Halves = tuple[AnnotatedTrie, AnnotatedTrie]
 
 
 @dataclass(frozen=True, eq=False)
-class SelectablePlans:
-    """The choices: the nodes of a linear trie, or the static plans of one that branches; arrays of one shape.
+class SelectablePlans(PlanFigures):
+    """The choices: the nodes of a linear trie, or the static plans of one that branches.
 
-    ``error``: standard error of the accuracy, NaN where it is not known; ``latency_s``: of the longest history, at zero load;
-    ``allowed``: it can be chosen at all; ``single``: it runs on one model.
+    ``allowed``: whether each can be chosen at all.
     """
 
-    accuracy: FloatArray
-    error: FloatArray
-    cost_usd: FloatArray
-    latency_s: FloatArray
     allowed: BoolArray
-    single: BoolArray
 
     @classmethod
     def of(cls, fitted: AnnotatedTrie) -> SelectablePlans:
@@ -47,22 +41,18 @@ class SelectablePlans:
     def _paths(cls, fitted: AnnotatedTrie) -> SelectablePlans:
         error = np.full(len(fitted.trie), np.nan) if fitted.accuracy_se is None else fitted.accuracy_se
         figures = fitted.accuracy, error, fitted.path_cost_usd, fitted.path_latency_s
-        return cls(*figures, fitted.trie.answerable, single_model_paths(fitted.trie))
+        return cls(*figures, single_model_paths(fitted.trie), fitted.trie.answerable)
 
     @classmethod
     def _static(cls, fitted: AnnotatedTrie) -> SelectablePlans:
         plans = StaticPlans.of(fitted)
         figures = plans.accuracy, plans.error, plans.cost_usd, plans.longest_s
-        return cls(*figures, np.ones(len(plans.accuracy), np.bool_), plans.runs_one_model)
+        return cls(*figures, plans.runs_one_model, np.ones(len(plans.accuracy), np.bool_))
 
     @property
     def best(self) -> int:
         """The most accurate plan that can be chosen; the first on ties."""
         return int(np.argmax(np.where(self.allowed, self.accuracy, -1.0)))
-
-    def promise(self, selection: SelectionOptimism | None) -> Promise:
-        """Return the promise of the best plan, corrected by what its choice among all adds."""
-        return Promise.among(self.best, self.accuracy, self.error, self.cost_usd, self.latency_s, self.single, curve=selection)
 
 
 def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple[SelectionOptimism, float]:

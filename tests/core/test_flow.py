@@ -186,6 +186,8 @@ def test_a_trie_has_every_history_once(seed):
         assert trie.node(trie.prefix(node), stages) == node
         below = [at for arm in trie.arms(node).values() for at in arm]
         assert below == trie.children(node)
+        first = trie.next_stage[node]
+        assert list(trie.arms(node))[:1] == ([trie.stages[first]] if first >= 0 else [])
     assert trie.is_linear == all(len(trie.arms(node)) <= 1 for node in range(len(trie)))
 
 

@@ -93,6 +93,7 @@ def test_a_long_loop_of_many_models_is_small():
     assert trie.n_nodes == 8 + 24 * 64
     assert trie.max_depth == 25
     assert trie.is_linear
+    assert np.array_equal(trie.next_stage, np.where(trie.is_leaf, -1, 0))
     assert [len(level) for level in trie.levels[:4]] == [1, 8, 64, 64]
     assert np.all(np.diff(trie.depth) >= 0)
 

@@ -1,7 +1,7 @@
 import pytest
 
 from vinelm.errors import TemplateError
-from vinelm.template import Loop, Stage, Template
+from vinelm.template import Branch, Loop, Parallel, Stage, Template
 
 NL2SQL = Template((Stage("generate"), Loop((Stage("repair"),), times=2)))
 
@@ -51,3 +51,22 @@ def test_survives_plain_json():
     template = Template((Stage("plan", ("a",), answerable=False), Loop((Stage("solve", default="a"),), 3)), stop="oracle")
     assert Template.from_dict(template.to_dict()) == template
     assert template.with_stop("workflow").stop == "workflow"
+
+
+def test_where_the_template_leaves_no_choice_it_tells_what_follows():
+    routed = Template((Stage("router"), Branch({"search": (Stage("search"),), "answer": ()}), Stage("write")))
+    side_by_side = Template((Parallel((Stage("a"), Stage("b"))), Stage("c")))
+    assert (NL2SQL.places, NL2SQL.own_ends, NL2SQL.told(lambda: "arms")) == (None, {"repair"}, None)
+    assert (routed.places, routed.own_ends) == (routed.flow, {"router", "search", "write"})
+    assert (routed.told(lambda: "arms"), routed.certain_stages) == ("arms", ())
+    assert (side_by_side.places, side_by_side.own_ends) == (side_by_side.flow, {"c"})  # the number of stages is no place
+    assert [stage.name for stage in side_by_side.certain_stages] == ["a", "b", "c"]
+
+
+def test_the_invocations_are_those_of_the_automaton():
+    """A last turn ends at its last answerable stage, also where a loop that is left early stands in it."""
+    inner = Loop((Stage("e", answerable=False),), times=1, early_exit=True)
+    template = Template((Loop((inner, Parallel((Stage("f"), Stage("g", answerable=False)))), times=2),))
+    assert [stage.name for stage in template.invocations] == ["e", "f", "g", "e", "f"]
+    assert template.depth == 5
+    assert template.arms_after(["e", "f", "g", "e", "f"]) == ()

@@ -107,46 +107,12 @@ class Promise:
     advantage_optimism: float | None
     reference: int | str | None
 
-    @classmethod
-    def of(cls, annotated: AnnotatedTrie, node: int) -> Self:
+    @staticmethod
+    def of(annotated: AnnotatedTrie, node: int) -> Promise:
         """Return the promise of the plan that ends at ``node``, chosen among all paths of the trie."""
         error = np.full(len(annotated.trie), np.nan) if annotated.accuracy_se is None else annotated.accuracy_se
         figures = annotated.accuracy, error, annotated.path_cost_usd, annotated.path_latency_s
-        return cls.among(node, *figures, single_model_paths(annotated.trie), SelectionOptimism.of(annotated))
-
-    @classmethod
-    def among(
-        cls,
-        chosen: int,
-        accuracy: FloatArray,
-        error: FloatArray,
-        cost_usd: FloatArray,
-        latency_s: FloatArray,
-        single: BoolArray,
-        curve: SelectionOptimism | None,
-    ) -> Self:
-        """Return the promise of one of several plans.
-
-        Args:
-            chosen: Its index.
-            accuracy: Of each plan.
-            error: Standard error of each accuracy; NaN where it is not known.
-            cost_usd: Of each plan.
-            latency_s: Of each plan.
-            single: Whether each plan runs on one model.
-            curve: The optimism of the choice; None if it was not measured.
-        """
-        cost, own_error = float(cost_usd[chosen]), float(error[chosen])
-        alone = single & (cost_usd <= cost) & (latency_s <= latency_s[chosen])
-        reference = int(np.argmax(np.where(alone, accuracy, -1.0))) if alone.any() and not single[chosen] else None
-        return cls(
-            estimate=float(accuracy[chosen]),
-            standard_error=own_error if math.isfinite(own_error) else None,
-            optimism=None if curve is None else curve.accuracy_at(cost),
-            advantage=0.0 if reference is None else float(accuracy[chosen] - accuracy[reference]),
-            advantage_optimism=None if curve is None else curve.advantage_at(cost),
-            reference=reference,
-        )
+        return PlanFigures(*figures, single_model_paths(annotated.trie)).promise(node, SelectionOptimism.of(annotated))
 
     @property
     def accuracy(self) -> float:
@@ -194,6 +160,40 @@ class Promise:
             return None
         reach = Z90 * math.sqrt(self._variance + sampling_var)
         return max(self.accuracy - reach, 0.0), min(self.accuracy + reach, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class PlanFigures:
+    """What is estimated of each of several plans; arrays of one shape.
+
+    Args:
+        accuracy: Expected accuracy.
+        error: Standard error of the accuracy; NaN where it is not known.
+        cost_usd: Expected dollars.
+        latency_s: Seconds of the longest history, at zero load.
+        single: Whether the plan runs on one model.
+    """
+
+    accuracy: FloatArray
+    error: FloatArray
+    cost_usd: FloatArray
+    latency_s: FloatArray
+    single: BoolArray
+
+    def promise(self, plan: int, curve: SelectionOptimism | None) -> Promise:
+        """Return the promise of a plan chosen among all; ``curve`` is the optimism of the choice, if it was measured."""
+        cost, error = float(self.cost_usd[plan]), float(self.error[plan])
+        alone = self.single & (self.cost_usd <= cost) & (self.latency_s <= self.latency_s[plan])
+        known = alone.any() and not self.single[plan]
+        reference = int(np.argmax(np.where(alone, self.accuracy, -1.0))) if known else None
+        return Promise(
+            estimate=float(self.accuracy[plan]),
+            standard_error=error if math.isfinite(error) else None,
+            optimism=None if curve is None else curve.accuracy_at(cost),
+            advantage=0.0 if reference is None else float(self.accuracy[plan] - self.accuracy[reference]),
+            advantage_optimism=None if curve is None else curve.advantage_at(cost),
+            reference=reference,
+        )
 
 
 def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.intp], accuracy: float) -> float | None:

@@ -227,6 +227,7 @@ class Template:
         Raises:
             TemplateError: the template does not allow these stages in this order.
         """
+        # Followed here and not by Flow.at: profiles and stores ask this of every row.
         positions = self.flow.positions
         at = positions[0]
         try:

@@ -153,7 +153,7 @@ class AnnotatedTrie:
         return several(self) if self.is_contingent else one(self)
 
     @cached_property
-    def reading(self) -> Reading:
+    def reading(self) -> TrieReading:
         """What is said of the trie by where its plans end."""
         return self.by_ends(one=PathReading, several=HistoryReading)
 
@@ -244,6 +244,10 @@ class AnnotatedTrie:
         """Return the ``level`` quantile, in (0, 1), of the seconds of one invocation at zero load; shape (n + 1,)."""
         return lognormal_quantile(self.latency_s, self.latency_var, level)
 
+    def cost_quantile(self, level: float) -> FloatArray:
+        """Return the ``level`` quantile, in (0, 1), of the dollars of one invocation; shape (n + 1,)."""
+        return lognormal_quantile(self.cost_usd, self.cost_var, level)
+
     def path_latency_quantile(self, level: float) -> FloatArray:
         """Return the ``level`` quantile of the seconds of running the whole path to u at zero load; shape (n + 1,)."""
         return self._path_quantile(self.latency_s, self.latency_var, self.latency_size_var, level)
@@ -308,16 +312,16 @@ _FRAME_NAMES = {
 _SHOWN_PATHS = 10
 
 
-class Reading(ABC):
+@dataclass(frozen=True, eq=False)
+class TrieReading(ABC):
     """What is said of a trie by where its plans end: at one node each, or at several."""
+
+    annotated: AnnotatedTrie
 
     noun: ClassVar[str]
     """The name of the nodes for people."""
     holds_common_errors: ClassVar[bool]
     """Whether an error common to all nodes, as a judge's, is in ``accuracy_se``."""
-
-    def __init__(self, annotated: AnnotatedTrie) -> None:
-        self._annotated = annotated
 
     @property
     @abstractmethod
@@ -343,7 +347,7 @@ class Reading(ABC):
         """Return the trie as a table in HTML."""
 
 
-class PathReading(Reading):
+class PathReading(TrieReading):
     """One stage follows each prefix, and each has a node of its own: a plan ends at one."""
 
     noun = "paths"
@@ -355,21 +359,21 @@ class PathReading(Reading):
 
     @property
     def answer_accuracy(self) -> FloatArray:
-        """See :attr:`Reading.answer_accuracy`."""
-        return self._annotated.accuracy
+        """See :attr:`TrieReading.answer_accuracy`."""
+        return self.annotated.accuracy
 
     @property
     def plan_arrays(self) -> list[npt.NDArray[Any]]:
         """The metrics of paths."""
-        return [self._annotated.accuracy, self._annotated.path_cost_usd, self._annotated.path_latency_s]
+        return [self.annotated.accuracy, self.annotated.path_cost_usd, self.annotated.path_latency_s]
 
     def display_path(self, node: int) -> tuple[str, ...]:
         """Return its models."""
-        return self._annotated.trie.prefix(node)
+        return self.annotated.trie.prefix(node)
 
     def table(self) -> str:
         """Return the most accurate paths of the accuracy-cost frontier."""
-        own, frontier = self._annotated, self._frontier()
+        own, frontier = self.annotated, self._frontier()
         rows = [
             (
                 " > ".join(own.trie.prefix(node)),
@@ -385,15 +389,15 @@ class PathReading(Reading):
 
     def _frontier(self) -> list[int]:
         """Answerable nodes that are more accurate than every node of the same or a lower cost, the most accurate first."""
-        accuracy, cost_usd = self._annotated.accuracy, self._annotated.path_cost_usd
-        nodes = np.flatnonzero(self._annotated.trie.answerable)
+        accuracy, cost_usd = self.annotated.accuracy, self.annotated.path_cost_usd
+        nodes = np.flatnonzero(self.annotated.trie.answerable)
         order = nodes[np.lexsort((-accuracy[nodes], cost_usd[nodes]))]
         best = np.maximum.accumulate(accuracy[order])
         is_better = np.concatenate(([True], best[1:] > best[:-1]))[: len(order)]
         return [int(node) for node in order[is_better][::-1]]
 
 
-class HistoryReading(Reading):
+class HistoryReading(TrieReading):
     """Several stages may follow, or histories share nodes: a plan has several ends, and a planner alone tells its accuracy."""
 
     noun = "histories"
@@ -401,28 +405,28 @@ class HistoryReading(Reading):
 
     @property
     def answer_accuracy(self) -> FloatArray:
-        """See :attr:`Reading.answer_accuracy`."""
-        return self._annotated.success
+        """See :attr:`TrieReading.answer_accuracy`."""
+        return self.annotated.success
 
     @property
     def plan_arrays(self) -> list[npt.NDArray[Any]]:
         """The rates of nodes and arms."""
-        rates = (getattr(self._annotated, name) for name in (*NODE_ARRAYS, *ARM_ARRAYS))
+        rates = (getattr(self.annotated, name) for name in (*NODE_ARRAYS, *ARM_ARRAYS))
         return [values for values in rates if values is not None]
 
     @property
     def columns(self) -> tuple[str, ...]:
         """No path metrics: no plan ends at one node, and they would be misread."""
-        of_paths = self._annotated.has_path_metrics  # merged histories have arms by edge, and no reach
+        of_paths = self.annotated.has_path_metrics  # merged histories have arms by edge, and no reach
         return (*(("reach",) if of_paths else ()), *NODE_ARRAYS, *((*ARM_ARRAYS, "arm_se") if of_paths else ()), "count")
 
     def display_path(self, node: int) -> tuple[str, ...]:
         """Return its stages and models: the models alone do not tell it."""
-        return tuple(f"{stage} {model}" for stage, model in self._annotated.trie.edges(node))
+        return tuple(f"{stage} {model}" for stage, model in self.annotated.trie.edges(node))
 
     def table(self) -> str:
         """Return the stages by depth."""
-        trie, count, rows = self._annotated.trie, self._annotated.count, []
+        trie, count, rows = self.annotated.trie, self.annotated.count, []
         for depth, level in enumerate(trie.levels[1:], start=1):
             for stage in np.unique(trie.stage[level]):
                 nodes = level[trie.stage[level] == stage]

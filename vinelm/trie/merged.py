@@ -69,6 +69,13 @@ class SharedNodes:
         return frozen(np.diff(self.first_edge) == 0, np.bool_)
 
     @cached_property
+    def next_stage(self) -> npt.NDArray[np.int16]:
+        """The stage of each node's first child, where one stage follows that of all; -1 for leaves; shape (n + 1,)."""
+        found = np.full(len(self), -1)
+        found[~self.is_leaf] = self.stage[self.target[self.first_edge[:-1][~self.is_leaf]]]
+        return frozen(found, np.int16)
+
+    @cached_property
     def is_linear(self) -> bool:
         """True if the children of each node run one stage."""
         return bool(self.begins_arm.sum() == np.sum(~self.is_leaf))

@@ -127,6 +127,11 @@ class Trie:
         """True for nodes without children, shape (n + 1,)."""
         return frozen(self.end == np.arange(1, len(self) + 1), np.bool_)
 
+    @cached_property
+    def next_stage(self) -> npt.NDArray[np.int16]:
+        """The stage of each node's first child, where one stage follows that of all; -1 for leaves; shape (n + 1,)."""
+        return frozen(np.where(self.is_leaf, -1, np.append(self.stage[1:], -1)), np.int16)
+
     def require_paths(self, what: str) -> None:
         """Do nothing: each node has a single path. A merged trie raises :class:`ConfigError`, which begins with ``what``."""
 
@@ -209,7 +214,7 @@ class Trie:
     def multiply(self, of_edges: FloatArray) -> FloatArray:
         """Multiply values of edges along every path, from 1 at the root down to each node; shape (n + 1,)."""
         product = np.ones(len(self))
-        for level in self.levels[1:]:
+        for level in self.levels[1:]:  # edges are sorted by level, and within one as the nodes that they lead to
             product[level], of_edges = product[self.parent[level]] * of_edges[: len(level)], of_edges[len(level) :]
         return product
 

@@ -124,6 +124,7 @@ class Induction:
         low, high = span.edges
         if low == high or below is None:
             return _nothing((*self._grid, span.groups[1] - span.groups[0]), with_latency)
+        # In a tree these are all of them, in their order: a view and no copy.
         below = below.take(graph.of_targets(span, self.spans[depth + 1]))
         if self.left is not None:
             left, edges = self.left, slice(low, high)

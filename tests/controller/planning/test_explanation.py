@@ -6,7 +6,7 @@ from science.brute_force import brute_force
 from science.random_cases import random_annotated, random_question
 
 from vinelm.clock import VirtualClock
-from vinelm.controller import Planner, Session, explain
+from vinelm.controller import Planner, Session
 from vinelm.objective import Objective
 
 
@@ -31,7 +31,7 @@ def test_every_next_step_is_shown_with_its_best_plan_and_why_it_lost(seed):
             if " the cap" in option.why or (" floor" in option.why and decision.is_feasible):
                 assert not option.is_feasible
         json.dumps([option.to_dict() for option in found])
-        assert explain(decision).startswith(decision.reason)
+        assert decision.explain().startswith(decision.reason)
 
 
 def test_a_session_tells_its_whole_story():

@@ -1,7 +1,7 @@
 """Sessions on a trie that branches: the prefix holds models only, so the session remembers which stages ran."""
 
 import pytest
-from kit.tries import SPECIALISTS, routed
+from kit.tries import SPECIALISTS, random_merged, routed
 
 from vinelm.clock import VirtualClock
 from vinelm.controller import Planner, Session
@@ -10,6 +10,7 @@ from vinelm.objective import Objective
 from vinelm.policies import StaticPolicy
 from vinelm.requests.protocols import Invocation
 from vinelm.rows.observation import Usage
+from vinelm.template import Branch, Loop, Stage, Template
 
 BEST = Objective(maximize="accuracy")
 
@@ -140,3 +141,22 @@ def test_a_static_plan_may_name_a_model_for_each_stage():
         StaticPolicy(SPECIALISTS, models={"sales": "m1"})
     with pytest.raises(ConfigError, match="a path or a model for each stage"):
         StaticPolicy(SPECIALISTS, ("m1",), models={"router": "m1"})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_invocation_is_planned_where_histories_merge(seed):
+    models = ("m0", "m1")
+    agent = Loop(
+        (Stage("agent", models), Branch({"search": (Stage("search", models),), "ask": (Stage("ask", models),)})), 3, memory=1
+    )
+    planner = Planner(random_merged(Template((agent,)), seed))
+    session, _ = session_of(planner)
+    path, stages = (), ()
+    for stage in ("agent", "search", "agent", "ask", "agent"):
+        node = planner.trie.node(path, stages)
+        model = session.next_model(stage, path)
+        step = session.steps[-1]
+        assert (step.note, step.decision.node) == ("", node)
+        assert model == planner.plan(BEST, node=node, stage=stage, may_stop=False, elapsed_s=0.0).next_model
+        path, stages = (*path, model), (*stages, stage)
+        session.record(ran(stage, path))

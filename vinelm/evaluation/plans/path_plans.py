@@ -72,7 +72,7 @@ class PathPlans(Plans[Decision]):
 
     def frontier(self, most: int) -> PlanFrontier:
         """See :meth:`Plans.frontier`; the 90th percentiles are of a request in which every invocation runs, at zero load."""
-        nodes = frontier_nodes(self.annotated, "cost")
+        nodes = frontier_nodes(self.annotated, "cost")  # of a large trie thousands: rows are made of the shown ones alone
         return PlanFrontier([self._row(node) for node in thinned(nodes, most)], len(nodes), self._to(nodes[-1]))
 
     def _row(self, node: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kit.tries import routed
 
-from vinelm.controller import Planner, explain
+from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.errors import ConfigError, InfeasibleError
@@ -82,7 +82,7 @@ def test_it_explains_why_other_models_do_not_run(planner):
         ("m0", False, "less accurate by 0.125"),
         ("m1", True, ""),
     ]
-    assert "-> billing: m1" in explain(decision)
+    assert "-> billing: m1" in decision.explain()
     assert "\n" not in decision.reason
 
 

@@ -229,7 +229,7 @@ class RouteEdge:
         end, onward = self.destinations.end, self.destinations.other_than_end if finished else ""
         next_places = tuple(place for place in places if place != end) if onward == "" else (onward,) if onward else ()
         if not self.destinations.is_branch and (template is None or template.certain_stages):
-            arms, is_asked = None, True  # the length of the path says what comes next
+            arms, is_asked = None, True  # the template alone tells what comes next
         else:
             arms = self._arms(next_places, template, at.stages)
             is_asked = (end is None or end == END or not self._arms_of(end, template)) and _is_answerable(template, at.stages)

@@ -231,7 +231,7 @@ def is_new_request(
     if template is None:
         return ended
     places = template.places
-    if places is not None:
+    if places is not None:  # a run that goes on may have taken an arm that the template lacks: that begins no request
         return not is_same_run and places.ahead_of(0, stage) is not None and (ended or not _may_follow(value, stage, places))
     if stage != template.invocations[0].name:
         return False
