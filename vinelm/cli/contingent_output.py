@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SHOWN_LINES = 40
 """Most lines of a plan that are printed; ``--json`` has all of it."""
-BOUND_NAMES = {"min_accuracy": "accuracy floor", "max_cost_usd": "cost cap", "max_latency_s": "latency cap"}
+_NAMES = {"min_accuracy": "accuracy floor", "max_cost_usd": "cost cap", "max_latency_s": "latency cap"}
 BOUND_TEXTS = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
 """How the value of a bound is written."""
 
@@ -44,20 +44,16 @@ def show_alternatives(objective: Objective, decision: ContingentDecision) -> Non
     show_table(objective_words(objective), ("  next", "<model", "accuracy", "cost", "<why"), rows)
 
 
-def show_bounds(decision: ContingentDecision) -> None:
-    """Print what each bound leaves."""
+def show_bounds(decision: Decision, more: Mapping[str, tuple[str, str]] | None = None) -> None:
+    """Print what each bound leaves; ``more`` has what was used of each bound, and what the plan comes to."""
     rows = []
     for bound, left in decision.slack.items():
-        limit = float(getattr(decision.request.objective, bound))
-        status = bound_status(decision, bound)
-        rows.append((BOUND_NAMES[bound], BOUND_TEXTS[bound](limit), BOUND_TEXTS[bound](left), status))
+        text, limit = BOUND_TEXTS[bound], float(getattr(decision.request.objective, bound))
+        status = "relaxed" if bound in decision.relaxed else "binding" if bound == decision.binding else ""
+        rows.append((_NAMES[bound], text(limit), *(more[bound] if more else ()), text(left), status))
     if rows:
-        show_table("Bounds of the chosen plan", ("bound", "limit", "slack", "<status"), rows)
-
-
-def bound_status(decision: Decision, bound: str) -> str:
-    """Return whether a bound was relaxed, or is the binding one."""
-    return "relaxed" if bound in decision.relaxed else "binding" if bound == decision.binding else ""
+        columns = ("bound", "limit", *(("used", "plan") if more else ()), "slack", "<status")
+        show_table("Bounds of the chosen plan", columns, rows)
 
 
 def frontier_rows(annotated: AnnotatedTrie, top: int) -> tuple[list[dict[str, Any]], ContingentDecision]:

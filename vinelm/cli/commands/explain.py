@@ -10,9 +10,7 @@ import click
 
 from vinelm.cli.console import print_json, say, show_table, stdout
 from vinelm.cli.contingent_output import (
-    BOUND_NAMES,
     BOUND_TEXTS,
-    bound_status,
     show_alternatives,
     show_bounds,
     show_tree,
@@ -213,18 +211,11 @@ def _show_candidates(objective: Objective, decision: Decision) -> None:
 
 
 def _show_bounds(decision: PathDecision) -> None:
-    view = decision.view
-    rows = []
-    for bound in view.bounds:
-        text, at = BOUND_TEXTS[bound], decision.target - decision.node
-        needed = float(view.values(bound)[at])
-        limit = float(getattr(view.objective, bound))
-        used = "" if bound == "min_accuracy" else text(view.used(bound))
-        rows.append(
-            (BOUND_NAMES[bound], text(limit), used, text(needed), text(decision.slack[bound]), bound_status(decision, bound))
-        )
-    if rows:
-        show_table("Bounds of the chosen plan", ("bound", "limit", "used", "plan", "slack", "<status"), rows)
+    """The bounds, with what was used of each, and what the plan comes to."""
+    view, at = decision.view, decision.target - decision.node
+    texts = {bound: BOUND_TEXTS[bound] for bound in view.bounds}
+    used = {bound: "" if bound == "min_accuracy" else text(view.used(bound)) for bound, text in texts.items()}
+    show_bounds(decision, {bound: (used[bound], text(float(view.values(bound)[at]))) for bound, text in texts.items()})
 
 
 def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
