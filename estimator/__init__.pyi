@@ -1,4 +1,3 @@
-from .base import Estimator as Estimator
 from .base import RateEstimator as RateEstimator
 from .drift.monitor import DriftConfig as DriftConfig
 from .drift.monitor import DriftMonitor as DriftMonitor

@@ -43,7 +43,7 @@ def counted_arms(cells: ObservationTable, rates: Rates) -> ArmRates:
         wrong = np.where(arms.source == 0, np.bincount(first, minlength=len(arms)) / max(cells.n_requests, 1), wrong)
     goes_on = 1.0 - rates.stop[arms.source]
     took_right = goes_on * rates.right_if_on[arms.source] * right
-    return ArmRates.of(arms, rates, took_right + goes_on * (1.0 - rates.right_if_on[arms.source]) * wrong, took_right)
+    return ArmRates.of(trie, arms, rates, took_right + goes_on * (1.0 - rates.right_if_on[arms.source]) * wrong, took_right)
 
 
 def _kinds(trie: Trie, arms: Arms) -> tuple[Ints, Ints]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -22,32 +21,28 @@ class Arms:
         source: the node that an arm leaves, shape (arms,), ascending.
         stage: the stage that it leads to, an index into the trie's stages; shape (arms,).
         order: the arm's place among the arms of its node, from 0; shape (arms,).
+        target: the first node that it leads to, shape (arms,).
+        of_edge: the arm of each edge of the trie, shape (edges,).
         of_node: the arm that leads to each node, of several the first; -1 at the root; shape (n + 1,).
         count: number of arms of each node, shape (n + 1,).
         first: number of each node's first arm, shape (n + 1,); meaningless where ``count`` is 0.
+        is_choice: True for nodes that several stages may follow, shape (n + 1,).
+        only_stage: the stage that follows each node where there is one only, else -1; shape (n + 1,).
     """
 
     source: Ints
     stage: Ints
     order: Ints
+    target: Ints
+    of_edge: Ints
     of_node: Ints
     count: Ints
     first: Ints
+    is_choice: BoolArray
+    only_stage: Ints
 
     def __len__(self) -> int:
         return len(self.source)
-
-    @cached_property
-    def is_choice(self) -> BoolArray:
-        """True for nodes that several stages may follow, shape (n + 1,)."""
-        return np.asarray(self.count > 1)
-
-    @cached_property
-    def only_stage(self) -> Ints:
-        """The stage that follows each node where there is one only, else -1; shape (n + 1,)."""
-        if not len(self):
-            return np.full(len(self.count), -1, np.int64)
-        return np.where(self.count == 1, self.stage[np.minimum(self.first, len(self) - 1)], -1)
 
     def find(self, node: Ints, stage: Ints) -> Ints:
         """Return the number of the arm from each node to each stage; both must exist."""
@@ -60,10 +55,23 @@ def arms_of(trie: Trie) -> Arms:
     """Return the arms of a trie."""
     width = len(trie.stages)
     key = trie.source.astype(np.int64) * width + trie.stage[trie.target]
-    found, of_edge = np.unique(key, return_inverse=True)
+    found, first_edge, of_edge = np.unique(key, return_index=True, return_inverse=True)
     source, stage = found // width, found % width
     count = np.bincount(source, minlength=len(trie)).astype(np.int64)
     first = np.cumsum(count) - count
     of_node = np.full(len(trie), -1, np.int64)
     of_node[trie.target[::-1]] = of_edge[::-1]  # of several edges to one node the first
-    return Arms(source, stage, np.arange(len(found)) - first[source], of_node, count, first)
+    only_stage = np.full(len(trie), -1, np.int64)
+    only_stage[count == 1] = stage[first[count == 1]]
+    return Arms(
+        source=source,
+        stage=stage,
+        order=np.arange(len(found)) - first[source],
+        target=trie.target[first_edge].astype(np.int64),
+        of_edge=of_edge,
+        of_node=of_node,
+        count=count,
+        first=first,
+        is_choice=count > 1,
+        only_stage=only_stage,
+    )

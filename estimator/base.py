@@ -1,10 +1,10 @@
-"""The estimator interface (scikit-learn's ``fit`` contract) and the base class that builds an AnnotatedTrie."""
+"""The base class of estimators (scikit-learn's ``fit`` contract), which builds an AnnotatedTrie."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 from vinelm.catalog import Catalog
 from vinelm.errors import NotFittedError
@@ -20,31 +20,14 @@ from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
-class Estimator(Protocol):
-    """Estimates an annotated trie from observations. Pure: no I/O, no clock; equal inputs give equal outputs."""
-
-    @property
-    def annotated_(self) -> AnnotatedTrie:
-        """The result of the last ``fit``; :class:`NotFittedError` before the first."""
-
-    def fit(
-        self, observations: Iterable[Observation], template: Template, catalog: Catalog, *, trie: Trie | None = None
-    ) -> Self:
-        """Estimate from observations. ``trie`` restricts the template's prefixes; by default all of them."""
-
-    def fit_cells(self, cells: ObservationTable, template: Template, catalog: Catalog) -> Self:
-        """Estimate from an encoded table; ``template`` is bound to ``catalog`` and has the table's stop rule."""
-
-
 class RateEstimator(ABC):
     """Base class of estimators of the three rates per node (docs/mathematics.md).
 
-    As in scikit-learn, ``__init__`` stores its settings unchanged and ``fit`` returns the estimator itself.
+    Pure: no I/O, no clock; equal inputs give equal outputs. As in scikit-learn, ``__init__`` stores its settings unchanged and
+    ``fit`` returns the estimator itself.
     """
 
     name: ClassVar[str]
-    knows_merged: ClassVar[bool] = False
-    """True if it can estimate a trie with merged histories."""
 
     def __init__(self) -> None:
         self._annotated: AnnotatedTrie | None = None
@@ -82,15 +65,13 @@ class RateEstimator(ABC):
 
     def fit_cells(self, cells: ObservationTable, template: Template, catalog: Catalog) -> Self:
         """Estimate from an encoded table; ``template`` is bound to ``catalog`` and has the table's stop rule."""
-        if not self.knows_merged:
-            cells.trie.require_paths(f"estimator {self.name!r} predicts single paths")
         self._annotated = self._annotate(cells, template, catalog)
         return self
 
     def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
         cost, latency = cost_and_latency(cells, catalog, SizesByStops(cells))
         rates = self._rates(cells)
-        arms = None if template.is_linear else counted_arms(cells, rates)
+        arms = template.told(lambda: counted_arms(cells, rates))
         return self._assemble(cells, template, catalog, rates=rates, cost=cost, latency=latency, arms=arms)
 
     def _assemble(
@@ -120,19 +101,16 @@ class RateEstimator(ABC):
             count=cells.count,
             arm=None if arms is None else arms.arm,
             arm_success=None if arms is None else arms.arm_success,
-            meta=self._meta(cells),
+            meta={
+                "estimator": self.name,
+                "settings": self.settings,
+                "requests": cells.n_requests,
+                "observations": len(cells),
+                "observations_by_depth": cells.count_by_depth,
+                "observations_beyond_stop": cells.n_beyond_stop,
+                "failed_calls": int(cells.failed.sum()),
+            },
         )
-
-    def _meta(self, cells: ObservationTable) -> dict[str, Any]:
-        return {
-            "estimator": self.name,
-            "settings": self.settings,
-            "requests": cells.n_requests,
-            "observations": len(cells),
-            "observations_by_depth": cells.count_by_depth,
-            "observations_beyond_stop": cells.n_beyond_stop,
-            "failed_calls": int(cells.failed.sum()),
-        }
 
     @abstractmethod
     def _rates(self, cells: ObservationTable) -> Rates:

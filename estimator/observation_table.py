@@ -130,7 +130,9 @@ class ObservationTable:
             cost_usd=np.array([row.cost_usd + row.tool_cost_usd for row in kept], np.float64),
             latency_s=np.array([row.latency_s + row.tool_latency_s for row in kept], np.float64),
             in_flight=np.array([row.in_flight for row in kept], np.float64),
-            arm=np.array([_arm(row, trie, template.stop) for row in kept], np.int64),
+            arm=np.array(
+                [-1 if row.arm is None or row.ended(template.stop) else trie.stages.index(row.arm) for row in kept], np.int64
+            ),
             above=cells_above(order),
         )
 
@@ -188,7 +190,3 @@ def _right(rows: Sequence[Observation]) -> BoolArray | FloatArray:
     scores = np.array([float(row.success or 0.0) if row.failure is None else 0.0 for row in rows], np.float64)
     is_plain = (scores == 0.0) | (scores == 1.0)
     return scores == 1.0 if is_plain.all() else scores
-
-
-def _arm(row: Observation, trie: Trie, rule: StopRule) -> int:
-    return -1 if row.arm is None or row.ended(rule) else trie.stages.index(row.arm)

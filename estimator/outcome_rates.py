@@ -9,40 +9,26 @@ import numpy as np
 from vinelm.estimator.arms import Arms
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.trie import Trie
-from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.arrays import FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class OutcomeQuestion:
-    """One yes/no question about cells: ``asked`` (where it applies) and ``yes`` have shape (cells,).
-
-    A graded answer is yes in part.
-    """
-
-    name: str
-    asked: BoolArray
-    yes: BoolArray | FloatArray
-
-    def counts(self, cells: ObservationTable) -> tuple[FloatArray, FloatArray]:
-        """Return (number of yes answers, number of answers) of each node, both of shape (n + 1,)."""
-        size = len(cells.trie)
-        yes = np.bincount(cells.node[self.asked], self.yes[self.asked], size)
-        return yes.astype(np.float64), np.bincount(cells.node[self.asked], minlength=size).astype(np.float64)
-
-
-def outcome_questions(cells: ObservationTable) -> tuple[OutcomeQuestion, OutcomeQuestion, OutcomeQuestion]:
-    """Return the questions: does the request stop; is it right given a stop; is it right given no stop.
+def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray]]:
+    """Return (yes answers, answers) of each node, shape (n + 1,), to: does it stop; is it right if it stops; if it goes on.
 
     Together they give the rates s, b = s P(right | stop) and a = b + (1 - s) P(right | no stop) under any stop rule. An
     accepted answer is never assumed to be right. Under the oracle stop the third answer is always no, and the second is no only
-    for failed calls.
+    for failed calls. A graded answer is yes in part.
     """
-    everywhere = np.ones(len(cells), np.bool_)
-    return (
-        OutcomeQuestion("stop", everywhere, cells.stop),
-        OutcomeQuestion("right_if_stop", cells.stop & cells.labelled, cells.right),
-        OutcomeQuestion("right_if_on", ~cells.stop & cells.labelled, cells.right),
+    questions = (
+        (np.ones(len(cells), np.bool_), cells.stop),
+        (cells.stop & cells.labelled, cells.right),
+        (~cells.stop & cells.labelled, cells.right),
     )
+    size, node = len(cells.trie), cells.node
+    return [
+        (np.bincount(node[asked], yes[asked], size), np.bincount(node[asked], minlength=size).astype(np.float64))
+        for asked, yes in questions
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,29 +62,27 @@ class Rates:
 
 @dataclass(frozen=True, eq=False)
 class ArmRates:
-    """The arms that lead to each node, shape (n + 1,) (:class:`vinelm.trie.annotated_trie.AnnotatedTrie`).
+    """The arms, as :class:`vinelm.trie.annotated_trie.AnnotatedTrie` has them: by the node that they lead to, or by edge.
 
     Args:
-        arm: P(the node's stage comes next | its parent is reached); 1 at the root.
-        arm_success: P(the same, and the parent's answer is correct); 0 at the root.
+        arm: P(the stage comes next | the node before is reached); 1 at the root.
+        arm_success: P(the same, and the answer there is correct); 0 at the root.
     """
 
     arm: FloatArray
     arm_success: FloatArray
 
     @classmethod
-    def of(cls, arms: Arms, rates: Rates, arm: FloatArray, arm_success: FloatArray) -> ArmRates:
-        """Spread rates of arms, shape (arms,), over the nodes.
+    def of(cls, trie: Trie, arms: Arms, rates: Rates, arm: FloatArray, arm_success: FloatArray) -> ArmRates:
+        """Spread rates of arms, shape (arms,), over the nodes or edges.
 
         They are scaled, which mends rounding, so that those of a node sum to its P(goes on) and P(goes on, right).
         """
         goes_on = 1.0 - rates.stop
         arm = _scaled(arms, np.clip(arm, 0.0, 1.0), goes_on)
         right = np.minimum(_scaled(arms, np.clip(arm_success, 0.0, 1.0), goes_on * rates.right_if_on), arm)
-        of_node = arms.of_node.copy()
-        of_node[0] = 0
-        found, found_right = arm[of_node], right[of_node]
-        found[0], found_right[0] = 1.0, 0.0
+        found, found_right = np.ones(trie.n_arm_items), np.zeros(trie.n_arm_items)
+        found[trie.arm_items], found_right[trie.arm_items] = arm[arms.of_edge], right[arms.of_edge]
         return cls(found, found_right)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from vinelm.errors import ConfigError
-from vinelm.estimator.base import Estimator
+from vinelm.estimator.base import RateEstimator
 
 _HOME = {
     "latent": ("vinelm.estimator.latent.estimator", "LatentEstimator"),
@@ -21,11 +21,11 @@ ESTIMATORS: tuple[str, ...] = tuple(_HOME)
 """Names for :func:`make_estimator`; the first is the default."""
 
 
-def make_estimator(name: str = "latent") -> Estimator:
+def make_estimator(name: str = "latent") -> RateEstimator:
     """Return a new estimator with default settings; :class:`ConfigError` for an unknown name."""
     try:
         module, attribute = _HOME[name]
     except KeyError:
         raise ConfigError(f"unknown estimator {name!r}: use one of {', '.join(ESTIMATORS)}") from None
-    made: Estimator = getattr(import_module(module), attribute)()
+    made: RateEstimator = getattr(import_module(module), attribute)()
     return made

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.estimator.shrinkage import kinds_of, pooled_mean
+from vinelm.estimator.shrinkage import pooled_mean
 from vinelm.trie.arrays import FloatArray
 
 Ints = npt.NDArray[np.int64]
@@ -116,7 +116,7 @@ class SizesByStops:
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See :class:`SizesByOutcome`; here the mean is that of all requests that reach the node."""
         trie, cells = self.cells.trie, self.cells
-        of_node, n_of_depth = kinds_of(trie)
+        of_node, n_of_depth = trie.kinds
         kind, n_kinds = trie.depth.astype(np.int64) * n_of_depth + of_node, (trie.max_depth + 1) * n_of_depth  # depth x model
         depth = np.arange(n_kinds) // n_of_depth
         stop = np.zeros(n_kinds)
@@ -132,9 +132,11 @@ class SizesByStops:
         grows = (actual + KIND_WEIGHT * (1.0 + of_depth[depth] * mills)) / (even + KIND_WEIGHT)
         of_node = np.bincount(cells.node, factor[cells.request], len(trie))
         mean = np.ones(len(trie))
-        for level in trie.levels[2:]:
-            above = trie.parent[level]
-            chained = np.maximum(mean[above] * grows[kind[above]], SMALLEST)
+        going = np.bincount(cells.node, goes_on, len(trie)) + TINY
+        for level, edges in zip(trie.levels[2:], trie.edge_levels[1:], strict=True):
+            above, below = trie.source[edges], trie.target[edges]  # of several nodes before one the mean over who goes on
+            grown = going[above] * np.maximum(mean[above] * grows[kind[above]], SMALLEST)
+            chained = (np.bincount(below, grown, len(trie)) / np.bincount(below, going[above], len(trie)).clip(TINY))[level]
             told = (of_node[level].sum() + DEPTH_WEIGHT) / (cells.count[level] @ chained + DEPTH_WEIGHT)
             mean[level] = np.clip(chained * told, SMALLEST, LARGEST)
         return mean, np.zeros(len(trie))

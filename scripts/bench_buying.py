@@ -24,6 +24,8 @@ import numpy as np
 from bench_estimator import buy, encode
 from recorded_spider import Study
 from result_files import add_results_option, provenance, write_results
+from science.recorded_table import RecordedTable
+from science.replay import follow
 from science.restricted_plans import best_workflow_level
 
 from vinelm import AnnotatedTrie, Objective
@@ -31,13 +33,11 @@ from vinelm.controller import Planner
 from vinelm.errors import InputError
 from vinelm.estimator import make_estimator
 from vinelm.estimator.validation.checks import validate_estimate
-from vinelm.evaluation import follow
 from vinelm.plans.promise import Promise
 from vinelm.profiler import CascadeSampler, PricedSampler
 from vinelm.requests.dataset import split_requests
 from vinelm.requests.protocols import Sampler
 from vinelm.requests.workflow import Request
-from vinelm.trie.recorded_table import RecordedTable
 
 SAMPLERS = ("cascade", "priced 0.5", "priced 1")
 BUDGETS_USD = tuple(float(usd) for usd in np.geomspace(0.5e-3, 25e-3, 10))

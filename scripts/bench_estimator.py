@@ -32,6 +32,7 @@ from long_loop_bench import long_loop_line, run_long_loop
 from priced_by_difficulty import priced_line, run_priced
 from result_files import add_results_option, provenance, write_results
 from science.recorded_answers import answers_table
+from science.recorded_table import RecordedTable
 from simulated_truths import SHAPES, TRUTHS, make_truth
 
 from vinelm.catalog import Catalog
@@ -41,7 +42,6 @@ from vinelm.requests.protocols import Sampler
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.recorded_table import RecordedTable
 
 COVERAGES = (0.002, 0.005, 0.01, 0.02, 0.05)
 EVERYWHERE = ("latent", "cascade", "cascade-svd", "average", "prefix-average")

@@ -28,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 from result_files import add_results_option, provenance, write_results
+from science.recorded_table import RecordedTable
 from science.restricted_plans import best_workflow_level
 from science.simulator import (
     ModelChooser,
@@ -60,7 +61,6 @@ from slo_workloads import WORKLOADS, SloWorkload
 
 from vinelm.controller import Planner
 from vinelm.objective import Objective
-from vinelm.trie.recorded_table import RecordedTable
 
 ARRIVALS = ("idle", "Poisson", "bursty")
 SLOTS, SLOPE, OTHERS = 8, 0.06, 2.4  # per engine: concurrent requests, slowdown per request, mean running background requests

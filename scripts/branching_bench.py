@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 from branching_truths import BRANCHING_TRUTHS, make_branching_truth
+from science.recorded_table import RecordedTable
 
 from vinelm.estimator import ObservationTable, make_estimator
 from vinelm.estimator.arms import arms_of
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.rows.observation import Observation
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.recorded_table import RecordedTable
 
 BRANCHING_ESTIMATORS = ("latent", "cascade", "cascade-svd")
 N_CAPS = 15

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+from science.recorded_table import RecordedTable
 from simulated_truths import catalog_of_models
 
 from vinelm.catalog import Catalog
 from vinelm.template import Branch, Stage, Template
 from vinelm.trie import Trie
-from vinelm.trie.recorded_table import RecordedTable
 
 Floats = npt.NDArray[np.float64]
 N_REQUESTS = 500

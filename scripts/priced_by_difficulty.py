@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from science.recorded_table import RecordedTable
 from simulated_truths import make_truth
 
 from vinelm.estimator import ObservationTable, RateEstimator, make_estimator
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.recorded_table import RecordedTable
 
 SIZE_CORRELATION = 0.6
 PRICED = (("three-skills", "8x3"), ("three-skills", "4x6"), ("noisy-verifier", "8x3"))

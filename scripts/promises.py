@@ -25,6 +25,8 @@ from typing import Any
 import numpy as np
 from bench_estimator import SPIDER_USD_PER_1000, buy, catalog_of, encode, exam_table, spider_table
 from result_files import add_results_option, provenance, write_results
+from science.recorded_table import RecordedTable
+from science.replay import replay
 from simulated_evaluator import make_evaluator
 from simulated_truths import make_truth
 
@@ -32,11 +34,9 @@ from vinelm.controller import Planner
 from vinelm.errors import EvidenceError
 from vinelm.estimator import make_estimator
 from vinelm.estimator.validation.checks import validate_estimate
-from vinelm.evaluation import replay
 from vinelm.objective import Objective
 from vinelm.plans.promise import Z90, single_model_paths
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.recorded_table import RecordedTable
 
 MAX_ERROR = 0.15
 """The default of `vinelm estimate --max-error`."""

@@ -28,6 +28,8 @@ from typing import Any
 import numpy as np
 from result_files import add_results_option, provenance, write_results
 from science.mixtures import concave_frontier, mixture_at
+from science.recorded_table import RecordedTable
+from science.replay import follow
 from science.restricted_plans import best_single_model, best_workflow_level
 
 from vinelm import AnnotatedTrie, Catalog, Model, Objective, Price, Workflow
@@ -36,7 +38,6 @@ from vinelm.clock import VirtualClock
 from vinelm.controller import Planner
 from vinelm.errors import DatasetError, InputError
 from vinelm.estimator import ESTIMATORS, make_estimator
-from vinelm.evaluation import follow
 from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.requests.dataset import split_requests
@@ -45,7 +46,6 @@ from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage
 from vinelm.template import StopRule
 from vinelm.traces import ObservationStore
-from vinelm.trie.recorded_table import RecordedTable
 from vinelm.workflows.nl2sql import nl2sql
 from vinelm.workflows.nl2sql.graph import finished, shown
 from vinelm.workflows.nl2sql.prompts import extract_sql

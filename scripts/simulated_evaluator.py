@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from science.recorded_table import RecordedTable
 
 from vinelm.catalog import Catalog
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
-from vinelm.trie.recorded_table import RecordedTable
 
 Floats = npt.NDArray[np.float64]
 MEAN_ABILITY = {"answer": -0.6, "critique": 0.3, "rewrite": 0.0}

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from science.recorded_table import RecordedTable
 
 from vinelm.catalog import Catalog
 from vinelm.template import Loop, Stage, StopRule, Template
 from vinelm.trie import Trie
-from vinelm.trie.recorded_table import RecordedTable
 
 Floats = npt.NDArray[np.float64]
 SHAPES = {"8x3": (8, 3), "2x4": (2, 4), "4x6": (4, 6)}

@@ -8,15 +8,15 @@ from functools import cached_property
 
 import numpy as np
 from bench_estimator import buy, encode
+from science.recorded_table import RecordedTable
+from science.replay import ReplayResult
 from science.simulator import SimulationSettings, simulate, static_chooser
 
 from vinelm.controller import Planner
 from vinelm.controller.planning.metric import LATE_WEIGHT
 from vinelm.estimator import RateEstimator, make_estimator
-from vinelm.evaluation import ReplayResult
 from vinelm.evaluation.plans.path_plans import workflow_level_nodes
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.recorded_table import RecordedTable
 
 TRIALS = 3
 """Simulations of each plan before one is chosen, each with arrivals and background traffic of its own."""

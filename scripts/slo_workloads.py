@@ -11,11 +11,11 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
+from science.recorded_table import RecordedTable
 
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
-from vinelm.trie.recorded_table import RecordedTable
 
 MODELS = (  # name, skill, seconds at zero load, dollars, sigma of log latency
     ("tiny", -0.2, 0.55, 0.0002, 0.30),

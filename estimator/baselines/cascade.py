@@ -8,8 +8,8 @@ import numpy as np
 
 from vinelm.estimator.base import RateEstimator
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.estimator.outcome_rates import OutcomeQuestion, Rates, outcome_questions
-from vinelm.estimator.shrinkage import kinds_of, pooled_mean
+from vinelm.estimator.outcome_rates import Rates, outcome_counts
+from vinelm.estimator.shrinkage import pooled_mean
 from vinelm.trie import Trie
 from vinelm.trie.arrays import FloatArray
 
@@ -26,11 +26,11 @@ class CascadeEstimator(RateEstimator):
     name: ClassVar[str] = "cascade"
 
     def _rates(self, cells: ObservationTable) -> Rates:
-        return Rates.of(cells.trie, *(self._rate(question, cells) for question in outcome_questions(cells)))
+        counts = zip(outcome_counts(cells), (0.0, 1.0, 0.0), strict=True)  # without any row, what stops is right
+        return Rates.of(cells.trie, *(self._rate(cells.trie, yes, asked, prior) for (yes, asked), prior in counts))
 
-    def _rate(self, question: OutcomeQuestion, cells: ObservationTable) -> FloatArray:
-        yes, asked = question.counts(cells)
-        fallback = pooled_mean(cells.trie, yes, asked, prior=1.0 if question.name == "right_if_stop" else 0.0, weight=1e-6)
+    def _rate(self, trie: Trie, yes: FloatArray, asked: FloatArray, prior: float) -> FloatArray:
+        fallback = pooled_mean(trie, yes, asked, prior=prior, weight=1e-6)
         return np.where(asked > 0, yes / np.maximum(asked, 1.0), fallback)
 
 
@@ -44,10 +44,8 @@ class CascadeSvdEstimator(CascadeEstimator):
 
     name: ClassVar[str] = "cascade-svd"
 
-    def _rate(self, question: OutcomeQuestion, cells: ObservationTable) -> FloatArray:
-        rate = super()._rate(question, cells)
-        _, asked = question.counts(cells)
-        return project_deepest(cells.trie, rate, asked > 0)
+    def _rate(self, trie: Trie, yes: FloatArray, asked: FloatArray, prior: float) -> FloatArray:
+        return project_deepest(trie, super()._rate(trie, yes, asked, prior), asked > 0)
 
 
 def project_deepest(trie: Trie, rate: FloatArray, is_observed: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> FloatArray:
@@ -65,7 +63,7 @@ def project_deepest(trie: Trie, rate: FloatArray, is_observed: np.ndarray[tuple[
     """
     deepest = trie.levels[-1]
     rows, row = np.unique(trie.parent[deepest], return_inverse=True)
-    columns, column = np.unique(kinds_of(trie)[0][deepest], return_inverse=True)
+    columns, column = np.unique(trie.kinds[0][deepest], return_inverse=True)
     block = np.full((len(rows), len(columns)), np.nan)
     seen = is_observed[deepest]
     block[row[seen], column[seen]] = rate[deepest][seen]

@@ -95,7 +95,8 @@ class ColumnEstimator(RateEstimator):
     """Base class of estimators that predict the accuracy A(u) of each path directly.
 
     Stop rates, which the path costs need, are those of :class:`CascadeEstimator`. ``success`` of a node is derived so that the
-    path's accuracy equals the prediction; it may lie outside [0, 1].
+    path's accuracy equals the prediction; it may lie outside [0, 1]. Merged histories have no such table: their nodes stand
+    for many paths, and an answer that is right on one of them says nothing of the others.
 
     Where the trie branches, a path's column is the mass of right answers on it: 0 for a request that takes another arm. There
     ``success`` is cut to what the stop rates allow, so that the arms of a node agree with it.
@@ -107,6 +108,7 @@ class ColumnEstimator(RateEstimator):
         return CascadeEstimator()._rates(cells)
 
     def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
+        cells.trie.require_paths(f"estimator {self.name!r} predicts single paths")
         if self.needs_oracle and cells.rule != "oracle":
             raise InputError(f"estimator {self.name!r} fills in successes, which needs the oracle stop: use 'latent'")
         plain = super()._annotate(cells, template, catalog)
@@ -114,9 +116,10 @@ class ColumnEstimator(RateEstimator):
         before = plain.accuracy - plain.reach * plain.success
         success = (accuracy - before) / np.maximum(plain.reach, 1e-9)
         success[0] = 0.0
-        if not plain.is_linear:  # what goes on with a right answer is split over the arms
-            return _with_success(plain, cells, success)
-        return replace(plain, success=success)
+        return plain.by_ends(
+            one=lambda _: replace(plain, success=success),
+            several=lambda _: _with_success(plain, cells, success),  # what goes on with a right answer is split over the arms
+        )
 
     @abstractmethod
     def _column_means(self, cells: ObservationTable) -> FloatArray:

@@ -53,7 +53,7 @@ def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: 
     if annotated.accuracy_se is None:
         return found
     variance = (annotated.accuracy_se / agreement.informedness) ** 2
-    if annotated.holds_common_errors:
+    if annotated.reading.holds_common_errors:
         variance = variance + agreement.variance_at(found.accuracy)
     error = np.sqrt(variance)
     error[0] = annotated.accuracy_se[0]

@@ -27,11 +27,10 @@ import numpy.typing as npt
 
 from vinelm.estimator.arm_counts import sets_of_arms
 from vinelm.estimator.arms import Arms
-from vinelm.estimator.latent.features import FeatureMatrix, Part, certain_nodes, coded, stack
+from vinelm.estimator.latent.features import FeatureMatrix, Part, certain_nodes, coded, earlier_choices, stack
 from vinelm.estimator.latent.logistic_regression import ARM, Regression
-from vinelm.estimator.latent.remembered import certain_choices_of
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.trie import MergedTrie, Trie
+from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 Ints = npt.NDArray[np.int64]
@@ -108,7 +107,7 @@ def arm_features(trie: Trie, questions: ArmQuestions) -> FeatureMatrix:
     arm = arms.stage[arms.first[node] + order]
     offered = sets_of_arms(trie, arms)[node]
     up = np.maximum(trie.parent[node], 0).astype(np.int64)
-    later, before = _earlier_choices(trie, questions)
+    later, before = earlier_choices(trie, node)
     inner = np.flatnonzero(node > 0)
     based = np.flatnonzero(np.isin(node, certain_nodes(trie)))
     is_right = np.flatnonzero(questions.right)
@@ -130,23 +129,6 @@ def arm_features(trie: Trie, questions: ArmQuestions) -> FeatureMatrix:
     ]
     slope, slope_group = stack(slopes, len(rows))
     return FeatureMatrix(design, group, tuple(part.name for part in parts), slope, slope_group)
-
-
-def _earlier_choices(trie: Trie, questions: ArmQuestions) -> tuple[Ints, Ints]:
-    """(row, code): each stage and model that ran before the invocation that decides, once."""
-    if isinstance(trie, MergedTrie):
-        return certain_choices_of(trie, questions.node)
-    width = len(trie.models)
-    rows = np.arange(len(questions.node), dtype=np.int64)
-    at = trie.parent[questions.node].astype(np.int64)
-    found: list[Ints] = [np.zeros(0, np.int64)]
-    n_codes = len(trie.stages) * width
-    while np.any(at > 0):
-        rows, at = rows[at > 0], at[at > 0]
-        found.append(rows * n_codes + trie.stage[at].astype(np.int64) * width + trie.model[at])
-        at = trie.parent[at].astype(np.int64)
-    code = np.unique(np.concatenate(found))
-    return code // n_codes, code % n_codes
 
 
 # -- observed decisions ----------------------------------------------------------------------------------------
@@ -175,11 +157,9 @@ class ArmModel:
     nodes: Ints
 
     @classmethod
-    def start(cls, cells: ObservationTable, arms: Arms, grid: FloatArray) -> ArmModel | None:
-        """Return the model before the first step; None where no node of the trie has a choice."""
+    def start(cls, cells: ObservationTable, arms: Arms, grid: FloatArray) -> ArmModel:
+        """Return the model before the first step."""
         trie = cells.trie
-        if not arms.is_choice.any():
-            return None
         questions = ArmQuestions.of(trie, arms)
         cell = np.flatnonzero(arms.is_choice[cells.node] & (cells.arm >= 0))
         request, node, stage = cells.request[cell], cells.node[cell], cells.arm[cell]

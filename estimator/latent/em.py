@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.estimator.arms import arms_of
-from vinelm.estimator.latent.arm_model import ArmModel
+from vinelm.estimator.arms import Arms, arms_of
+from vinelm.estimator.latent.arm_model import ArmModel, ChoiceProbabilities
 from vinelm.estimator.latent.features import FeatureMatrix
 from vinelm.estimator.latent.logistic_regression import ANSWER, VERDICT, Regression
 from vinelm.estimator.observation_table import ObservationTable
@@ -39,6 +39,16 @@ class OutcomeProbabilities:
         """P(the request stops here), shape (n + 1, points)."""
         return self.right * self.stop_if_right + (1.0 - self.right) * self.stop_if_wrong
 
+    @property
+    def on_right(self) -> FloatArray:
+        """P(the request goes on with a right answer), shape (n + 1, points)."""
+        return self.right * (1.0 - self.stop_if_right)
+
+    @property
+    def on_wrong(self) -> FloatArray:
+        """P(the request goes on with a wrong answer), shape (n + 1, points)."""
+        return (1.0 - self.right) * (1.0 - self.stop_if_wrong)
+
 
 @dataclass(frozen=True, eq=False)
 class LatentFit:
@@ -59,6 +69,13 @@ class LatentFit:
     belief: FloatArray
     regressions: tuple[Regression | None, Regression | None, Regression | None]
     arms: ArmModel | None = None
+
+    def shares(self, arms: Arms) -> ChoiceProbabilities:
+        """Return P(arm | goes on) of every arm of the trie: 1 where every node has one."""
+        if self.arms is not None:
+            return self.arms.shares()
+        certain = np.ones((len(arms), len(self.grid)))
+        return ChoiceProbabilities(certain, certain)
 
 
 def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> LatentFit:
@@ -94,7 +111,8 @@ class _ExpectationMaximization:
         self._is_asked = cells.trie.answerable[self.rows]
         self._known = cells.labelled | ~cells.trie.answerable[cells.node]
         self._right = np.where(cells.trie.answerable[cells.node], cells.right, np.zeros_like(cells.right))
-        self.arms = None if cells.trie.is_linear else ArmModel.start(cells, arms_of(cells.trie), grid)
+        arms = arms_of(cells.trie)
+        self.arms = ArmModel.start(cells, arms, grid) if arms.is_choice.any() else None
         features = FeatureMatrix.of(cells.trie)
         is_oracle = cells.rule == "oracle"
         self.regressions = (

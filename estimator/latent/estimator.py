@@ -8,11 +8,8 @@ from typing import Any, ClassVar
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.estimator.base import RateEstimator, cost_and_latency
-from vinelm.estimator.latent.arm_errors import arm_standard_errors
-from vinelm.estimator.latent.arm_prediction import predict_arms
 from vinelm.estimator.latent.em import LatentFit, fit_latent
-from vinelm.estimator.latent.merged_annotation import annotate_merged
-from vinelm.estimator.latent.merged_prediction import predict_merged
+from vinelm.estimator.latent.merged_prediction import MergedRates, predict_merged
 from vinelm.estimator.latent.prediction import PredictedRates, predict_rates
 from vinelm.estimator.latent.standard_errors import standard_errors
 from vinelm.estimator.observation_table import ObservationTable
@@ -40,7 +37,6 @@ class LatentEstimator(RateEstimator):
     """
 
     name: ClassVar[str] = "latent"
-    knows_merged: ClassVar[bool] = True
 
     def __init__(self, *, n_points: int = 7, min_requests: int = 100, iterations: int = 25) -> None:
         super().__init__()
@@ -60,44 +56,37 @@ class LatentEstimator(RateEstimator):
         return fit_latent(cells, n_points=n_points, iterations=self.iterations)
 
     def _rates(self, cells: ObservationTable) -> Rates:
-        fit = self._fit_model(cells)
-        return (predict_rates(cells, fit) if cells.trie.is_linear else predict_arms(cells, fit).base).rates
+        return _predicted(cells, self._fit_model(cells)).rates
 
     def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
         fit = self._fit_model(cells)
-        if isinstance(cells.trie, MergedTrie):
-            return self._annotate_merged(cells, cells.trie, template, catalog, fit)
-        arms = None if template.is_linear else predict_arms(cells, fit)
-        predicted = predict_rates(cells, fit) if arms is None else arms.base
+        predicted = _predicted(cells, fit)
         cost, latency = cost_and_latency(cells, catalog, _sizes_by_outcome(cells, fit, predicted))
-        annotated = self._assemble(
-            cells,
-            template,
-            catalog,
-            rates=predicted.rates,
-            cost=cost,
-            latency=latency,
-            arms=None if arms is None else arms.rates,
-        )
-        annotated = replace(annotated, meta={**annotated.meta, "latent": fit.grid.size > 1})
-        if arms is not None:
-            of_arms = arm_standard_errors(cells, fit, arms, annotated, cost_usd=cost, latency_s=latency)
-            annotated, errors = replace(annotated, arm_se=of_arms.arm), of_arms.paths
+        arms = None if template.is_linear else predicted.arm_rates
+        annotated = self._assemble(cells, template, catalog, rates=predicted.rates, cost=cost, latency=latency, arms=arms)
+        if isinstance(predicted, MergedRates):
+            errors = predicted.errors(cost, latency)
         else:
             errors = standard_errors(cells, fit, predicted, annotated, cost_usd=cost, latency_s=latency)
-        return replace(annotated, accuracy_se=errors.accuracy, cost_se=errors.cost_usd, latency_se=errors.latency_s)
+        return replace(
+            annotated,
+            accuracy_se=errors.accuracy,
+            cost_se=errors.cost_usd,
+            latency_se=errors.latency_s,
+            arm_se=None if template.is_linear else errors.arm,
+            difficulty=predicted.by_difficulty if isinstance(predicted, MergedRates) else None,
+            meta={**annotated.meta, "latent": fit.grid.size > 1},
+        )
 
-    def _annotate_merged(
-        self, cells: ObservationTable, trie: MergedTrie, template: Template, catalog: Catalog, fit: LatentFit
-    ) -> AnnotatedTrie:
-        predicted = predict_merged(cells, trie, fit)
-        cost, latency = cost_and_latency(cells, catalog, SizesByDifficulty(fit.posterior, fit.grid, predicted.mix))
-        meta = self._meta(cells) | {"latent": fit.grid.size > 1}
-        return annotate_merged(cells, template, catalog, predicted, cost_usd=cost, latency_s=latency, meta=meta)
+
+def _predicted(cells: ObservationTable, fit: LatentFit) -> PredictedRates | MergedRates:
+    return predict_merged(cells, cells.trie, fit) if isinstance(cells.trie, MergedTrie) else predict_rates(cells, fit)
 
 
-def _sizes_by_outcome(cells: ObservationTable, fit: LatentFit, predicted: PredictedRates) -> SizesByOutcome:
+def _sizes_by_outcome(cells: ObservationTable, fit: LatentFit, predicted: PredictedRates | MergedRates) -> SizesByOutcome:
     """Size by difficulty; where the difficulty is left out, by stops."""
+    if isinstance(predicted, MergedRates):
+        return SizesByDifficulty(fit.posterior, fit.grid, predicted.mix)
     unseen = predicted.unseen.sum(axis=1)
     if fit.grid.size == 1:
         return SizesByStops(cells, unseen)

@@ -37,8 +37,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from vinelm.estimator.arms import arms_of
-from vinelm.estimator.latent.remembered import certain_decisions, certain_models, previous_choice, previous_model
-from vinelm.trie import MergedTrie, Trie
+from vinelm.trie import Trie
 
 Ints = npt.NDArray[np.int64]
 Matrix = Any  # scipy.sparse has no stubs
@@ -77,10 +76,10 @@ class FeatureMatrix:
         nodes = np.arange(1, size)
         model, stage = trie.model[1:].astype(np.int64), trie.stage[1:].astype(np.int64)
         depth = trie.depth[1:].astype(np.int64) - 1
-        above, above_model, times = earlier_models(trie)
+        above, above_model, times = certain_before(trie, trie.model.astype(np.int64), n_models)
         pair = above_model * n_models + trie.model[above]
         is_self, is_repeated = above_model == trie.model[above], times > 1
-        previous = _previous(trie)
+        previous = just_before(trie, trie.model.astype(np.int64))
         deep = np.flatnonzero(previous >= 0)
         before, now = previous[deep], trie.model[deep].astype(np.int64)
         parts = [
@@ -96,7 +95,7 @@ class FeatureMatrix:
             Part("self", above[is_self], 0 * above[is_self], 1),
             Part("again", deep[before == now], 0 * deep[before == now], 1),
         ]
-        if not trie.is_linear:
+        if arms_of(trie).is_choice.any():
             parts += _arm_parts(trie)
         design, group = stack(parts, size)
         slopes = [
@@ -117,26 +116,6 @@ class Part:
     column: Ints
     width: int
     times: npt.NDArray[Any] | None = None
-
-
-def decisions(trie: Trie) -> tuple[Ints, Ints, Ints]:
-    """Return (node, decision, arm): for each node the earlier nodes, itself not included, where one of several arms was taken.
-
-    ``decision`` is the node that was left, ``arm`` the child that was entered.
-    """
-    if isinstance(trie, MergedTrie):
-        return certain_decisions(trie)
-    is_choice = arms_of(trie).is_choice
-    found: list[tuple[Ints, Ints, Ints]] = []
-    nodes = np.arange(1, len(trie), dtype=np.int64)
-    at = nodes
-    while len(nodes):
-        up = trie.parent[at].astype(np.int64)
-        here = is_choice[up]
-        found.append((nodes[here], up[here], at[here]))
-        nodes, at = nodes[up > 0], up[up > 0]
-    first, second, third = (np.concatenate([part[i] for part in found]) for i in range(3))
-    return first, second, third
 
 
 def _arm_parts(trie: Trie) -> list[Part]:
@@ -161,36 +140,6 @@ def coded(name: str, rows: Ints, *labels: npt.NDArray[Any], times: npt.NDArray[A
     return Part(name, rows, np.asarray(column, np.int64), len(columns), times)
 
 
-def certain_nodes(trie: Trie) -> Ints:
-    """Return the nodes but the root whose stage and model before are known: all of them, where histories are not merged."""
-    if isinstance(trie, MergedTrie):
-        return np.flatnonzero(previous_choice(trie) >= 0)
-    return np.arange(1, len(trie))
-
-
-def _previous(trie: Trie) -> Ints:
-    """The model called just before each node's; -1 where there is none, or where merged histories differ."""
-    if isinstance(trie, MergedTrie):
-        return previous_model(trie)
-    return np.where(trie.parent > 0, trie.model[trie.parent], -1).astype(np.int64)
-
-
-def earlier_models(trie: Trie) -> tuple[Ints, Ints, Ints]:
-    """Return (node, model, times): the models called before each node and how often, sorted by node, then model."""
-    if isinstance(trie, MergedTrie):
-        return certain_models(trie)
-    pairs: list[Ints] = []
-    nodes = np.arange(1, len(trie), dtype=np.int64)
-    ancestor = trie.parent[nodes].astype(np.int64)
-    while np.any(ancestor > 0):
-        keep = ancestor > 0
-        nodes, ancestor = nodes[keep], ancestor[keep]
-        pairs.append(nodes * len(trie.models) + trie.model[ancestor])
-        ancestor = trie.parent[ancestor].astype(np.int64)
-    found, times = np.unique(np.concatenate(pairs) if pairs else np.zeros(0, np.int64), return_counts=True)
-    return found // len(trie.models), found % len(trie.models), times
-
-
 def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
     """Return one CSR matrix of all groups side by side, and each column's group. Columns that no node uses remain, all zero."""
     starts = np.cumsum([0, *(part.width for part in parts)])
@@ -199,3 +148,73 @@ def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
     values = np.concatenate([np.ones(len(part.nodes)) if part.times is None else part.times for part in parts])
     matrix = sparse.csr_array((values, (rows, columns)), shape=(size, int(starts[-1])))
     return matrix, np.repeat(np.arange(len(parts)), [part.width for part in parts])
+
+
+# -- the common part of all histories of a node, of which a tree has one: its features may say no more than that ---------
+
+
+def just_before(trie: Trie, label: Ints) -> Ints:
+    """Return the label of the invocation just before each node's, shape (n + 1,); -1 if there is none or histories differ."""
+    order = np.argsort(trie.target, kind="stable")
+    starts = np.flatnonzero(np.diff(trie.target[order], prepend=0))  # every node but the root has an edge into it
+    of_edge = label[trie.source[order]]
+    lowest, highest = np.minimum.reduceat(of_edge, starts), np.maximum.reduceat(of_edge, starts)
+    return np.concatenate(([-1], np.where(lowest == highest, lowest, -1)))
+
+
+def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, Ints]:
+    """Return (node, label, times): the labels before each node in every history, and how often at least.
+
+    Sorted by node, then label. Where ``memory=k`` merges histories, the choices before the last one of those remembered.
+    """
+    times = np.zeros((len(trie), n_labels), np.int16)
+    for edges in trie.edge_levels:
+        order = np.argsort(trie.target[edges], kind="stable")
+        source, target = trie.source[edges][order], trie.target[edges][order]
+        before = times[source]
+        labelled = np.flatnonzero(label[source] >= 0)
+        before[labelled, label[source[labelled]]] += 1
+        starts = np.flatnonzero(np.diff(target, prepend=0))
+        times[target[starts]] = np.minimum.reduceat(before, starts, axis=0)
+    node, found = np.nonzero(times)
+    return node.astype(np.int64), found.astype(np.int64), times[node, found].astype(np.int64)
+
+
+def certain_nodes(trie: Trie) -> Ints:
+    """Return the nodes but the root whose stage and model before are known, at depth 1 that there are none."""
+    choice = np.where(trie.model >= 0, _choice(trie), len(trie.stages) * len(trie.models))
+    return np.flatnonzero(just_before(trie, choice) >= 0)
+
+
+def earlier_choices(trie: Trie, nodes: Ints) -> tuple[Ints, Ints]:
+    """Return (place, choice): for each of ``nodes`` the stages and models that ran before its invocation, once each."""
+    node, made, _ = certain_before(trie, np.where(trie.model >= 0, _choice(trie), -1), len(trie.stages) * len(trie.models))
+    first = np.searchsorted(node, nodes)
+    count = np.searchsorted(node, nodes, side="right") - first
+    place = np.repeat(np.arange(len(nodes)), count)
+    offset = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
+    return place, made[first[place] + offset]
+
+
+def _choice(trie: Trie) -> Ints:
+    return trie.stage.astype(np.int64) * len(trie.models) + trie.model
+
+
+def decisions(trie: Trie) -> tuple[Ints, Ints, Ints]:
+    """Return (node, decision, arm): for each node those before it, itself not included, where one of several arms was taken.
+
+    ``decision`` is the node that was left, ``arm`` the one that was entered. Of merged histories the last decision alone is
+    known, where all came from one stage and model.
+    """
+    is_choice = arms_of(trie).is_choice
+    nodes = at = certain_nodes(trie)
+    found: list[tuple[Ints, Ints, Ints]] = []
+    while len(nodes):
+        up = trie.parent[at].astype(np.int64)
+        here = is_choice[up]
+        found.append((nodes[here], up[here], at[here]))
+        nodes, at = nodes[up > 0], up[up > 0]
+        if trie.is_merged:
+            break
+    first, second, third = (np.concatenate([part[i] for part in found]) for i in range(3))
+    return first, second, third

@@ -6,17 +6,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vinelm.estimator.arms import Arms, arms_of
+from vinelm.estimator.cost_latency import MeanEstimate
 from vinelm.estimator.latent.em import LatentFit, OutcomeProbabilities
 from vinelm.estimator.latent.logistic_regression import Regression, sigmoid
-from vinelm.estimator.latent.merged_masses import choice_shares, spread_masses
+from vinelm.estimator.latent.standard_errors import StandardErrors
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.estimator.outcome_rates import Rates
+from vinelm.estimator.outcome_rates import ArmRates, Rates
 from vinelm.trie import MergedTrie
 from vinelm.trie.arrays import FloatArray
 from vinelm.trie.difficulty import DifficultyRates
 
 TINY = 1e-12
 LARGEST_SHIFT = 3.0
+PSEUDO_ROWS = 20.0
+"""Rows of a uniform choice that are added to those of each stage."""
 SQUARE_ROOT_BLOCK = 4096
 
 
@@ -26,7 +30,7 @@ class MergedRates:
 
     Args:
         rates: conditional on reaching the node, over the requests that reach it in the profile.
-        arms: P(arm) and P(arm and right) of each edge, shape (edges,); None where one stage follows each node.
+        arm_rates: probabilities of the arm of each edge, shape (edges,).
         by_difficulty: the rates for requests of each difficulty.
         success_se: standard error of ``rates.success``: the posterior of the model's effects for the given mix of
             difficulties, and the sample of requests. Effects that the features leave out are not in it.
@@ -34,10 +38,18 @@ class MergedRates:
     """
 
     rates: Rates
-    arms: tuple[FloatArray, FloatArray] | None
+    arm_rates: ArmRates
     by_difficulty: DifficultyRates
     success_se: FloatArray
     mix: FloatArray
+
+    def errors(self, cost_usd: MeanEstimate, latency_s: MeanEstimate) -> StandardErrors:
+        """Return the standard errors of one invocation at each node, which has all three parts of the error of an amount."""
+        cost_se, latency_se = (
+            np.asarray(np.sqrt(amount.mean_var + amount.along**2 + amount.mean**2 * amount.shared))
+            for amount in (cost_usd, latency_s)
+        )
+        return StandardErrors(self.success_se, cost_se, latency_se, arm=None)
 
 
 def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) -> MergedRates:
@@ -47,57 +59,64 @@ def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) ->
     moves the node's probabilities by an effect of its own, shrunken by the spread of these effects over all nodes.
     """
     probabilities = _with_node_effects(cells, fit)
-    stop = probabilities.stop
-    start = fit.posterior.mean(axis=0)
-    on_right = probabilities.right * (1.0 - probabilities.stop_if_right)
-    on_wrong = (1.0 - probabilities.right) * (1.0 - probabilities.stop_if_wrong)
-    arms = _arms(trie, fit, on_right, on_wrong, cells)
-    going = 1.0 - stop if arms is None else arms[0][trie.edge_arm]
-    mass = spread_masses(trie, start, going, choice_shares(cells, trie))
+    arms, stop, start = arms_of(trie), probabilities.stop, fit.posterior.mean(axis=0)
+    arm, arm_right = _arms(fit, arms, probabilities)
+    mass = _masses(trie, start, arm[trie.edge_arm], _choice_shares(cells, trie))
     reached = mass.sum(axis=1)
     mix = (mass + TINY * start) / (reached + TINY * start.sum())[:, None]
     stop_success = probabilities.right * probabilities.stop_if_right
-    by_difficulty = DifficultyRates(
-        start, probabilities.right, stop, stop_success, *(arms if arms is not None else (None, None))
-    )
     stopping, right = (mix * stop).sum(axis=1), (mix * probabilities.right).sum(axis=1)
     right_stop = (mix * stop_success).sum(axis=1)
     rates = Rates.of(
         trie, stopping, right_stop / np.maximum(stopping, 1e-300), (right - right_stop) / np.maximum(1.0 - stopping, 1e-300)
     )
     errors = _success_errors(cells, fit, probabilities, mix)
-    for values in (by_difficulty.success, by_difficulty.stop, by_difficulty.stop_success):
+    for values in (probabilities.right, stop, stop_success):
         values[0] = 0.0
-    return MergedRates(rates, _arm_rates(trie, by_difficulty, mix, rates), by_difficulty, errors, mix)
+    known_arms = (None, None) if trie.is_linear else (arm, arm_right)
+    by_difficulty = DifficultyRates(start, probabilities.right, stop, stop_success, *known_arms)
+    took, took_right = ((mix[arms.source] * each).sum(axis=1) for each in (arm, arm_right))
+    arm_rates = ArmRates.of(trie, arms, rates, took, took_right)
+    return MergedRates(rates, arm_rates, by_difficulty, errors, mix)
 
 
-def _arms(
-    trie: MergedTrie, fit: LatentFit, on_right: FloatArray, on_wrong: FloatArray, cells: ObservationTable
-) -> tuple[FloatArray, FloatArray] | None:
-    """P(arm) and P(arm and right) given that its source is reached, by difficulty; None where one stage follows each node."""
-    if trie.is_linear:
-        return None
-    source = trie.source[trie.begins_arm]
-    on_right, on_wrong = on_right.copy(), on_wrong.copy()
+def _arms(fit: LatentFit, arms: Arms, probabilities: OutcomeProbabilities) -> tuple[FloatArray, FloatArray]:
+    """P(arm) and P(arm and right) given that its source is reached, by difficulty; shape (arms, points)."""
+    shares, source = fit.shares(arms), arms.source
+    on_right, on_wrong = probabilities.on_right, probabilities.on_wrong
     on_right[0], on_wrong[0] = 0.0, 1.0  # the root is no invocation: nothing was fitted there, and no request ends there
-    if fit.arms is None:
-        return (on_right + on_wrong)[source], on_right[source]
-    shares = fit.arms.shares()
     took_right = on_right[source] * shares.if_right
     return took_right + on_wrong[source] * shares.if_wrong, took_right
 
 
-def _arm_rates(trie: MergedTrie, known: DifficultyRates, mix: FloatArray, rates: Rates) -> tuple[FloatArray, FloatArray] | None:
-    """The means of the arms over the requests that reach their sources, one value per edge; sums mended for rounding."""
-    if known.arm is None or known.arm_success is None:
-        return None
-    source = trie.source[trie.begins_arm]
-    going, right = (mix[source] * known.arm).sum(axis=1), (mix[source] * known.arm_success).sum(axis=1)
-    going *= ((1.0 - rates.stop) / np.maximum(np.bincount(source, going, len(trie)), TINY))[source]
-    total = np.bincount(source, right, len(trie))
-    right *= np.where(total > TINY, (rates.success - rates.stop_success) / np.maximum(total, TINY), 0.0)[source]
-    going = np.minimum(going, 1.0)
-    return going[trie.edge_arm], np.minimum(right, going)[trie.edge_arm]
+def _choice_shares(cells: ObservationTable, trie: MergedTrie) -> FloatArray:
+    """For each edge the share of the profile's choices at its stage that fell on its model, shape (edges,).
+
+    Shares are those of the stage's rows, shrunken towards a uniform choice; the edges of one source and stage sum to 1.
+    """
+    n_models = len(trie.models)
+    kind = trie.stage.astype(np.int64) * n_models + trie.model
+    rows = np.bincount(kind[cells.node], minlength=len(trie.stages) * n_models).astype(np.float64)
+    of_edge, arm = kind[trie.target], trie.edge_arm
+    n_options = np.bincount(arm)[arm]
+    weight = rows[of_edge] + PSEUDO_ROWS / n_options
+    return np.asarray(weight / np.bincount(arm, weight)[arm])
+
+
+def _masses(trie: MergedTrie, start: FloatArray, arm: FloatArray, share: FloatArray) -> FloatArray:
+    """The mass of each grid point at each node, ``start`` at the root, if models are chosen as in the profile.
+
+    ``arm``: the part of a source's mass that takes the edge's arm, shape (edges, points). ``share``: of each edge among those
+    of its arm, shape (edges,).
+    """
+    mass = np.zeros((len(trie), len(start)))
+    mass[0] = start
+    for depth, edges in enumerate(trie.edge_levels):
+        part = mass[trie.source[edges]] * arm[edges] * share[edges, None]
+        first, size = int(trie.levels[depth + 1][0]), len(trie.levels[depth + 1])
+        for point in range(len(start)):
+            mass[first : first + size, point] = np.bincount(trie.target[edges] - first, part[:, point], size)
+    return mass
 
 
 def _with_node_effects(cells: ObservationTable, fit: LatentFit) -> OutcomeProbabilities:

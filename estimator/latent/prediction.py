@@ -1,4 +1,4 @@
-"""Predict unobserved outcomes: rates of every node over *all* requests, using observed outcomes as they are."""
+"""Predict unobserved outcomes and arms: rates of every node over *all* requests, using what was observed as it is."""
 
 from __future__ import annotations
 
@@ -6,27 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
-from vinelm.estimator.latent.em import LatentFit, OutcomeProbabilities
+from vinelm.estimator.arms import Arms, arms_of
+from vinelm.estimator.latent.arm_model import ChoiceProbabilities
+from vinelm.estimator.latent.em import LatentFit
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.estimator.outcome_rates import Rates
+from vinelm.estimator.outcome_rates import ArmRates, Rates
 from vinelm.trie.arrays import FloatArray
 
+Ints = npt.NDArray[np.int64]
 TINY = 1e-9
 """Pseudo-requests with the predicted rates, so that nodes that no request reaches have finite rates."""
-
-
-@dataclass(frozen=True, eq=False)
-class Sensitivity:
-    """Derivatives of a node's rates s, b and a by the logit of one question; shape (n + 1,) each.
-
-    The rates are those of docs/mathematics.md. Derivatives are means of p (1 - p) over the grid points of
-    unobserved requests only.
-    """
-
-    stop: FloatArray
-    stop_success: FloatArray
-    success: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,84 +26,110 @@ class PredictedRates:
 
     Args:
         rates: the rates over observed and predicted requests.
+        arm_rates: probabilities of the arms, per node.
         reaching: expected number of requests that reach the node; ``cells.count`` of them were observed there.
         unseen: expected number of the others, by grid point, shape (n + 1, points).
         mean_difficulty: mean grid value of those requests.
-        sensitivity: of the rates to each question of the latent model.
+        arms: the arms.
+        shares: P(arm | goes on) of each arm.
+        on_right: of the unseen requests those that go on with a right answer, shape (n + 1, points).
+        on_wrong: those that go on with a wrong one; same shape.
     """
 
     rates: Rates
+    arm_rates: ArmRates
     reaching: FloatArray
     unseen: FloatArray
     mean_difficulty: FloatArray
-    sensitivity: tuple[Sensitivity, Sensitivity, Sensitivity]
+    arms: Arms
+    shares: ChoiceProbabilities
+    on_right: FloatArray
+    on_wrong: FloatArray
 
 
 def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
-    """Propagate every request down every path.
+    """Propagate every request down every path and every arm.
 
     A cell is executed only after its ancestors, so a request observed at a node certainly reaches it and counts with its full
-    posterior. The others arrive as one mass per grid point, reduced by the predicted stop rate at every step: the work is
-    nodes x points, independent of the number of requests.
+    posterior. One that goes on counts with the arm that it took, and with the predicted arms where the arm is not known. The
+    others arrive as one mass per grid point: the work is nodes x points, independent of the number of requests.
     """
     trie, probabilities = cells.trie, fit.probabilities
-    stop = probabilities.stop
-    seen = by_node(cells, fit.posterior)
-    seen_stop = by_node(cells, fit.posterior, cells.stop)
-    arriving, leaving = np.zeros_like(seen), np.zeros_like(seen)
-    arriving[0] = leaving[0] = fit.posterior.sum(axis=0)
+    arms = arms_of(trie)
+    shares = fit.shares(arms)
+    on_right, on_wrong = probabilities.on_right, probabilities.on_wrong
+    seen = _sums(cells.node, fit.posterior[cells.request], len(trie))
+    seen_arm, seen_arm_right = _seen_arms(cells, fit, arms, shares)
+    arriving = np.zeros_like(seen)
+    arriving[0] = seen[0] = fit.posterior.sum(axis=0)
     for level in trie.levels[1:]:
-        arriving[level] = leaving[trie.parent[level]]
-        unseen = np.maximum(arriving[level] - seen[level], 0.0)
-        leaving[level] = unseen * (1.0 - stop[level]) + seen[level] - seen_stop[level]
+        arm = arms.of_node[level]
+        up = arms.source[arm]
+        unseen = np.maximum(arriving[up] - seen[up], 0.0)
+        arriving[level] = unseen * (on_right[up] * shares.if_right[arm] + on_wrong[up] * shares.if_wrong[arm]) + seen_arm[arm]
     unseen = np.maximum(arriving - seen, 0.0) + TINY * fit.posterior.mean(axis=0)
-    return rates_of(cells, fit, unseen=unseen, seen=seen, seen_stop=seen_stop)
+    rates, reaching = _rates_of(cells, fit, unseen, seen)
+    took_right = (unseen * on_right)[arms.source] * shares.if_right
+    took = took_right + (unseen * on_wrong)[arms.source] * shares.if_wrong
+    at_source = reaching[arms.source]
+    return PredictedRates(
+        rates=rates,
+        arm_rates=ArmRates.of(
+            trie, arms, rates, (took + seen_arm).sum(axis=1) / at_source, (took_right + seen_arm_right).sum(axis=1) / at_source
+        ),
+        reaching=reaching,
+        unseen=unseen,
+        mean_difficulty=(unseen + seen) @ fit.grid / reaching,
+        arms=arms,
+        shares=shares,
+        on_right=unseen * on_right,
+        on_wrong=unseen * on_wrong,
+    )
 
 
-def rates_of(
-    cells: ObservationTable, fit: LatentFit, *, unseen: FloatArray, seen: FloatArray, seen_stop: FloatArray
-) -> PredictedRates:
-    """Return the rates over requests observed at each node, stopped there, and expected unobserved: (n + 1, points) each."""
-    probabilities = fit.probabilities
+def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen: FloatArray) -> tuple[Rates, FloatArray]:
+    """The rates over the requests observed at each node and those expected unobserved, and the number of both."""
+    probabilities, stopped, size = fit.probabilities, cells.stop, len(cells.trie)
     stop, right = probabilities.stop, probabilities.right
+    seen_stop = _sums(cells.node[stopped], fit.posterior[cells.request[stopped]], size)
     stopping = (unseen * stop + seen_stop).sum(axis=1)
     going_on = (unseen * (1.0 - stop) + seen - seen_stop).sum(axis=1)
     reaching = stopping + going_on
-    seen_right = fit.posterior[cells.request] * fit.belief
-    right_stop = (unseen * right * probabilities.stop_if_right).sum(axis=1) + _sums(cells, seen_right, cells.stop)
-    right_on = (unseen * right * (1.0 - probabilities.stop_if_right)).sum(axis=1) + _sums(cells, seen_right, ~cells.stop)
+    seen_right = (fit.posterior[cells.request] * fit.belief).sum(axis=1)
+    right_stop = (unseen * right * probabilities.stop_if_right).sum(axis=1)
+    right_stop += np.bincount(cells.node[stopped], seen_right[stopped], size)
+    right_on = (unseen * probabilities.on_right).sum(axis=1) + np.bincount(cells.node[~stopped], seen_right[~stopped], size)
     rates = Rates.of(
         cells.trie, stopping / reaching, right_stop / np.maximum(stopping, 1e-300), right_on / np.maximum(going_on, 1e-300)
     )
-    moves = sensitivity(probabilities, unseen / np.maximum(reaching, 1e-300)[:, None])
-    return PredictedRates(rates, reaching, unseen, (unseen + seen) @ fit.grid / reaching, moves)
+    return rates, reaching
 
 
-def sensitivity(probabilities: OutcomeProbabilities, unseen: FloatArray) -> tuple[Sensitivity, Sensitivity, Sensitivity]:
-    """Return the sensitivity to each question; ``unseen``: share of the requests that reach a node unobserved, by point."""
-    right, if_right, if_wrong = probabilities.right, probabilities.stop_if_right, probabilities.stop_if_wrong
-    moved = unseen * right * (1.0 - right)
-    accepted = (unseen * right * if_right * (1.0 - if_right)).sum(axis=1)
-    given_up = (unseen * (1.0 - right) * if_wrong * (1.0 - if_wrong)).sum(axis=1)
-    nothing = np.zeros(len(right))
-    return (
-        Sensitivity((moved * (if_right - if_wrong)).sum(axis=1), (moved * if_right).sum(axis=1), moved.sum(axis=1)),
-        Sensitivity(accepted, accepted, nothing),
-        Sensitivity(given_up, nothing, nothing),
-    )
+def _seen_arms(
+    cells: ObservationTable, fit: LatentFit, arms: Arms, shares: ChoiceProbabilities
+) -> tuple[FloatArray, FloatArray]:
+    """Observed requests that took each arm, and those of them with a right answer; shape (arms, points) each."""
+    goes_on = ~cells.stop & (arms.count[cells.node] > 0)
+    weight, belief = fit.posterior[cells.request], fit.belief * np.ones(len(fit.grid))
+    known = np.flatnonzero(goes_on & (cells.arm >= 0))
+    arm = arms.find(cells.node[known], cells.arm[known]) if len(known) else known
+    total = _sums(arm, weight[known], len(arms))
+    right = _sums(arm, weight[known] * belief[known], len(arms))
+    unknown = np.flatnonzero(goes_on & (cells.arm < 0))
+    for order in range(int(arms.count.max(initial=0)) if len(unknown) else 0):
+        here = unknown[arms.count[cells.node[unknown]] > order]
+        arm = arms.first[cells.node[here]] + order
+        is_right = weight[here] * belief[here] * shares.if_right[arm]
+        total += _sums(arm, is_right + weight[here] * (1.0 - belief[here]) * shares.if_wrong[arm], len(arms))
+        right += _sums(arm, is_right, len(arms))
+    if arms.count[0] > 1:
+        total += _sums(arms.find(np.zeros(cells.n_requests, np.int64), cells.first_stage), fit.posterior, len(arms))
+    elif arms.count[0] == 1:
+        total[arms.first[0]] += fit.posterior.sum(axis=0)
+    return total, right
 
 
-def _sums(cells: ObservationTable, values: FloatArray, which: npt.NDArray[np.bool_]) -> FloatArray:
-    """Sum of ``values`` (cells, points) over the chosen cells and all points, per node."""
-    total = np.bincount(cells.node[which], values[which].sum(axis=1), len(cells.trie))
-    return np.asarray(total, dtype=np.float64)
-
-
-def by_node(cells: ObservationTable, posterior: FloatArray, which: npt.NDArray[np.bool_] | slice = slice(None)) -> FloatArray:
-    """Return the sum of the requests' posteriors over the chosen cells of each node, shape (n + 1, points)."""
-    total = np.zeros((len(cells.trie), posterior.shape[1]))
-    nodes = cells.node[which]
-    if len(nodes):
-        rows, starts = np.unique(nodes, return_index=True)  # cells are sorted by node
-        total[rows] = np.add.reduceat(posterior[cells.request[which]], starts, axis=0)
-    return total
+def _sums(of: Ints, values: FloatArray, size: int) -> FloatArray:
+    """The sums of the rows of ``values`` with equal ``of``, shape (size, points)."""
+    rows = np.arange(len(of))
+    return np.asarray(sparse.csr_array((np.ones(len(of)), (of, rows)), shape=(size, len(of))) @ values, dtype=np.float64)

@@ -1,14 +1,29 @@
-"""Standard errors of the path metrics: the delta method along every path, times a calibrated factor."""
+"""Standard errors of the path metrics: the delta method along every path and its arms, times a calibrated factor.
+
+The accuracy of a path is here the probability of ending on it, or before it on a shared part, with a correct answer; plans add
+up the masses of the paths where they end (docs/mathematics.md#arms). With L the derivative of log P(arm) by a logit of the node
+that is left, where one stage follows that of log (1 - s), and B the mass of correct answers that ended before, the derivatives
+of A(u) along effects x_j are
+
+- reach_j db_j for proper ancestors j, and reach_u da_u for u itself;
+- (A(u) - B_j) L_j for every step from an ancestor j down to u, including those of the regression of the arms.
+
+Each is a running sum from the root.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from vinelm.estimator.cost_latency import MeanEstimate
+from vinelm.estimator.latent.arm_model import ArmModel
 from vinelm.estimator.latent.em import LatentFit
+from vinelm.estimator.latent.features import Matrix
 from vinelm.estimator.latent.logistic_regression import Regression
 from vinelm.estimator.latent.prediction import PredictedRates
 from vinelm.estimator.observation_table import ObservationTable
@@ -21,17 +36,22 @@ COST_SCALE = 1.25
 LATENCY_SCALE = 1.2
 """Factors that bring the coverage of 90 % intervals to about 90 %, calibrated at 2 % of the exhaustive cost on simulated tables
 of seeds that are not reported. Below 1 for accuracy, because the mean of the table's own requests is less uncertain than that
-of further ones; above 1 for dollars and seconds, because of effects that their model leaves out.
+of further ones; above 1 for dollars and seconds, because of effects that their model leaves out. Arms have none.
 """
+TINY = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class StandardErrors:
-    """Standard errors of path accuracy (fraction), cost (dollars) and latency (seconds), shape (n + 1,) each."""
+    """Standard errors of path accuracy (fraction), cost (dollars) and latency (seconds), and of each node's ``arm``.
+
+    Shape (n + 1,) each; that of ``arm`` is None where it is not known.
+    """
 
     accuracy: FloatArray
     cost_usd: FloatArray
     latency_s: FloatArray
+    arm: FloatArray | None
 
 
 def standard_errors(
@@ -43,135 +63,216 @@ def standard_errors(
     cost_usd: MeanEstimate,
     latency_s: MeanEstimate,
 ) -> StandardErrors:
-    """Return the standard errors of the path metrics for *further requests of the same kind*.
+    """Return the standard errors for *further requests of the same kind* (see the module's text).
 
     Two sources: the posterior of the effects where outcomes were not observed, and the sample of requests.
-
-    With reach_j = prod (1 - s_i), B_j = sum of reach_i b_i up to j, and ds, db, da the derivatives of a node's rates by the
-    logit of a question, the derivatives of A(u) along effects x_j are reach_j db_j + (B_j - A(u)) ds_j / (1 - s_j) for proper
-    ancestors j, and reach_u da_u for u itself: each is a running sum from the root.
 
     Args:
         cells: the observations.
         fit: the latent model fitted to them.
-        predicted: its predicted rates.
-        annotated: the trie with these rates.
+        predicted: its predicted rates and arms.
+        annotated: the trie with these.
         cost_usd: estimate of the dollars per invocation.
         latency_s: estimate of the seconds per invocation at zero load.
     """
-    accuracy = annotated.accuracy
-    weights = path_weights(predicted, annotated)
-    shrunk = (accuracy * cells.n_requests + 1.0) / (cells.n_requests + 2.0)  # 0 or 1 observed is not certainty
-    accuracy_var = shrunk * (1.0 - shrunk) / cells.n_requests * (1.0 + _unknown(cells))
-    for regression, weight in zip(fit.regressions, weights, strict=True):
-        if regression is not None:
-            accuracy_var = accuracy_var + _variance(cells.trie, regression, predicted, weight, accuracy)
-    spent = annotated.path_cost_usd
-    cost_var, latency_var = amount_variances(annotated, cost_usd, latency_s)
-    for regression, weight in zip(fit.regressions, weights, strict=True):
-        if regression is not None:
-            thins = weight.discount
-            # Dollars depend on the questions only by who goes on: no term of a node's own, none for answers.
-            fewer = PathWeights(through=thins * spent, discount=thins, own=np.zeros(len(cells.trie)))
-            cost_var = cost_var + _variance(cells.trie, regression, predicted, fewer, spent)
-    return StandardErrors(
-        ACCURACY_SCALE * np.sqrt(accuracy_var), COST_SCALE * np.sqrt(cost_var), LATENCY_SCALE * np.sqrt(latency_var)
-    )
-
-
-def amount_variances(
-    annotated: AnnotatedTrie, cost_usd: MeanEstimate, latency_s: MeanEstimate
-) -> tuple[FloatArray, FloatArray]:
-    """Return the variances of path cost and path latency that are due to the amounts themselves, shape (n + 1,) each."""
-    trie, spent = annotated.trie, annotated.path_cost_usd
+    n, trie, spent = cells.n_requests, cells.trie, annotated.path_cost_usd
+    shrunk = (annotated.accuracy * n + 1.0) / (n + 2.0)  # 0 or 1 observed is not certainty
+    accuracy_var = shrunk * (1.0 - shrunk) / n * (1.0 + _unknown(cells, predicted))
     cost_var = trie.accumulate(annotated.reach**2 * cost_usd.mean_var) + spent**2 * cost_usd.shared
     cost_var += trie.accumulate(annotated.reach * cost_usd.along) ** 2
     latency_var = trie.accumulate(latency_s.mean_var) + annotated.path_latency_s**2 * latency_s.shared
     latency_var += trie.accumulate(latency_s.along) ** 2
-    return cost_var, latency_var
+    arm_var = _arm_sampling(predicted, trie)
+    for question in questions(fit, predicted, annotated):
+        for moves in gradients(trie, question, predicted):
+            part = moves.nodes
+            accuracy_var[part] += _squares(moves.of_accuracy(annotated.accuracy[part], question.ended))
+            # Dollars depend on the questions only by who goes on: no term of a node's own, none for answers.
+            cost_var[part] += _squares(moves.of_later(spent[part], spent))
+            arm_var[part] += predicted.arm_rates.arm[part] ** 2 * _squares(moves.arm)
+    arm_var = arm_var[predicted.arms.target][predicted.arms.of_node]  # the same for all nodes of an arm, to the last bit
+    arm_var[0] = 0.0
+    return StandardErrors(
+        accuracy=ACCURACY_SCALE * np.sqrt(accuracy_var),
+        cost_usd=COST_SCALE * np.sqrt(cost_var),
+        latency_s=LATENCY_SCALE * np.sqrt(latency_var),
+        arm=np.sqrt(arm_var),
+    )
 
 
-def path_weights(predicted: PredictedRates, annotated: AnnotatedTrie) -> list[PathWeights]:
-    """Return the derivatives of path accuracy by the logit of each question at each node (see :func:`standard_errors`)."""
-    reach, stop = annotated.reach, predicted.rates.stop
-    ended = annotated.trie.accumulate(reach * predicted.rates.stop_success)
-    found = []
-    for moves in predicted.sensitivity:
-        thins = moves.stop / np.maximum(1.0 - stop, 1e-9)  # -d log(1 - s): relative reduction of all that follows
-        found.append(PathWeights(reach * moves.stop_success + thins * ended, discount=thins, own=reach * moves.success))
-    return found
-
-
-def _unknown(cells: ObservationTable) -> FloatArray:
-    """Share of the requests whose outcome on each path was not observed, neither at its end nor by an earlier stop."""
-    size = len(cells.trie)
-    stops = np.bincount(cells.node[cells.stop], minlength=size).astype(np.float64)
-    known = cells.trie.accumulate(stops) + (cells.count - stops)
-    return np.clip(1.0 - known / cells.n_requests, 0.0, 1.0)
+# -- questions -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class PathWeights:
-    """Factors of a node's design row in the gradients of path metrics, shape (n + 1,) each.
+class Question:
+    """A regression and what its logits move; arrays have shape (n + 1,).
 
-    Args:
-        through: factor in the metric of each proper descendant.
-        discount: factor that is multiplied by the descendant's own metric and subtracted.
-        own: factor in the node's own metric.
+    ``step``: the derivative of log P(arm into the node) by the logit at the parent, or, for the regression of the arms, by its
+    coefficients (effects and slopes, one row per arm). ``through`` and ``own``: derivatives of the mass of correct answers that
+    end at an ancestor, and at the node itself. ``ended``: the mass of correct answers that ended up to a node.
     """
 
+    regression: Regression
+    step: FloatArray | tuple[Matrix, Matrix]
     through: FloatArray
-    discount: FloatArray
     own: FloatArray
+    ended: FloatArray
 
 
-def _variance(
-    trie: Trie, regression: Regression, predicted: PredictedRates, weights: PathWeights, metric: FloatArray
-) -> FloatArray:
-    """Quadratic form v' C v of each node's gradient v with the posterior covariance C, by a Cholesky factor of C."""
-    variance = np.zeros(len(trie))
-    root = np.asarray(np.linalg.cholesky(regression.covariance), dtype=np.float64)
-    for part, gradient in gradients(trie, regression, predicted, weights, metric, basis=root):
-        variance[part] = np.einsum("ij,ij->i", gradient, gradient)
-    return variance
+def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTrie) -> Iterator[Question]:
+    """Yield the regressions of the fit: right, stop if right, stop if wrong, and arms where there is a choice."""
+    reach, found = annotated.reach, fit.probabilities
+    nothing = np.zeros(len(reach))
+    ended = annotated.trie.accumulate(reach * annotated.stop_success)
+    # Derivatives are means of p (1 - p) over the grid points of the requests that were not observed.
+    share = predicted.unseen / np.maximum(predicted.reaching, TINY)[:, None]
+    moved = share * found.right * (1.0 - found.right)
+    accepted = share * found.right * found.stop_if_right * (1.0 - found.stop_if_right)
+    through = reach * (moved * found.stop_if_right).sum(axis=1), reach * accepted.sum(axis=1), nothing
+    own = reach * moved.sum(axis=1), nothing, nothing
+    for regression, *moves in zip(fit.regressions, _steps(fit, predicted), through, own, strict=True):
+        if regression is not None:
+            yield Question(regression, *moves, ended)
+    if fit.arms is not None:
+        yield Question(fit.arms.regression, _choice_steps(fit.arms, predicted), nothing, nothing, ended)
 
 
-def gradients(
-    trie: Trie,
-    regression: Regression,
-    predicted: PredictedRates,
-    weights: PathWeights,
-    metric: FloatArray,
-    *,
-    basis: FloatArray | None = None,
-) -> Iterator[tuple[slice, FloatArray]]:
-    """Yield (nodes, gradients of their path metric by the question's coefficients), one subtree of the root at a time.
+def _steps(fit: LatentFit, predicted: PredictedRates) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Derivatives of log P(arm into each node) by the logits of right, stop if right and stop if wrong at its parent."""
+    up = predicted.arms.source
+    share = predicted.unseen[up] / np.maximum(predicted.reaching[up], TINY)[:, None]
+    found = fit.probabilities
+    right, if_right, if_wrong = found.right[up], found.stop_if_right[up], found.stop_if_wrong[up]
+    took_right, took_wrong = predicted.shares.if_right, predicted.shares.if_wrong
+    of_arms = (
+        share * right * (1.0 - right) * ((1.0 - if_right) * took_right - (1.0 - if_wrong) * took_wrong),
+        -share * right * if_right * (1.0 - if_right) * took_right,
+        -share * (1.0 - right) * if_wrong * (1.0 - if_wrong) * took_wrong,
+    )
+    arm = predicted.arm_rates.arm
+    into = predicted.arms.of_node
+    first, second, third = (moved.sum(axis=1)[into] / np.maximum(arm, TINY) for moved in of_arms)
+    return first, second, third
 
-    Gradients have shape (nodes, coefficients), or (nodes, columns of ``basis``) if that is given. Iterating bounds the memory.
+
+def _choice_steps(model: ArmModel, predicted: PredictedRates) -> tuple[Matrix, Matrix]:
+    """Derivatives of log P(arm) by the effects and the slopes of the regression of the arms; one row per arm each."""
+    arms, asks, shares = predicted.arms, model.questions, predicted.shares
+    probability = model.regression.probabilities()
+    chosen = np.flatnonzero(arms.is_choice[arms.source])
+    reaching = np.maximum(predicted.reaching[arms.source], TINY)
+    weight = 1.0 / (reaching * np.maximum(predicted.arm_rates.arm[arms.target], TINY))
+    values, rows, columns = [], [], []
+    for is_right, mass, share in ((0, predicted.on_wrong, shares.if_wrong), (1, predicted.on_right, shares.if_right)):
+        for order in range(asks.most_arms - 1):
+            asked = chosen[(arms.order[chosen] >= order) & (arms.count[arms.source[chosen]] - 1 > order)]
+            row = asks.row(arms.source[asked], order, is_right)
+            taken = (arms.order[asked] == order)[:, None]
+            moved = mass[arms.source[asked]] * share[asked] * (taken - probability[row])
+            values.append(moved.sum(axis=1) * weight[asked])
+            rows.append(asked)
+            columns.append(row)
+    shape = (len(arms), len(asks.node))
+    factor = sparse.csr_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape)
+    difficulty = predicted.mean_difficulty[asks.node]
+    features = model.regression.features
+    return factor @ features.design, factor @ (sparse.diags_array(difficulty) @ features.slope)
+
+
+# -- gradients -------------------------------------------------------------------------------------------------
+
+
+class Gradients(NamedTuple):
+    """What a question's coefficients, times a root of their covariance, change at the nodes of a subtree of the root.
+
+    ``up``: the parent of each node. Shape (nodes, coefficients) each, 0 for none: ``arm``, the change of log P(arm into the
+    node); ``passed``, that of the mass of correct answers that end at the parent; ``own``, of those that end at the node.
     """
+
+    nodes: slice
+    trie: Trie
+    up: FloatArray
+    arm: FloatArray
+    passed: FloatArray | float
+    own: FloatArray | float
+
+    def of_accuracy(self, accuracy: FloatArray, ended: FloatArray) -> FloatArray:
+        """The gradient of the accuracy of each node's path."""
+        return self.own + self.of_later(accuracy, ended, self.passed)
+
+    def of_later(self, metric: FloatArray, before: FloatArray, passed: FloatArray | float = 0.0) -> FloatArray:
+        """The gradient of a path metric by the arms of its path: each step moves what comes after it.
+
+        Args:
+            metric: the metric of the nodes.
+            before: its part up to each node of the trie.
+            passed: what each step changes besides.
+        """
+        along = self._running(self.arm) * metric[:, None]
+        return along + self._running(passed - before[self.up][:, None] * self.arm)
+
+    def _running(self, rows: FloatArray) -> FloatArray:
+        """The sums of the rows from the top of the subtree down to each node."""
+        total, depth = rows.copy(), self.trie.depth[self.nodes]
+        for d in range(int(depth[0]) + 1, int(depth.max()) + 1):
+            level = np.flatnonzero(depth == d)
+            total[level] += total[self.up[level] - self.nodes.start]
+        return total
+
+
+def gradients(trie: Trie, question: Question, predicted: PredictedRates) -> Iterator[Gradients]:
+    """Yield the gradients of a question's coefficients, one subtree of the root at a time, which bounds the memory."""
+    basis = np.asarray(np.linalg.cholesky(question.regression.covariance), dtype=np.float64)
+    features = question.regression.features
+    n_effects = features.design.shape[1]
     for child in trie.children(0):
         part = trie.subtree(child)
-        rows = design_rows(regression, predicted, part, basis)
-        total = weights.own[part, None] * rows + above(trie, part, weights.through[part, None] * rows)
-        yield part, total - metric[part, None] * above(trie, part, weights.discount[part, None] * rows)
+        up = np.maximum(trie.parent[part], 0)
+        if isinstance(question.step, tuple):
+            effects, slopes = (matrix[predicted.arms.of_node[part]] for matrix in question.step)
+            yield Gradients(part, trie, up, np.asarray(effects @ basis[:n_effects] + slopes @ basis[n_effects:]), 0.0, 0.0)
+            continue
+        # Slopes count at the mean difficulty of the requests that reach a node.
+        difficulty = predicted.mean_difficulty[part, None]
+        rows = np.asarray(features.design[part] @ basis[:n_effects] + difficulty * (features.slope[part] @ basis[n_effects:]))
+        at_parent = np.where(up[:, None] > 0, rows[np.maximum(up - child, 0)], 0.0)
+        yield Gradients(
+            part,
+            trie,
+            up,
+            arm=at_parent * question.step[part, None],
+            passed=at_parent * question.through[up][:, None],
+            own=rows * question.own[part, None],
+        )
 
 
-def design_rows(regression: Regression, predicted: PredictedRates, nodes: slice, basis: FloatArray | None = None) -> FloatArray:
-    """Return the dense design of the nodes, slopes at the mean difficulty of the requests that reach them, times ``basis``."""
-    design, slope = regression.features.design[nodes], regression.features.slope[nodes]
-    difficulty = predicted.mean_difficulty[nodes, None]
-    if basis is None:
-        return np.hstack([design.toarray(), slope.toarray() * difficulty])
-    n_effects = design.shape[1]
-    return np.asarray(design @ basis[:n_effects] + difficulty * (slope @ basis[n_effects:]), dtype=np.float64)
+def _squares(gradient: FloatArray) -> FloatArray:
+    return np.asarray(np.einsum("ij,ij->i", gradient, gradient), dtype=np.float64)
 
 
-def above(trie: Trie, part: slice, rows: FloatArray) -> FloatArray:
-    """Return the sum of the rows of each node's proper ancestors within the subtree."""
-    total = np.zeros_like(rows)
-    depth = trie.depth[part]
-    for d in range(int(depth[0]) + 1, int(depth.max()) + 1):
-        level = np.flatnonzero(depth == d)
-        up = trie.parent[part][level] - part.start
-        total[level] = total[up] + rows[up]
-    return total
+# -- sampling --------------------------------------------------------------------------------------------------
+
+
+def _arm_sampling(predicted: PredictedRates, trie: Trie) -> FloatArray:
+    """Variance of each arm by the sample of requests that reach its node."""
+    up = np.maximum(trie.parent, 0)
+    reaching = np.maximum(predicted.reaching[up], 1.0)
+    shrunk = (predicted.arm_rates.arm * reaching + 1.0) / (reaching + 2.0)
+    unknown = predicted.unseen.sum(axis=1)[up] / np.maximum(predicted.reaching[up], TINY)
+    return np.asarray(shrunk * (1.0 - shrunk) / reaching * (1.0 + np.clip(unknown, 0.0, 1.0)))
+
+
+def _unknown(cells: ObservationTable, predicted: PredictedRates) -> FloatArray:
+    """Share of the requests whose outcome on each path was not observed: at its end, by an earlier stop, or by another arm."""
+    trie, arms, size = cells.trie, predicted.arms, len(cells.trie)
+    stops = np.bincount(cells.node[cells.stop], minlength=size).astype(np.float64)
+    known = np.flatnonzero(cells.arm >= 0)
+    took = np.zeros(len(arms))
+    if len(known):
+        took += np.bincount(arms.find(cells.node[known], cells.arm[known]), minlength=len(arms))
+    if arms.count[0] > 1:
+        took += np.bincount(arms.find(np.zeros(cells.n_requests, np.int64), cells.first_stage), minlength=len(arms))
+    left = (np.bincount(arms.source, took, size)[arms.source] - took)[arms.of_node]
+    left[0] = 0.0
+    known_end = trie.accumulate(stops + left) + (cells.count - stops)
+    return np.clip(1.0 - known_end / cells.n_requests, 0.0, 1.0)

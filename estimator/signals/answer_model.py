@@ -159,11 +159,6 @@ class AnswerFit:
     cost_usd: FloatArray
     size: FloatArray
 
-    @property
-    def n_effects(self) -> int:
-        """Effects of a context."""
-        return len(self.features.sd)
-
     @cached_property
     def log_types(self) -> FloatArray:
         """Log P(type | context, latent pair), shape (contexts, types, points)."""

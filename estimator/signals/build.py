@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,33 +93,25 @@ def signals_trie(
     while True:
         levels = histories(model, course, annotated.trie.models, goes_on=goes_on, least_reach=least_reach)
         if sum(map(len, levels)) <= MOST_HISTORIES or least_reach > 0.2:
-            selection = selection_optimism(FitMasses.of(levels, model.cost_by_fit, model.mean_size))
+            masses = FitMasses.of(levels, model.cost_by_fit, model.mean_size)
+            selection = selection_optimism(masses)
             evidence = {} if selection is None else {"evidence": {"selection": selection.to_dict()}}
-            return _Builder(annotated, model, levels, course).build(goes_on, (meta or {}) | evidence)
+            return _Builder(annotated, model, levels, masses, course).build(goes_on, (meta or {}) | evidence)
         least_reach *= 2.0
 
 
 class _Layout(NamedTuple):
-    """Where histories and nodes are. Nodes are counted level by level, the root is node 0; ``place`` is that in pre-order.
+    """Where nodes are. They are counted level by level, the root is node 0; ``place`` is that in pre-order, ``order`` lists it.
 
-    ``of_history``: by level, the node of each history, from the level's first. ``parents`` and ``models``: by level, each
-    node's history in the level before, and its model. ``arm_of``: by level, the arm of each history, 0 at the end.
+    ``levels``: the nodes of each level. ``arms``: the distinct arms (stage that comes next, label, class). ``arm_of``: by
+    level, the arm of each history from 1, 0 at the end.
     """
 
-    of_history: list[Ints]
-    parents: list[Ints]
-    models: list[Ints]
-    offsets: Ints
+    levels: list[slice]
     order: Ints
     place: Ints
     arms: list[tuple[int, int, int]]
     arm_of: list[Ints]
-
-    def first_node(self, d: int) -> int:
-        return int(self.offsets[d]) + 1
-
-    def nodes_of(self, d: int) -> slice:
-        return slice(self.first_node(d), self.first_node(d + 1))
 
 
 class _Nodes:
@@ -136,12 +129,22 @@ class _Nodes:
 class _Builder:
     """Lays the histories out as a trie in pre-order: a node is a history and the model that runs next."""
 
-    def __init__(self, annotated: AnnotatedTrie, model: Predictive, levels: Sequence[HistoryLevel], course: Course) -> None:
-        self.base, self.model, self.levels = annotated, model, levels
+    def __init__(
+        self,
+        annotated: AnnotatedTrie,
+        model: Predictive,
+        levels: Sequence[HistoryLevel],
+        masses: Sequence[FitMasses],
+        course: Course,
+    ) -> None:
+        self.base, self.model, self.levels, self.masses = annotated, model, levels, masses
         names = [stage.name for stage in annotated.template.stages]
         self.stages = np.array([names.index(stage) for stage in course.stages])
-        self.n_models = len(annotated.trie.models)
-        self.child_of = _Children(annotated.trie)
+        trie = annotated.trie
+        self.key = np.array([len(trie.models) * len(names), len(names), 1])
+        edges = np.column_stack((trie.source, trie.model[trie.target], trie.stage[trie.target])) @ self.key
+        self.by_key = np.argsort(edges)
+        self.keys = edges[self.by_key]
         shown = [label._replace(arm=None) for label in model.labels]
         self.labels = tuple(dict.fromkeys(shown))
         self.label_of = np.array([self.labels.index(label) for label in shown])
@@ -166,37 +169,50 @@ class _Builder:
         )  # fmt: skip
 
     def _layout(self) -> _Layout:
-        of_history, parents, models, order = self._nodes()
-        offsets = np.concatenate(([0], np.cumsum([len(each) for each in parents])))
-        place = np.empty(int(offsets[-1]) + 1, np.int64)
-        place[order] = np.arange(len(place))
-        arms, arm_of = self._arms()
-        return _Layout(of_history, parents, models, offsets, order, place, arms, arm_of)
+        keys: list[Ints] = [np.zeros((1, 0), np.int64)]
+        path = np.zeros((1, 0), np.int64)  # of the histories of the level before: (model, outcome) alternately
+        for level, known in zip(self.levels, self.masses, strict=True):
+            keys.append(np.column_stack((path[known.parent], known.model)))
+            path = np.column_stack((keys[-1][known.node], level.label * 64 + level.kind + 1))
+        width = keys[-1].shape[1]
+        table = np.concatenate([np.pad(key, ((0, 0), (0, width - key.shape[1])), constant_values=-1) for key in keys])
+        order = np.lexsort(table.T[::-1])
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        bounds = np.cumsum([len(key) for key in keys]).tolist()
+        return _Layout([slice(*each) for each in pairwise(bounds)], order, place, *self._arms())
+
+    def _below(self, nodes: Ints, models: Ints, stages: Ints) -> Ints:
+        """The child of each of these nodes of the path trie by its model and stage."""
+        wanted = np.column_stack((nodes, models, stages)) @ self.key
+        at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        if not np.array_equal(self.keys[at], wanted):
+            raise EvidenceError("the path trie lacks a path that the signals' trie has: estimate all paths of the template")
+        return np.asarray(self.base.trie.target[self.by_key[at]], np.int64)
 
     def _connect(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
         """The past of a level's nodes: node above, outcome there, path without outcomes."""
-        here, history, models = layout.nodes_of(d), layout.parents[d], layout.models[d]
+        here, history, models = layout.levels[d], self.masses[d].parent, self.masses[d].model
         nodes.depth[here], nodes.model[here] = d + 1, models
         if not d:
             nodes.up[here], nodes.stage[here] = 0, 0
-            nodes.base[here] = [self.child_of(0, m, int(self.stages[0])) for m in models.tolist()]
+            nodes.base[here] = self._below(0 * models, models, np.full(len(models), self.stages[0]))
             return
         before = self.levels[d - 1]
-        up = layout.first_node(d - 1) + layout.of_history[d - 1][history]
+        up = layout.levels[d - 1].start + self.masses[d - 1].node[history]
         nodes.up[here], nodes.stage[here] = up, layout.arm_of[d - 1][history]
-        known = nodes.base[up].tolist(), models.tolist(), self.stages[before.following[history]].tolist()
-        nodes.base[here] = [self.child_of(*each) for each in zip(*known, strict=True)]
+        nodes.base[here] = self._below(nodes.base[up], models, self.stages[before.following[history]])
         nodes.came[here] = before.reach[history] / nodes.reach[up]
         nodes.came_right[here] = before.right[history].max(axis=1) / nodes.reach[up]
 
     def _estimate(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
         """Reach, dollars and accuracy of the nodes of a level, from the histories that end with their invocation."""
-        level, here, of = self.levels[d], layout.nodes_of(d), layout.of_history[d]
-        n, size = len(layout.parents[d]), self.levels[d - 1].size_by_fit if d else self.model.mean_size[None, :]
+        level, here, known = self.levels[d], layout.levels[d], self.masses[d]
+        of, n = known.node, len(known.parent)
         nodes.reach[here] = np.bincount(of, level.reach, n)
-        nodes.cost[layout.first_node(d) + of] = self.model.cost_usd[level.context]  # of the node's context
-        nodes.cost[here] *= self.levels[d - 1].size[layout.parents[d]] if d else 1.0
-        nodes.cost_spread[here] = FitMasses.of_level(level, size, self.model.cost_by_fit).cost_usd
+        nodes.cost[here.start + of] = self.model.cost_usd[level.context]  # of the node's context
+        nodes.cost[here] *= self.levels[d - 1].size[known.parent] if d else 1.0
+        nodes.cost_spread[here] = known.cost_usd
         best, passed = level.right.max(axis=1), np.array([label.passed for label in self.model.labels])
         closes = ~level.is_open if d + 1 < len(self.levels) else passed[level.label]
         nodes.success[here] = np.bincount(of, best, n) / nodes.reach[here]
@@ -205,7 +221,7 @@ class _Builder:
 
     def _outcomes_of(self, d: int, nodes: _Nodes, layout: _Layout) -> dict[str, Any]:
         """The outcomes of the nodes of a level, by column of :class:`~vinelm.signals.Outcomes`."""
-        level, node = self.levels[d], layout.first_node(d) + layout.of_history[d]
+        level, node = self.levels[d], layout.levels[d].start + self.masses[d].node
         best, last = level.right.max(axis=1), level.right[np.arange(len(level)), np.maximum(level.kind, 0)]
         return {
             "node": layout.place[node],
@@ -235,26 +251,8 @@ class _Builder:
         stages = (int(self.stages[0]), *(stage for stage, *_ in layout.arms))
         return Outcomes(self.labels, stages, goes_on, cost_spread=nodes.cost_spread[layout.order], **arrays)
 
-    def _nodes(self) -> tuple[list[Ints], list[Ints], list[Ints], Ints]:
-        """For each level the node of each history, and each node's history before and model; and all nodes in pre-order."""
-        of_history, parents, models = [], [], []
-        keys: list[Ints] = [np.zeros((1, 0), np.int64)]
-        path = np.zeros((1, 0), np.int64)  # of the histories of the level before: (model, outcome) alternately
-        for level in self.levels:
-            codes, node = np.unique(level.parent * self.n_models + level.model, return_inverse=True)
-            parent, model = codes // self.n_models, codes % self.n_models
-            of_history.append(node)
-            parents.append(parent)
-            models.append(model)
-            own = np.column_stack((path[parent], model))
-            keys.append(own)
-            path = np.column_stack((own[node], level.label * 64 + level.kind + 1))
-        width = keys[-1].shape[1]
-        table = np.concatenate([np.pad(key, ((0, 0), (0, width - key.shape[1])), constant_values=-1) for key in keys])
-        return of_history, parents, models, np.lexsort(table.T[::-1])
-
     def _arms(self) -> tuple[list[tuple[int, int, int]], list[Ints]]:
-        """The distinct arms (stage that comes next, label, class), and the arm of each history, from 1; 0 at the end."""
+        """See :class:`_Layout`."""
         arms: dict[tuple[int, int, int], int] = {}
         of_levels = []
         for level in self.levels:
@@ -295,21 +293,3 @@ class _Builder:
             "latency_var": annotated.latency_var[base],
         }
         return found if se is None else found | {"accuracy_se": se}
-
-
-class _Children:
-    """The child of a node of the path trie by the index of its model and of its stage."""
-
-    def __init__(self, trie: Trie) -> None:
-        self._trie = trie
-        self._known: dict[int, dict[tuple[int, int], int]] = {}
-
-    def __call__(self, node: int, model: int, stage: int) -> int:
-        found = self._known.get(node)
-        if found is None:
-            trie = self._trie
-            found = {(int(trie.model[child]), int(trie.stage[child])): child for child in trie.children(node)}
-            self._known[node] = found
-        if (model, stage) not in found:
-            raise EvidenceError("the path trie lacks a path that the signals' trie has: estimate all paths of the template")
-        return found[model, stage]

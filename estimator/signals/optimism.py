@@ -8,8 +8,7 @@ bootstrap. It is measured at several prices of a dollar, which lead to plans of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,13 +31,16 @@ class FitMasses:
     Args:
         node: The node that each history belongs to (its parent and last model), shape (histories,).
         parent: The history before each node, an index into the level before; ascending, shape (nodes,).
-        right: P(the history, and an answer of class j is right), shape (histories, classes, fits).
+        model: The model of each node, shape (nodes,).
+        right: P(the history, and an answer of class j is right), shape (histories, classes, fits); once it is settled which
+            answer a fit returns, that this one is right, shape (histories, fits).
         cost_usd: Expected dollars of the node's invocation, shape (nodes, fits).
         is_open: Whether a request may go on after the history, shape (histories,).
     """
 
     node: Ints
     parent: Ints
+    model: Ints
     right: FloatArray
     cost_usd: FloatArray
     is_open: BoolArray
@@ -53,30 +55,14 @@ class FitMasses:
             mean_size: Mean size of all requests by fit, shape (fits,).
         """
         sizes = [mean_size[None, :], *(level.size_by_fit for level in levels)]
-        return [cls.of_level(level, size, cost_by_fit) for level, size in zip(levels, sizes, strict=False)]
-
-    @classmethod
-    def of_level(cls, level: HistoryLevel, size: FloatArray, cost_by_fit: FloatArray) -> FitMasses:
-        """Return those of one length; ``size``: ``size_by_fit`` of the histories before."""
-        code = level.parent * (int(level.model.max(initial=0)) + 1) + level.model
-        _, first, node = np.unique(code, return_index=True, return_inverse=True)
-        parent = level.parent[first]
-        cost = cost_by_fit[level.context[first]] * size[parent]
-        return cls(node, parent, level.right_by_fit, cost, level.is_open)
-
-
-class _Known(NamedTuple):
-    """Each fit's knowledge of one length's histories, once its returned answers are settled.
-
-    ``node``, ``parent``, ``cost_usd`` and ``is_open`` as in :class:`FitMasses`; ``right``: P(the history, and the answer that
-    the fit returns is right), shape (histories, fits).
-    """
-
-    node: Ints
-    parent: Ints
-    right: FloatArray
-    cost_usd: FloatArray
-    is_open: BoolArray
+        found = []
+        for level, size in zip(levels, sizes, strict=False):
+            code = level.parent * (int(level.model.max(initial=0)) + 1) + level.model
+            _, first, node = np.unique(code, return_index=True, return_inverse=True)
+            parent = level.parent[first]
+            cost = cost_by_fit[level.context[first]] * size[parent]
+            found.append(cls(node, parent, level.model[first], level.right_by_fit, cost, level.is_open))
+        return found
 
 
 def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
@@ -96,8 +82,7 @@ def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
         gap[i], cost[i] = (worth(own, choice)[0] - judged[0]).mean(), judged[1].mean()
     # Stable: where plans cost the same, the prices keep their order on every machine.
     order = np.argsort(cost, kind="stable")
-    of_half = OF_HALF * np.maximum(_smoothed(gap[order]), 0.0)
-    return SelectionOptimism(cost_usd=tuple(cost[order].tolist()), accuracy=tuple(of_half.tolist()), advantage=())
+    return SelectionOptimism.measured(cost[order], OF_HALF * gap[order])
 
 
 def _prices(levels: Sequence[FitMasses]) -> FloatArray:
@@ -107,7 +92,7 @@ def _prices(levels: Sequence[FitMasses]) -> FloatArray:
     return np.geomspace(1.0 / max(float(first.min()), 1e-4 * dearest), 1e-3 / dearest, PRICES)
 
 
-def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[_Known], list[_Known]]:
+def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[FitMasses], list[FitMasses]]:
     """Return what each fit says, and what the other fits say on average in place of it, of the answers that it returns."""
     own, others = [], []
     for level in levels:
@@ -115,13 +100,13 @@ def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[_Known], list[_
         returned = level.right.argmax(axis=1)[:, None]
         right = np.take_along_axis(level.right, returned, axis=1)[:, 0]
         of_all = np.take_along_axis(level.right.sum(axis=2), returned[:, 0], axis=1)
-        own.append(_Known(level.node, level.parent, right, level.cost_usd, level.is_open))
+        own.append(replace(level, right=right))
         cost = (level.cost_usd.sum(axis=1, keepdims=True) - level.cost_usd) / (n - 1)
-        others.append(_Known(level.node, level.parent, (of_all - right) / (n - 1), cost, level.is_open))
+        others.append(replace(level, right=(of_all - right) / (n - 1), cost_usd=cost))
     return own, others
 
 
-def chosen(levels: Sequence[_Known], price: float) -> list[Ints]:
+def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
     """Return the plan of each fit that is best by its own accuracy less ``price`` times its dollars.
 
     For each length from 0 the node that it goes on to after each history, or to end: -1; shape (histories, fits).
@@ -141,7 +126,7 @@ def chosen(levels: Sequence[_Known], price: float) -> list[Ints]:
     return [below.argmax(axis=0)[None, :], *reversed(choice)]
 
 
-def worth(levels: Sequence[_Known], choice: Sequence[Ints]) -> tuple[FloatArray, FloatArray]:
+def worth(levels: Sequence[FitMasses], choice: Sequence[Ints]) -> tuple[FloatArray, FloatArray]:
     """Return accuracy and dollars of each fit's plan by these masses, each of shape (fits,)."""
     fits = np.arange(levels[0].cost_usd.shape[1])
     accuracy = cost = np.zeros((0, len(fits)))
@@ -174,7 +159,3 @@ def _sums(of: Ints, values: FloatArray, n: int) -> FloatArray:
     found = np.zeros((n, values.shape[1]))
     found[of[starts]] = np.add.reduceat(values, starts, axis=0)
     return found
-
-
-def _smoothed(values: FloatArray) -> FloatArray:
-    return np.array([values[max(at - 1, 0) : at + 2].mean() for at in range(len(values))])

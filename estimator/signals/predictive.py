@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.estimator.signals.answer_model import AnswerFit, Labelings, fit_answers
+from vinelm.estimator.signals.answer_model import Labelings, fit_answers
 from vinelm.estimator.signals.answers import AnswerTable, Context
 from vinelm.signals import Label
 from vinelm.trie.arrays import FloatArray
@@ -74,14 +74,15 @@ class Predictive:
         whole = fit_answers(table, labelings=labelings)
         found = [whole]
         if fits:
-            drawn = resampled(len(table.requests), fits, seed), prior_means(whole.n_effects, fits, seed)
+            drawn = resampled(len(table.requests), fits, seed), prior_means(len(whole.features.sd), fits, seed)
             found = [fit_answers(table, labelings=labelings, weights=w, centre=c) for w, c in zip(*drawn, strict=True)]
         kept = [np.flatnonzero(one.log_weights > np.log(LEAST_WEIGHT)) for one in found]
+        weights = [one.log_weights[at] for one, at in zip(found, kept, strict=True)]
         return cls(
             contexts=whole.contexts,
             labels=whole.labels,
             log_types=np.concatenate([one.log_types[:, :, at] for one, at in zip(found, kept, strict=True)], axis=2),
-            log_weights=np.concatenate([_weights(one, at) for one, at in zip(found, kept, strict=True)]) - np.log(len(found)),
+            log_weights=np.concatenate([log - np.logaddexp.reduce(log) for log in weights]) - np.log(len(found)),
             size=np.concatenate([one.size[at] for one, at in zip(found, kept, strict=True)]),
             fit=np.repeat(np.arange(len(found)), [len(at) for at in kept]),
             n_fits=len(found),
@@ -110,8 +111,3 @@ def prior_means(effects: int, fits: int, seed: int) -> FloatArray:
     """
     drawn = np.random.default_rng((seed, 1)).standard_normal((fits, 2, effects))
     return np.asarray(drawn - drawn.mean(axis=0))
-
-
-def _weights(one: AnswerFit, at: npt.NDArray[np.intp]) -> FloatArray:
-    log = one.log_weights[at]
-    return np.asarray(log - np.logaddexp.reduce(log))

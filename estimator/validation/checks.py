@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from vinelm.catalog import Catalog
 from vinelm.errors import EvidenceError
-from vinelm.estimator.base import Estimator
+from vinelm.estimator.base import RateEstimator
 from vinelm.estimator.baselines.cascade import CascadeEstimator
 from vinelm.estimator.latent.estimator import LatentEstimator
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.registry import make_estimator
 from vinelm.estimator.validation.selection import SelectablePlans, selection_optimism
 from vinelm.plans.promise import Z90, Promise, SelectionOptimism
-from vinelm.plans.static_plans import StaticPlans
 from vinelm.template import Stage, Template
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.arrays import FloatArray
 
 FEWEST_REQUESTS = 10
 N_SPLITS = 2
@@ -171,7 +169,7 @@ def validate_estimate(
     depths = _depth_checks(held_out, cells.trie.max_depth)
     disagreements = _disagreements(cells, template, catalog, fitted)
     selection, optimism = selection_optimism([split.fits for split in splits], fitted) if splits else (None, None)
-    promise = _promise(latent, selection)
+    promise = SelectablePlans.of(latent).promise(selection)
     return ValidationReport(
         requests=cells.n_requests,
         observations=len(cells),
@@ -185,25 +183,6 @@ def validate_estimate(
         selection=selection,
         disagreements=disagreements,
         warnings=(*_warnings(cells, depths), *_optimism_warnings(promise), *shape_warnings(template)),
-    )
-
-
-def _promise(latent: AnnotatedTrie, selection: SelectionOptimism | None) -> Promise:
-    if latent.is_linear:
-        evidence = {} if selection is None else {"selection": selection.to_dict()}
-        return Promise.of(replace(latent, meta={**latent.meta, "evidence": evidence}), _best(SelectablePlans.of(latent)))
-    plans = StaticPlans.of(latent)
-    best = int(np.argmax(plans.accuracy))
-    alone = np.flatnonzero(plans.runs_one_model & (plans.cost_usd <= plans.cost_usd[best]))
-    reference = int(alone[np.argmax(plans.accuracy[alone])]) if len(alone) and not plans.runs_one_model[best] else None
-    cost, error = float(plans.cost_usd[best]), float(plans.error[best])
-    return Promise(
-        estimate=float(plans.accuracy[best]),
-        standard_error=error if math.isfinite(error) else None,
-        optimism=None if selection is None else selection.accuracy_at(cost),
-        advantage=0.0 if reference is None else float(plans.accuracy[best] - plans.accuracy[reference]),
-        advantage_optimism=None if selection is None else selection.advantage_at(cost),
-        reference=reference,
     )
 
 
@@ -240,21 +219,15 @@ def _held_out_error(pairs: list[tuple[AnnotatedTrie, ObservationTable]]) -> tupl
     total = weight = 0.0
     nodes = 0
     for fitted, cells in pairs:
-        node, residual = _residuals(fitted, cells)
-        size = len(cells.trie)
+        keep = cells.labelled & cells.trie.answerable[cells.node]
+        node, size = cells.node[keep], len(cells.trie)
+        residual = cells.right[keep] - fitted.success[node]
         count = np.bincount(node, minlength=size)
         products = np.bincount(node, residual, size) ** 2 - np.bincount(node, residual**2, size)
         total += float(products[count > 1].sum())
         weight += float((count * (count - 1)).sum())
         nodes += int((count > 1).sum())
     return (math.sqrt(max(total / weight, 0.0)) if weight else None), nodes
-
-
-def _residuals(fitted: AnnotatedTrie, cells: ObservationTable) -> tuple[Any, FloatArray]:
-    """(node, right - predicted) of the labelled cells at answerable nodes."""
-    keep = cells.labelled & cells.trie.answerable[cells.node]
-    node = cells.node[keep]
-    return node, cells.right[keep] - fitted.success[node]
 
 
 def _depth_checks(pairs: list[tuple[AnnotatedTrie, ObservationTable]], max_depth: int) -> tuple[DepthCheck, ...]:
@@ -280,19 +253,14 @@ def _depth_checks(pairs: list[tuple[AnnotatedTrie, ObservationTable]], max_depth
 # -- disagreement ------------------------------------------------------------------------------------------------
 
 
-def _best(plans: SelectablePlans) -> int:
-    """The most accurate path that may be chosen; the first in trie order on ties."""
-    return int(np.argmax(np.where(plans.allowed, plans.accuracy, -1.0)))
-
-
 def _disagreements(
     cells: ObservationTable, template: Template, catalog: Catalog, fitted: AnnotatedTrie
 ) -> tuple[Disagreement, ...]:
-    others: dict[str, Estimator] = {"latent without difficulty": LatentEstimator(n_points=1)}
+    others: dict[str, RateEstimator] = {"latent without difficulty": LatentEstimator(n_points=1)}
     if fitted.has_path_metrics:
         others["cascade"] = CascadeEstimator()
     plans = SelectablePlans.of(fitted)
-    best, ends = _best(plans), plans.allowed
+    best, ends = plans.best, plans.allowed
     found = []
     for name, estimator in others.items():
         if fitted.meta["estimator"] == name or (name.startswith("latent") and fitted.meta.get("latent") is False):

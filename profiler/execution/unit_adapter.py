@@ -14,7 +14,6 @@ from vinelm.adapters.langchain.chat_model import VineInterface
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
-from vinelm.clock import Clock
 from vinelm.errors import WorkflowError
 from vinelm.profiler.execution.job import UnitBudget
 from vinelm.requests.protocols import Backend, CallContext, PricesCalls, RateLimiter
@@ -36,37 +35,16 @@ UNIT_CALLS: ContextVar[ReplayedCalls | None] = ContextVar("vinelm_unit_calls", d
 """The recorded and the real calls of the replayed unit that runs in this context."""
 
 
-class UnitModels:
-    """The chat models of profiled units; a :class:`~vinelm.requests.protocols.ChatModelSource`.
+class UnitModels(ModelResolver):
+    """The chat models of profiled units.
 
     A backend that can price a call asks the unit's budget before it; the calls of others are charged when they end.
 
     Attributes:
-        gates: rate limits by model where they are not this process's own.
+        rate_limiters: rate limits by model where they are not this process's own.
     """
 
-    def __init__(self, models: ModelResolver) -> None:
-        self.rate_limiters: Mapping[str, RateLimiter] = MappingProxyType({})
-        self._models = models
-
-    @property
-    def catalog(self) -> Catalog:
-        """See :class:`ModelResolver`."""
-        return self._models.catalog
-
-    @property
-    def backends(self) -> Mapping[str, Backend]:
-        """See :class:`ModelResolver`."""
-        return self._models.backends
-
-    @property
-    def is_virtual_time(self) -> bool:
-        """See :class:`ModelResolver`."""
-        return self._models.is_virtual_time
-
-    def new_clock(self) -> Clock:
-        """See :class:`ModelResolver`."""
-        return self._models.new_clock()
+    rate_limiters: Mapping[str, RateLimiter] = MappingProxyType({})
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
         """See :class:`ModelResolver`."""
@@ -79,11 +57,11 @@ class UnitModels:
         rate_limiter, budget = self.rate_limiters.get(name), UNIT_BUDGET.get()
         if rate_limiter is not None:
             call = replace(call, rate_limiter=rate_limiter)
-        if budget is not None and isinstance(self._models.backend_of(name), PricesCalls):
+        if budget is not None and isinstance(self.backend_of(name), PricesCalls):
             call = replace(call, guard=budget)
         elif budget is not None:
             call = replace(call, on_usage=_charging(budget, call.on_usage))
-        return self._models.chat_model(name, call, limits)
+        return super().chat_model(name, call, limits)
 
 
 class UnitAdapter(VineInterface):
@@ -94,7 +72,7 @@ class UnitAdapter(VineInterface):
     """
 
     def __init__(self, catalog: Catalog, backends: Mapping[str, Backend], *, template: Template | None) -> None:
-        self.models = UnitModels(ModelResolver(catalog, backends))
+        self.models = UnitModels(catalog, backends)
         self.adapter = GraphAdapter(self.models, template=template, new_policy=_refuse)
 
     @property

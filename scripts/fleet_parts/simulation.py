@@ -11,12 +11,12 @@ import simpy
 from fleet_parts.memory_link import MemoryLink
 from fleet_parts.serving import Leader, ServingProcess
 from fleet_parts.workload import FleetWorkload
+from science.recorded_table import RecordedTable
 
 from vinelm.objective import Objective
 from vinelm.requests.protocols import Invocation
 from vinelm.rows.observation import Usage
 from vinelm.trie.arrays import FloatArray
-from vinelm.trie.recorded_table import RecordedTable
 
 Knowledge = Literal["own", "own x n", "summaries", "fleet", "all"]
 """What a process knows of the load: its own calls; these times the number of processes; the others' summaries; these and the

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from science.recorded_table import RecordedTable
 from science.simulator import SimulatedEngine, simulated_slowdown
 from slo_workloads import TRAINING, simulated_requests
 
@@ -18,7 +19,6 @@ from vinelm.catalog import Catalog, Model, Price, ReplicaGroup
 from vinelm.controller import Planner, SlowdownCurve
 from vinelm.controller.load.slowdown import spread_curve
 from vinelm.trie.arrays import FloatArray
-from vinelm.trie.recorded_table import RecordedTable
 
 REPLICAS = {"tiny": 1, "small": 2, "medium": 4, "large": 4}
 """Engines of each model; those of one model are a replica group if there are several."""

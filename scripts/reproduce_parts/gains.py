@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from reproduce_parts.estimation import Fits
 from science.mixtures import mixture_at
+from science.recorded_table import RecordedTable
 
 from vinelm.controller import Planner
 from vinelm.evaluation.plans.path_plans import workflow_level_nodes
 from vinelm.objective import Objective
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
-from vinelm.trie.recorded_table import RecordedTable
 
 CAPS, BUDGETS = 20, 40
 SPARSE = ("latent", "cascade-svd")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+from science.recorded_table import RecordedTable
 
 from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
@@ -16,7 +17,6 @@ from vinelm.requests.protocols import Backend, CallContext
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Usage
 from vinelm.trie import Trie
-from vinelm.trie.recorded_table import RecordedTable
 from vinelm.workflows.mathqa import mathqa
 from vinelm.workflows.mathqa.graph import MathState, check, solve
 

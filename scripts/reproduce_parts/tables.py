@@ -12,12 +12,12 @@ from pathlib import Path
 from bench_estimator import SPIDER_USD_PER_1000, exam_table, spider_table
 from reproduce_parts.mathqa_table import mathqa_table
 from science.exact_outcomes import exact_table
+from science.recorded_table import RecordedTable
 
 from vinelm.backends import create_backends, simulated_catalog
 from vinelm.requests.workflow import Request
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
-from vinelm.trie.recorded_table import RecordedTable
 from vinelm.workflows.mathqa.workflow import bundled_requests
 from vinelm.workflows.nl2sql import nl2sql, nl2sql_2
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from science.recorded_table import RecordedTable
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.evaluation import OutcomeTable
 from vinelm.template import Template
-from vinelm.trie.recorded_table import RecordedTable
 
 
 def for_systems(table: OutcomeTable, systems: Sequence[str]) -> OutcomeTable:

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 from langchain_core.messages import BaseMessage
+from science.recorded_table import RecordedTable
 
 from vinelm.backends import OfflineChatModel
 from vinelm.catalog import Catalog
@@ -19,7 +20,6 @@ from vinelm.rows.observation import Usage
 from vinelm.signals import ShownAnswer, Signals
 from vinelm.template import StopRule
 from vinelm.trie import Trie
-from vinelm.trie.recorded_table import RecordedTable
 from vinelm.workflows.nl2sql.databases import Databases
 from vinelm.workflows.nl2sql.graph import Stages, State, finished, shown
 from vinelm.workflows.nl2sql.workflow import Scorer

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from science.recorded_table import RecordedTable
 
 from vinelm.catalog import Catalog
 from vinelm.errors import DatasetError
@@ -14,7 +15,6 @@ from vinelm.io.fields import as_count, as_flag, as_text
 from vinelm.io.tables import Row, read_table
 from vinelm.template import Template
 from vinelm.trie.arrays import BoolArray, FloatArray
-from vinelm.trie.recorded_table import RecordedTable
 
 AmountOf = Callable[[Sequence[str], Sequence[str]], FloatArray]
 """Maps (request ids, models) to an array of amounts of shape (requests, models)."""

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from science.recorded_table import RecordedTable
+from science.replay import ReplayResult
 
 from vinelm.controller import Planner, ReportedLoadMonitor, SlowdownCurve
 from vinelm.controller.load.slowdown import fit_slowdown
 from vinelm.errors import ConfigError
-from vinelm.evaluation import ReplayResult
 from vinelm.extras import required_extra
 from vinelm.objective import Objective
 from vinelm.trie.arrays import FloatArray
-from vinelm.trie.recorded_table import RecordedTable
 
 Process = Generator[Any, Any, None]
 CALIBRATION = (0, 1, 2, 4, 8, 16, 32)

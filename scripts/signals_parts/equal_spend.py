@@ -10,6 +10,7 @@ import numpy as np
 from science.complete_tables import as_recorded_table
 from science.mixtures import concave_frontier, mixture_at
 from science.path_rivals import BestSingle, PathOnly, StaticPlan
+from science.replay import follow
 from signals_parts.buying import bought, catalog_of, template_of
 from signals_parts.exams import FILE
 from signals_parts.protocol import Settings, estimated, split
@@ -17,7 +18,7 @@ from signals_parts.record import number, read_rows
 from signals_parts.vinelm_signals import VineLMSignals
 
 from vinelm.errors import DatasetError
-from vinelm.evaluation import OutcomeTable, follow
+from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.rivals import Evidence, Method, PolicyResult, UntilTwoAgree, VoteOfK
 from vinelm.trie.arrays import FloatArray
 

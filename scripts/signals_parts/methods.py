@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from science.complete_tables import as_recorded_table
 from science.path_rivals import BestSingle, MixedSingle, PathOnly, StaticPlan
+from science.replay import oracle
 from science.scored_cascade import ScoredCascade
 from signals_parts.buying import catalog_of, template_of
 from signals_parts.vinelm_signals import VineLMSignals
 
-from vinelm.evaluation import OutcomeTable, oracle
+from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.rivals import Method, PolicyResult, UntilTwoAgree, VoteOfK
 from vinelm.objective import Objective
 

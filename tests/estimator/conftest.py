@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from science.recorded_table import RecordedTable
 
 from vinelm.catalog import Catalog
 from vinelm.rows.observation import Observation
 from vinelm.template import Branch, Loop, Stage, StopRule, Template
 from vinelm.trie import Trie
-from vinelm.trie.recorded_table import RecordedTable
 
 PRICE = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2025-06-01"}
 

@@ -1,11 +1,11 @@
 """Random complete tables."""
 
 import numpy as np
+from science.recorded_table import RecordedTable
 
 from kit.catalogs import make_catalog
 from kit.templates import make_template
 from vinelm.trie import Trie
-from vinelm.trie.recorded_table import RecordedTable
 
 
 def random_table(seed: int, *, n_requests: int, n_models: int, depth: int, stop: str = "workflow") -> RecordedTable:

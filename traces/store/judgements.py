@@ -27,11 +27,10 @@ from sqlalchemy import (
 
 from vinelm.judging import Judgement
 from vinelm.judging.judgement import JUDGED
+from vinelm.rows.observation import Cell
 from vinelm.traces.databases import schema
 from vinelm.traces.store.rows import decode_prefix, encode_prefix
 from vinelm.traces.store.store import ObservationStore
-
-Cell = tuple[str, tuple[str, ...]]
 
 metadata = MetaData()
 judgements = Table(

@@ -5,9 +5,5 @@ from .judging.result import SettlingPrice as SettlingPrice
 from .judging.store_evaluation import evaluate as evaluate
 from .off_policy.intervals import OffPolicyEstimate as OffPolicyEstimate
 from .outcome_table import OutcomeTable as OutcomeTable
-from .replay import ReplayResult as ReplayResult
-from .replay import follow as follow
-from .replay import oracle as oracle
-from .replay import replay as replay
 from .verification import verify as verify
 from .verification_result import Verification as Verification

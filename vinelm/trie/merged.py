@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -54,12 +53,6 @@ class SharedNodes:
         """The edges into node v are ``by_target[first_in_edge[v] : first_in_edge[v + 1]]``, shape (n + 2,)."""
         return np.searchsorted(self.target[self.by_target], np.arange(len(self) + 1))
 
-    @cached_property
-    def edge_levels(self) -> tuple[slice, ...]:
-        """The edges out of the nodes of each depth, as slices; none leave the last depth."""
-        cuts = np.searchsorted(self.depth[self.source], np.arange(int(self.depth.max()) + 1))
-        return tuple(slice(int(a), int(b)) for a, b in pairwise(cuts))
-
     @property
     def arm_items(self) -> npt.NDArray[Any]:
         """Where annotations of arms hold the value of each edge: at the edge, since the sources of a node differ."""
@@ -96,6 +89,10 @@ class SharedNodes:
     def accumulate(self, values: npt.NDArray[Any]) -> NoReturn:
         """Raise :class:`VineLMError`: several paths lead to a node."""
         raise no_single_path("a sum along the path")
+
+    def multiply(self, of_edges: npt.NDArray[Any]) -> NoReturn:
+        """Raise :class:`VineLMError`: several paths lead to a node."""
+        raise no_single_path("reach")
 
     def __getattr__(self, name: str) -> Any:
         """Raise :class:`VineLMError` for ``end``, which only a tree has."""

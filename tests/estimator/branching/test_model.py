@@ -6,19 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from science.recorded_table import RecordedTable
 
 from vinelm.estimator import ESTIMATORS, ObservationTable, make_estimator
 from vinelm.estimator.arms import arms_of
-from vinelm.estimator.latent.arm_errors import _moved, _parts, _questions
-from vinelm.estimator.latent.arm_prediction import predict_arms
 from vinelm.estimator.latent.em import LatentFit, fit_latent
 from vinelm.estimator.latent.estimator import LatentEstimator
-from vinelm.estimator.latent.standard_errors import above
+from vinelm.estimator.latent.prediction import predict_rates
+from vinelm.estimator.latent.standard_errors import gradients, questions
 from vinelm.estimator.validation.checks import validate_estimate
 from vinelm.plans.promise import contingent_standard_error
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie import Trie
-from vinelm.trie.recorded_table import RecordedTable
 from vinelm.vinefile import load_trie, save_trie
 
 pytestmark = pytest.mark.long
@@ -92,25 +91,22 @@ def test_the_intervals_gradient_is_the_derivative_of_the_masses(made: Any, shape
     fit = fit_latent(cells, n_points=1, iterations=15)
 
     def masses(now: LatentFit) -> tuple[np.ndarray, Any, Any]:
-        done = predict_arms(cells, now)
-        rates = done.base.rates
+        done = predict_rates(cells, now)
+        rates, arms = done.rates, done.arm_rates
         annotated = replace(
-            table.annotate(), success=rates.success, stop=rates.stop, stop_success=rates.stop_success, arm=done.rates.arm,
-            arm_success=done.rates.arm_success,
+            table.annotate(), success=rates.success, stop=rates.stop, stop_success=rates.stop_success, arm=arms.arm,
+            arm_success=arms.arm_success,
         )  # fmt: skip
         return annotated.accuracy, annotated, done
 
     base, annotated, predicted = masses(fit)
     names = ["right", "stop_if_right", "stop_if_wrong", "arms"]
-    for name, question in zip(names, _questions(fit, predicted, annotated), strict=True):
+    for name, question in zip(names, questions(fit, predicted, annotated), strict=True):
         regression = question.regression
         regression.covariance = np.eye(len(regression.coefficients))  # gradients by the coefficients themselves
         found = np.zeros((len(table.trie), len(regression.coefficients)))
-        for part, rows, entry in _parts(table.trie, question, predicted):
-            gradient = _moved(table.trie, part, entry, base, question.ended)
-            if rows is not None:
-                gradient += question.own[part, None] * rows + above(table.trie, part, question.through[part, None] * rows)
-            found[part] = gradient
+        for moves in gradients(table.trie, question, predicted):
+            found[moves.nodes] = moves.of_accuracy(base[moves.nodes], question.ended)
         n_effects = regression.features.design.shape[1]
         for at in range(0, n_effects, 3):
             regression.coefficients[at] += 1e-5

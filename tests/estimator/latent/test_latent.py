@@ -13,7 +13,7 @@ from vinelm.estimator.latent.estimator import LatentEstimator
 from vinelm.estimator.latent.features import FeatureMatrix
 from vinelm.estimator.latent.logistic_regression import Regression
 from vinelm.estimator.latent.prediction import predict_rates
-from vinelm.estimator.latent.standard_errors import gradients, path_weights
+from vinelm.estimator.latent.standard_errors import gradients, questions
 from vinelm.template import StopRule
 
 
@@ -192,9 +192,11 @@ def test_the_intervals_gradient_is_the_derivative_of_the_path_accuracies(made: A
 
     base, annotated, done = accuracy(fit)
     names = ("right", "stop_if_right", "stop_if_wrong")
-    for name, regression, weight in zip(names, fit.regressions, path_weights(done, annotated), strict=True):
-        assert regression is not None
-        found = {where.start: row for where, row in gradients(table.trie, regression, done, weight, base)}[part.start]
+    for name, question in zip(names, questions(fit, done, annotated), strict=True):
+        regression = question.regression
+        regression.covariance = np.eye(len(regression.coefficients))  # gradients by the coefficients themselves
+        (moves,) = [each for each in gradients(table.trie, question, done) if each.nodes == part]
+        found = moves.of_accuracy(base[part], question.ended)
         for at in range(regression.features.design.shape[1]):
             regression.coefficients[at] += 1e-5
             moved = replace(fit, probabilities=replace(fit.probabilities, **{name: regression.probabilities()}))

@@ -8,8 +8,11 @@ import pytest
 from kit.catalogs import make_catalog
 from kit.templates import agent, branching
 
+from vinelm.controller import Planner
 from vinelm.errors import ConfigError, InputError
 from vinelm.estimator import ObservationTable, make_estimator
+from vinelm.objective import Objective
+from vinelm.plans.static_plans import StaticPlans
 from vinelm.rows.observation import Observation
 from vinelm.trie import Trie
 
@@ -140,9 +143,59 @@ def test_two_rows_for_one_cell_and_a_strange_path_are_one_line():
 def test_estimators_of_paths_refuse_merged_tries():
     template = agent(2, 3, memory=1)
     rows = walks(template, 5, 20, 2, by_model)
-    for name in ("average", "cascade-svd"):
+    for name in ("average", "prefix-average", "prefix-impute", "prefix-xgboost"):
         with pytest.raises(ConfigError, match=f"estimator '{name}' predicts single paths.*use 'latent'"):
             make_estimator(name).fit(rows, template, make_catalog(2))
+
+
+WAYS = [{"memory": 2}, {"memory": 1}, {"order": "ignored"}]
+
+
+@pytest.mark.parametrize("name", ["cascade", "cascade-svd"])
+@pytest.mark.parametrize("settings", WAYS)
+def test_means_of_complete_rows_are_means_over_the_merged_histories(name, settings):
+    """The whole table of a small world: every history of each request that its stops let happen."""
+    template = agent(2, 3, **settings)
+    rows = walks(template, 8, 2400, 2, lambda history, difficulty: 0.4)
+    bought = {(row.request_id, row.prefix) for row in rows}
+    for row in rows:
+        assert row.stopped or row.depth == 3 or all((row.request_id, (*row.prefix, m)) in bought for m in ("m0", "m1"))
+    trie, of_node = Trie.from_template(template), {}
+    for row in rows:
+        of_node.setdefault(trie.node(row.prefix), []).append((row.success, row.stopped, row.success and row.stopped))
+    fitted = make_estimator(name).fit(rows, template, make_catalog(2)).annotated_
+    for node, outcomes in of_node.items():
+        if name == "cascade" or trie.depth[node] < trie.max_depth:  # the projection changes the last rates
+            found = fitted.success[node], fitted.stop[node], fitted.stop_success[node]
+            np.testing.assert_allclose(found, np.mean(outcomes, axis=0), atol=1e-12)
+    assert fitted.difficulty is None
+    assert fitted.accuracy_se is None
+
+
+@pytest.mark.parametrize("name", ["cascade", "cascade-svd"])
+@pytest.mark.parametrize("settings", WAYS)
+def test_means_of_many_rows_recover_rates_and_static_plans(name, settings):
+    template = agent(3, 4, **settings)
+    rows = walks(template, 600, 5000, 0, by_model)
+    fitted = make_estimator(name).fit(rows, template, make_catalog(3)).annotated_
+    truth = np.concatenate(([0.0], masses(template, by_model)))
+    assert np.abs(fitted.success - truth)[fitted.count > 30].mean() < 0.05
+    stop = np.where(fitted.trie.depth > 0, 0.7 * truth + 0.15 * (1 - truth), 0.0)
+    exact = replace(fitted, success=truth, stop=stop, stop_success=0.7 * truth)
+    assert np.abs(StaticPlans.of(fitted).accuracy - StaticPlans.of(exact).accuracy).mean() < 0.04
+    assert Planner(fitted).plan(Objective(maximize="accuracy")).accuracy > 0.6
+
+
+def test_counted_arms_of_merged_histories_add_up():
+    template = branching(4, memory=2)
+    rows = walks(template, 300, 900, 3, lambda history, difficulty: 0.4, arm_of=lambda history: 0.7)
+    fitted = make_estimator("cascade").fit(rows, template, make_catalog(2)).annotated_
+    trie = fitted.trie
+    first, inner = trie.begins_arm, ~trie.is_leaf
+    total = np.bincount(trie.source[first], fitted.arm[first], len(trie))
+    right = np.bincount(trie.source[first], fitted.arm_success[first], len(trie))
+    np.testing.assert_allclose(total[inner], (1.0 - fitted.stop)[inner], atol=1e-9)
+    np.testing.assert_allclose(right[inner], (fitted.success - fitted.stop_success)[inner], atol=1e-9)
 
 
 def test_arms_are_learned_and_add_up():

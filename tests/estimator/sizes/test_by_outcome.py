@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from science.recorded_table import RecordedTable
 
 from vinelm.estimator import RateEstimator, make_estimator
 from vinelm.estimator.cost_latency import RequestSizes, improved_slope
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.sizes_by_outcome import SizesByDifficulty, SizesByStops
-from vinelm.trie.recorded_table import RecordedTable
 
 REQUESTS = 400
 

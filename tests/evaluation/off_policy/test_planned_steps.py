@@ -6,10 +6,10 @@ from kit.tables import random_table
 from kit.templates import agent
 from kit.tries import random_merged
 from kit.worlds.answers import World, path_trie
+from science.replay import replay
 
 from vinelm.controller import Planner
 from vinelm.estimator import estimate_signals
-from vinelm.evaluation import replay
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.planned_steps import ContingentSteps, ReplannedSteps, along_outcomes, along_stages
 from vinelm.evaluation.off_policy.scores import scored

@@ -9,13 +9,13 @@ from kit.catalogs import make_catalog
 from kit.outcome_tables import random_outcomes
 from kit.tables import random_table
 from kit.templates import make_template
+from science.replay import follow
 
 from vinelm.evaluation.off_policy.answer_steps import AgreeSteps, TriedSteps, VoteSteps
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.path_steps import PathSteps
 from vinelm.evaluation.off_policy.scores import scored
 from vinelm.evaluation.off_policy.steps import Rest
-from vinelm.evaluation.replay import follow
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy, VotePolicy
 from vinelm.requests.protocols import RequestPath
 from vinelm.template import Loop, Stage, Template

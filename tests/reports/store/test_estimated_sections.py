@@ -1,5 +1,6 @@
 import pytest
 from kit.tables import random_table
+from science.recorded_table import RecordedTable
 
 from vinelm.api.estimation import require_same_workflow, with_provenance
 from vinelm.errors import ConfigError
@@ -8,7 +9,6 @@ from vinelm.evaluation.plans.path_plans import PathPlans
 from vinelm.profiler import CascadeSampler
 from vinelm.reports.store.estimated_sections import estimated_frontiers
 from vinelm.rows.observation import Observation
-from vinelm.trie.recorded_table import RecordedTable
 
 
 def sampled_rows(table: RecordedTable, coverage: float, seed: int) -> list[Observation]:

@@ -7,12 +7,12 @@ import pytest
 from kit.outcome_tables import catalog, random_outcomes
 from science.complete_tables import as_recorded_table, for_systems
 from science.path_rivals import PathPolicy
+from science.recorded_table import RecordedTable
+from science.replay import follow
 
 from vinelm.errors import ConfigError
-from vinelm.evaluation import follow
 from vinelm.requests.protocols import RequestPath
 from vinelm.template import Loop, Stage, Template
-from vinelm.trie.recorded_table import RecordedTable
 
 TEMPLATE = Template((Stage("answer"), Loop((Stage("retry"),), times=2)))
 

@@ -4,6 +4,7 @@ from kit.tables import random_table
 
 pytest.importorskip("simpy")
 
+from science.replay import replay
 from science.simulator import (
     SimulatedEngine,
     SimulationSettings,
@@ -15,7 +16,6 @@ from science.simulator import (
 
 from vinelm.controller import Planner, SlowdownCurve
 from vinelm.errors import ConfigError
-from vinelm.evaluation import replay
 from vinelm.objective import Objective
 
 FLAT = {name: SlowdownCurve((0.0,), (0.0,)) for name in ("east", "west")}

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kit.catalogs import make_catalog
+from science.recorded_table import RecordedTable
 
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import Condition, LogColumns, LogImport, ObservationStore, check_store, import_log
-from vinelm.trie.recorded_table import RecordedTable
 
 DATA = Path(os.environ.get("VINELM_DATA", Path(__file__).parents[4] / "shared" / "data")) / "outcomes"
 HEAD = "id,model,right,usd,secs\n"

@@ -1,4 +1,4 @@
-"""Applications that are no graph: a plain function that calls chat models, as something that can be invoked like a graph."""
+"""How applications are run: a plain function that calls chat models like a graph, and a graph with coroutines in it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph.runs.run_context import carried_by
 from vinelm.errors import WorkflowError
@@ -56,3 +58,15 @@ class FunctionApp:
                 f"{name}(inputs) returned {type(found).__name__}: return a dict, the state that score(request, state) is given"
             )
         return dict(found)
+
+
+def runs_async(app: Any) -> bool:
+    """Return whether some node or edge exists only as a coroutine, so that the graph must be run asynchronously."""
+    if not isinstance(app, CompiledStateGraph):
+        bound = [getattr(node, "bound", None) for node in app.nodes.values()]
+        return any(hasattr(one, "afunc") and getattr(one, "func", one) is None for one in bound)
+    nodes = [node.runnable for node in app.builder.nodes.values()]
+    edges = [branch.path for branches in app.builder.branches.values() for branch in branches.values()]
+    if any(getattr(runnable, "func", runnable) is None for runnable in (*nodes, *edges)):
+        return True
+    return any(isinstance(node, CompiledStateGraph) and runs_async(node) for node in nodes)

@@ -120,7 +120,7 @@ def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> Non
         f"executing every cell; stop rule: {meta['stop']}; estimator: {meta['estimator']}.{simulated}"
     )
     if "judge" in meta:
-        say(judge_words(meta["judge"], has_common_error=annotated.holds_common_errors))
+        say(judge_words(meta["judge"], has_common_error=annotated.reading.holds_common_errors))
     if "evidence" in meta:
         _show_evidence(meta["evidence"])
     say(f"Signals: {paths_only or (annotated.signals and signals_words(annotated.signals))}.")

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vinelm.cli.console import print_json, say, show_table, stdout
-from vinelm.cli.contingent_output import (
-    BOUND_TEXTS,
-    show_alternatives,
-    show_bounds,
-    show_tree,
-)
+from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
 from vinelm.cli.inputs import in_options, objective_of
 from vinelm.cli.options import json_option, objective_options, option, signals_option, trie_argument
 from vinelm.errors import ConfigError
@@ -23,13 +18,21 @@ from vinelm.reports.formatting import objective_words
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
-    from vinelm.controller.planning.contingent.decision import ContingentDecision
-    from vinelm.controller.planning.path_decision import PathDecision
+    from vinelm.controller.planning.decision import Alternative
     from vinelm.objective import Objective
     from vinelm.trie.annotated_trie import AnnotatedTrie
 
 _WIDE = 110
 """On terminals with at least this many columns, the table also shows the rest of each plan."""
+_TITLES = {
+    "next_model": "<model",
+    "accuracy": "accuracy",
+    "path_cost_usd": "cost",
+    "remaining_s": "remaining",
+    "why": "<why",
+    "plan": "<then",
+}
+_NAMES = {"min_accuracy": "accuracy floor", "max_cost_usd": "cost cap", "max_latency_s": "latency cap"}
 
 
 @click.command("explain", short_help="Explain a decision: every possible next step, and why it loses.")
@@ -69,7 +72,6 @@ def command(
     """
     from vinelm.api.planning import require_signals
     from vinelm.controller import Planner
-    from vinelm.controller.planning.path_decision import PathDecision
     from vinelm.vinefile import load_trie
 
     objective = objective_of(bounds)
@@ -91,13 +93,14 @@ def command(
         _print_json(objective, decision)
         return
     _show_moment(decision, is_expected=elapsed_s is None and spent_usd is None)
-    if annotated.is_contingent:
-        _show_contingent(objective, annotated, cast("ContingentDecision", decision))
-        return
-    _show_candidates(objective, decision)
-    if isinstance(decision, PathDecision):
-        _show_bounds(decision)
-    _show_words(annotated, decision)
+    _show_alternatives(decision)
+    _show_bounds(decision)
+    if len(decision.lines(2)) > 1:
+        show_tree(decision, "The chosen plan")
+    for line in decision.sentences.splitlines():
+        say(line)
+    simulated = "Simulated models. " if annotated.meta.get("is_simulated") else ""
+    say(f"{simulated}{decision.alternatives_words}")
 
 
 def _check_effect(objective: Objective, elapsed_s: float | None, spent_usd: float | None) -> None:
@@ -184,51 +187,49 @@ def _show_moment(decision: Decision, *, is_expected: bool) -> None:
         say(f"Load: {', '.join(f'{name} +{seconds(float(extra))} per invocation' for name, extra in loaded)}.")
 
 
-def _show_contingent(objective: Objective, annotated: AnnotatedTrie, decision: ContingentDecision) -> None:
-    """The alternatives of each arm, the bounds, and the plan as a tree."""
-    show_alternatives(objective, decision)
-    show_bounds(decision)
-    show_tree(decision, "The chosen plan")
-    simulated = "Simulated models. " if annotated.meta.get("is_simulated") else ""
-    say(f"{decision.reason[0].upper()}{decision.reason[1:]}.")
-    say(f"{simulated}Accuracy and cost: of a request that goes on to that stage, from here on.")
+def _show_alternatives(decision: Decision) -> None:
+    """Every possible next step: the best plan that begins with it, and why it was not chosen."""
+    hidden = () if stdout().width >= _WIDE else ("plan",)
+    shown = [name for name in decision.alternatives_shown if name not in hidden]
+    rows: list[list[str]] = []
+    stage: str | None = None
+    for found in decision.alternatives():
+        cells = _cells(decision, found)
+        if stage == found.stage and shown[0] == "stage":
+            cells["stage"] = ""
+        stage = found.stage if decision.annotated.outcomes is not None else None  # their names are long: once for each arm
+        mark = "* " if found.is_chosen else "  "
+        rows.append([f"{mark}{cells[shown[0]]}", *(cells[name] for name in shown[1:])])
+    titles = ["  next", *(_TITLES[name] for name in shown[1:])]
+    show_table(objective_words(decision.request.objective), titles, rows)
 
 
-def _show_candidates(objective: Objective, decision: Decision) -> None:
-    from vinelm.controller.explanation import alternatives
+def _cells(decision: Decision, found: Alternative) -> dict[str, str]:
 
-    is_wide = stdout().width >= _WIDE
     ran = decision.metrics.trie.depth[decision.node]
+    return {
+        "stage": found.stage or "",
+        "next_model": found.next_model or "end here",
+        "accuracy": percent(found.accuracy),
+        "path_cost_usd": usd(found.path_cost_usd),
+        "remaining_s": seconds(found.remaining_s),
+        "why": "chosen" if found.is_chosen else found.why,
+        "plan": " → ".join(found.plan[ran + 1 :]) or "end",
+    }
+
+
+def _show_bounds(decision: Decision) -> None:
+    """What each bound leaves, and how far it was used where a single number says it."""
+    is_used = any(bound.needed is not None for bound in decision.bounds)
     rows = []
-    for found in alternatives(decision):
-        figures = (percent(found.accuracy), usd(found.path_cost_usd), seconds(found.remaining_s))
-        name = found.next_model or "end here"
-        then = " → ".join(found.plan[ran + 1 :]) or "end"
-        why = "chosen" if found.is_chosen else found.why
-        rows.append((f"* {name}" if found.is_chosen else f"  {name}", *figures, why, *([then] if is_wide else [])))
-    columns = ("  next", "accuracy", "cost", "remaining", "<why", *(["<then"] if is_wide else []))
-    show_table(objective_words(objective), columns, rows)
-
-
-def _show_bounds(decision: PathDecision) -> None:
-    """The bounds, with what was used of each, and what the plan comes to."""
-    view, at = decision.view, decision.target - decision.node
-    texts = {bound: BOUND_TEXTS[bound] for bound in view.bounds}
-    used = {bound: "" if bound == "min_accuracy" else text(view.used(bound)) for bound, text in texts.items()}
-    show_bounds(decision, {bound: (used[bound], text(float(view.values(bound)[at]))) for bound, text in texts.items()})
-
-
-def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
-    found = decision.intervals.get("accuracy")
-    interval = ""
-    if found:
-        promised = f"Promised accuracy: {100 * decision.promise.accuracy:.1f} %. "
-        interval = f"{promised}Accuracy interval (90 %): {100 * found[0]:.1f} % to {100 * found[1]:.1f} %. "
-    say(f"{interval}{decision.reason[0].upper()}{decision.reason[1:]}.")
-    if decision.request.objective.risk == "dp":
-        say("The stochastic program made the choice; the reasons above compare the steps by their mean times.")
-    simulated = "Simulated models. " if annotated.meta.get("is_simulated") else ""
-    say(f"{simulated}Cost: expected dollars of the whole request. Remaining: seconds if every invocation of the plan runs.")
+    for bound in decision.bounds:
+        text, limit = BOUND_TEXTS[bound.name], float(getattr(decision.request.objective, bound.name))
+        used = ["" if value is None else text(value) for value in (bound.used, bound.needed)] if is_used else []
+        status = "relaxed" if bound.name in decision.relaxed else "binding" if bound.name == decision.binding else ""
+        rows.append([_NAMES[bound.name], text(limit), *used, text(decision.slack[bound.name]), status])
+    if rows:
+        columns = ("bound", "limit", *(("used", "plan") if is_used else ()), "slack", "<status")
+        show_table("Bounds of the chosen plan", columns, rows)
 
 
 def _print_json(objective: Objective, decision: Decision) -> None:

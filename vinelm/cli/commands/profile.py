@@ -86,7 +86,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     from vinelm.cli.profile_output import print_forecast, print_result, show
     from vinelm.profiler import ProfileLimits
     from vinelm.profiler.sampling.samplers import require_sampler
-    from vinelm.profiler.scheduling.first_rows import only_failures
+    from vinelm.profiler.scheduling.observed_cells import only_failures
     from vinelm.traces import CheckpointPlace, ObservationStore
     from vinelm.traces.store.run_state import RunRecords
 

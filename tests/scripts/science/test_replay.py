@@ -3,10 +3,10 @@ import itertools
 import numpy as np
 import pytest
 from kit.tables import random_table
+from science.replay import oracle, replay
 
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError
-from vinelm.evaluation import oracle, replay
 from vinelm.objective import Objective
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from science.recorded_table import RecordedTable
 
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray, FloatArray
-from vinelm.trie.recorded_table import RecordedTable
 
 
 @dataclass(frozen=True, eq=False)
