@@ -1,4 +1,4 @@
-"""The clock of a request: real time, or virtual seconds that pass only in :meth:`Clock.sleep`."""
+"""The clock of a request: real time, virtual seconds that pass only in :meth:`Clock.sleep`, or one that cannot fail."""
 
 from __future__ import annotations
 
@@ -42,3 +42,45 @@ class VirtualClock:
     def sleep(self, seconds: float) -> None:
         """Advance the clock, without waiting."""
         self.seconds += seconds
+
+
+class SteadyClock:
+    """Reads ``clock``; after its first failure, real time from its last reading on. Never raises."""
+
+    __slots__ = ("_clock", "_last_s", "_lost_at_s")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock: Clock | None = clock
+        self._last_s = 0.0
+        self._lost_at_s = 0.0
+
+    def now(self) -> float:
+        """Return the seconds of the clock."""
+        clock = self._clock
+        if clock is not None:
+            try:
+                self._last_s = clock.now()
+                return self._last_s
+            except Exception:
+                self._clock, self._lost_at_s = None, time.monotonic()
+        return self._last_s + time.monotonic() - self._lost_at_s
+
+    def sleep(self, seconds: float) -> None:
+        """Wait on the clock."""
+        try:
+            if self._clock is not None:
+                return self._clock.sleep(seconds)
+        except Exception:
+            self._clock, self._lost_at_s = None, time.monotonic()
+        return time.sleep(seconds)
+
+
+class SteadyWallClock(SteadyClock, WallClock):
+    """The same for real time: backends wait on it without blocking the event loop."""
+
+    __slots__ = ()
+
+
+def steady(clock: Clock) -> Clock:
+    """Return a clock that does not fail."""
+    return SteadyWallClock(clock) if isinstance(clock, WallClock) else SteadyClock(clock)

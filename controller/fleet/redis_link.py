@@ -14,6 +14,8 @@ TIMEOUT_S = 0.5
 """Longest wait for an answer. Only background threads wait."""
 SCHEMES = ("redis://", "rediss://", "unix://")
 _DIGITS = frozenset("0123456789")
+RUN = "local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')"
+"""Lua: the run of the server, another one after each start; a key that notes an earlier one may be of an old file."""
 
 
 class RedisLink:

@@ -76,7 +76,7 @@ class ServingProcess:
         self.monitor.others = self._others
         self.member.chores.append(self.orders)
         for gate in self.gates.values():
-            gate.others, gate.weights = lambda: self.member.others, self.orders.weights
+            gate.others, gate.weights = lambda: self.member.others, lambda: self.orders.current.weights
 
     def suppose_others(self, processes: int) -> None:
         """Suppose that each of the other processes has as many calls in flight as this one."""

@@ -92,7 +92,7 @@ def test_a_part_of_the_limits_is_what_the_orders_say(fleet):
     loop = GlobalLoop(RedisLink(fleet.url, fleet.name), lambda view: Orders(shares={one.process: 4.0}))
     until(lambda: loop.round().processes == 2)
     until(lambda: one.orders_version and two.orders_version)
-    assert (one._orders.share(), two._orders.share()) == (0.8, 0.2)
+    assert (one._orders.current.share, two._orders.current.share) == (0.8, 0.2)
     for made in (one, two):
         made.stop()
     loop.close()

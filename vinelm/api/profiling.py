@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from vinelm.profiler import ExecutionConfig, ProfileResult, ProfileSettings, Progress
+    from vinelm.template import StopRule
     from vinelm.traces import CheckpointPlace, ObservationStore, StoreIdentity
 
 DEFAULT_COVERAGE = 0.02
@@ -91,7 +92,6 @@ def profile(
         >>> result.executed
         166
     """
-    from vinelm.backends import create_backends
     from vinelm.profiler import ExecutionConfig, ProfileSettings
     from vinelm.profiler.execution.judging import judge_backends_of
     from vinelm.profiler.sampling.samplers import require_sampler
@@ -101,10 +101,7 @@ def profile(
     if isinstance(workflow, str):
         workflow = load_workflow(workflow)
     catalog = Catalog.of(models)
-    workflow = resolve_workflow(workflow, catalog)
-    workflow = replace(workflow, template=workflow.template.bind(tuple(catalog)))
-    backends = create_backends(catalog, workflow=workflow, seed=seed)
-    workflow = bind_workflow(workflow, catalog, backends)
+    workflow, backends = prepared(workflow, catalog, seed=seed)
     require_budget({**backends, **judge_backends_of(workflow, catalog, backends)}, budget_usd)
     if max_error is not None:
         require_max_error(max_error)
@@ -149,6 +146,29 @@ def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) ->
         raise ConfigError(
             "these models cost money: set budget_usd, the most that this store may ever cost", code="budget-required"
         )
+
+
+def prepared(
+    workflow: Workflow, catalog: Catalog, *, seed: int, stop: StopRule | None = None
+) -> tuple[Workflow, dict[str, Backend]]:
+    """Return the workflow bound to the catalog and to its graph, and one backend per provider.
+
+    Args:
+        workflow: The workflow.
+        catalog: The models.
+        seed: Decides simulated answers.
+        stop: Replaces the stop rule of its template.
+
+    Raises:
+        InputError: The workflow, its graph and the catalog do not fit together.
+    """
+    from vinelm.backends import create_backends
+
+    template = resolve_workflow(workflow, catalog).template
+    template = template if stop is None else template.with_stop(stop)
+    workflow = replace(workflow, template=template.bind(tuple(catalog)))
+    backends = create_backends(catalog, workflow=workflow, seed=seed)
+    return bind_workflow(workflow, catalog, backends), backends
 
 
 def resolve_workflow(workflow: Workflow, catalog: Catalog) -> Workflow:

@@ -73,8 +73,7 @@ def load_inputs(
     Raises:
         InputError: An input is missing, invalid, or does not fit the others.
     """
-    from vinelm.api.profiling import bind_workflow, resolve_workflow
-    from vinelm.backends import create_backends
+    from vinelm.api.profiling import prepared
     from vinelm.datasets import Columns
     from vinelm.workflows import load_workflow
 
@@ -84,11 +83,8 @@ def load_inputs(
     if limit is not None:
         workflow = replace(workflow, requests=tuple(workflow.requests[:limit]))
     catalog, note = _catalog(workflow, models, preset)
-    workflow = resolve_workflow(workflow, catalog)
-    template = workflow.template if stop is None else workflow.template.with_stop(cast("StopRule", stop))
-    bound = replace(workflow, template=template.bind(tuple(catalog)))
-    backends = create_backends(catalog, workflow=bound, seed=seed)
-    return Inputs(workflow=bind_workflow(bound, catalog, backends), catalog=catalog, backends=backends, note=note)
+    workflow, backends = prepared(workflow, catalog, seed=seed, stop=cast("StopRule | None", stop))
+    return Inputs(workflow=workflow, catalog=catalog, backends=backends, note=note)
 
 
 def catalog_for_check(models: Path | None, preset: str | None = None) -> Catalog:

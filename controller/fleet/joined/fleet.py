@@ -191,7 +191,7 @@ class Fleet:
                 journal_at(config.journal, config.name),
                 self._live.process,
                 config.daily_usd,
-                processes=lambda: member.processes if (part := orders.share()) is None else 1.0 / max(part, LEAST_PART),
+                processes=lambda: member.processes if (part := orders.current.share) is None else 1.0 / max(part, LEAST_PART),
                 is_alone=lambda: member.is_alone,
                 wake=member.wake,
             )
@@ -205,20 +205,22 @@ class Fleet:
         self._at_end = weakref.finalize(self, self._member.stop)
 
     def _lease(self, limiters: Iterable[tuple[str, EngineRateLimiter]]) -> None:
+        orders = self._orders
         for engine, limiter in limiters:
             share = limiter.share(self._member.wake)
             if share is not None:
                 share.renew(self._member.wake)
-                self._member.chores.append(RateLease(engine, share, self._live.process, part=self._orders.share))
+                self._member.chores.append(RateLease(engine, share, self._live.process, part=lambda: orders.current.share))
 
     def _steer(self) -> None:
         """Let the gates ask this membership: after a fork it is another one."""
         self._live.groups = dict(self._groups)
         if self._facts and not self._member.catalog:
             self._member.chores.append(CatalogComparison(self._member, self._facts))
-        member = self._member  # and not this object: the fleet's thread would keep it alive
+        member, orders = self._member, self._orders  # and not this object: the fleet's thread would keep it alive
         for gate in self._gates:
-            gate.weights, gate.others, gate.rank = self._orders.weights, lambda: member.others, lambda: member.rank
+            gate.weights = lambda: orders.current.weights
+            gate.others, gate.rank = lambda: member.others, lambda: member.rank
             gate.first = int(self._live.process.rpartition(":")[2], 16)  # processes differ in which of equals they take
 
     def _rejoin_after_fork(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from vinelm.controller.fleet.leases.journal import SpendJournal, TenantDay
 from vinelm.controller.fleet.leases.tenant_account import NANO, TenantAccount
 from vinelm.controller.fleet.member import Chore
-from vinelm.controller.fleet.redis_link import RedisLink
+from vinelm.controller.fleet.redis_link import RUN, RedisLink
 from vinelm.errors import FleetUnreachable, JournalUnavailable
 
 MONEY = "money"
@@ -35,9 +35,12 @@ GRANTED, REFUSED, NOT_CURRENT, CLOCK_WENT_BACK, CLOCKS_DIFFER, CLOCK_LEAPT, CAME
 CLOCK_BOUND_S = 3600
 """How far clocks may be from each other, and behind the last day of a grant, before nothing is granted."""
 
-_IS_CURRENT = """
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+_KNOWN = f"""
+{RUN}
 local known = redis.call('HMGET', KEYS[1], 'run', 'generation')
+"""
+_IS_CURRENT = f"""
+{_KNOWN}
 local is_current = known[1] == run and known[2] == ARGV[1]
 """
 
@@ -116,11 +119,10 @@ end
 return holds(ARGV[4], tonumber(ARGV[5]), ARGV[3], ARGV[2], tonumber(ARGV[6])) and 1 or 0
 """
 
-RESTORE = """
+RESTORE = f"""
 -- KEYS: the fleet's money. ARGV: generation, the last day of a grant, then process, tenant, day and amount of every grant.
 -- Returns 1, or 0 if a later one came first.
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
-local known = redis.call('HMGET', KEYS[1], 'run', 'generation')
+{_KNOWN}
 if known[1] == run and tonumber(known[2]) >= tonumber(ARGV[1]) then
     return 0
 end

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from vinelm.backends.limits.rate_share import RateAmounts, RateDemand, RateShare
 from vinelm.controller.fleet.member import Chore
-from vinelm.controller.fleet.redis_link import RedisLink
+from vinelm.controller.fleet.redis_link import RUN, RedisLink
 
 BUSY = 0.75
 """From this part of a share used in the last minute on, more is asked for before a call has to wait for it."""
@@ -44,7 +44,7 @@ if not wall then
     local t = redis.call('TIME')
     wall = t[1] * 1000 + math.floor(t[2] / 1000)
 end
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+{RUN}
 local clock = redis.call('HMGET', KEYS[1], 'now', 'wall', 'born', 'epoch', 'run', 'suspect')
 local now, born, epoch, suspect = 0, 0, clock[4], clock[6]
 if clock[5] == run then

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 
-from vinelm.controller.fleet.redis_link import RedisLink
+from vinelm.controller.fleet.redis_link import RUN, RedisLink
 
 LOCK, FENCE, ORDERS = "loop:lock", "loop:fence", "loop:orders"
 LEADS_FOR_S = 3.0
@@ -13,8 +13,8 @@ LEADS_FOR_S = 3.0
 ORDERS_FOR_S = 30.0
 """Orders that no leader has confirmed for so long are forgotten."""
 
-_KNOWN = """
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+_KNOWN = f"""
+{RUN}
 local known = redis.call('HMGET', KEYS[2], 'run', 'epoch', 'fence')
 local epoch, fence = known[2] or '', tonumber(known[3] or '0')
 """

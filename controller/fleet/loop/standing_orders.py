@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from vinelm.controller.fleet.loop.leadership import ORDERS, ORDERS_FOR_S
 from vinelm.controller.fleet.loop.order_bytes import COMMON, LocalOrders, local_orders, own_field
@@ -33,7 +33,7 @@ class CallStanding:
 
     def __float__(self) -> float:
         try:
-            total = self._priority + self._orders.priority(self._session, self._tenant, self._stage)
+            total = self._priority + self._orders.current.priority(self._session, self._tenant, self._stage)
         except Exception:  # read in the line of an engine, where other requests wait, too
             return self._priority
         return min(max(total, -MOST_PRIORITY), MOST_PRIORITY)
@@ -42,7 +42,7 @@ class CallStanding:
     def engine(self) -> str | None:
         """The replica that the conversation's calls go to while it has room; None for no matter."""
         try:
-            return self._orders.engine(self._session)
+            return self._orders.current.pins.get(self._session)
         except Exception:
             return None
 
@@ -58,36 +58,17 @@ class StandingOrders(Chore):
         now: returns seconds that never decrease.
 
     Attributes:
+        current: the orders that hold; those that say nothing where there are none. Calls read it without a lock.
         version: of the orders that hold; 0 without any.
     """
 
     def __init__(self, process: str, on_change: Callable[[], object], now: Callable[[], float] = time.monotonic) -> None:
         self.version = 0
         self._process, self._on_change, self._now = process, on_change, now
-        self._orders = NOTHING
+        self.current = NOTHING
         self._mark: tuple[bytes | None, ...] = ()
         self._heard_s = now()
         self._has_warned = False
-
-    # -- what calls read ---------------------------------------------------------------------------------------
-
-    def priority(self, session: int, tenant: str, stage: str) -> float:
-        """Return the steps of priority that a call is given beside its request's own; 0 without orders."""
-        return self._orders.priority(session, tenant, stage)
-
-    def engine(self, session: int) -> str | None:
-        """Return the replica that a conversation is pinned to; None if to none."""
-        return self._orders.pins.get(session)
-
-    def weights(self) -> Mapping[str, float]:
-        """Return the weights by engine; engines that it does not name have 1."""
-        return self._orders.weights
-
-    def share(self) -> float | None:
-        """Return the part of common limits that this process may count on, in (0, 1]; None for an equal one."""
-        return self._orders.share
-
-    # -- the chore ---------------------------------------------------------------------------------------------
 
     def do(self, link: RedisLink) -> None:
         """Fetch the orders if there are others.
@@ -125,10 +106,10 @@ class StandingOrders(Chore):
 
     def _forget(self) -> None:
         self._mark, self.version = (), 0
-        if self._orders is not NOTHING:
+        if self.current is not NOTHING:
             self._use(NOTHING)
 
     def _use(self, orders: LocalOrders) -> None:
         # One assignment, since calls read it without a lock.
-        self._orders = orders
+        self.current = orders
         self._on_change()

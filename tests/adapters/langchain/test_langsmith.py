@@ -10,7 +10,7 @@ from langchain_core.tracers import LangChainTracer
 from langsmith import Client
 
 from vinelm import Catalog, Stage, Template, VineLM
-from vinelm.adapters.calls.traced_model import RESOLVED
+from vinelm.adapters.calls.delegating_model import RESOLVED
 from vinelm.backends.base import langsmith_names
 from vinelm.objective import Objective
 from vinelm.policies import StaticPolicy

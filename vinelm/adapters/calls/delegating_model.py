@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
+from functools import cache
+from importlib.util import find_spec
 from itertools import count
 from typing import Any
 
@@ -16,6 +18,11 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
 from vinelm.adapters.calls.tool_binding import aimed, bind_lazily, structured_chain, whole_chunk
+
+RESOLVED = "lc_gateway_metadata"
+"""Key of an answer whose value replaces the provider and the name by which a run of LangSmith knows its model: LangChain's own
+way for gateways, which it removes from the message that callers see.
+"""
 
 
 class Attempt:
@@ -174,3 +181,29 @@ def _streams(model: BaseChatModel, options: Mapping[str, Any], *, asynchronously
     kind, off = type(model), model.disable_streaming
     is_native = kind._stream is not BaseChatModel._stream or (asynchronously and kind._astream is not BaseChatModel._astream)
     return is_native and off is not True and not (off == "tool_calling" and options.get("tools"))
+
+
+# -- in traces ---------------------------------------------------------------------------------------------------
+
+
+def name_model(generation: ChatGeneration, model: BaseChatModel) -> None:
+    """Write provider and name of the model into its answer, or the first chunk of it, unless they are there.
+
+    Without effect where LangChain is too old to read it: callers would find it in their messages. Never raises: what a tracer
+    shows is no reason to fail a call that was answered.
+    """
+    with suppress(Exception):
+        _write_name(generation, model)
+
+
+def _write_name(generation: ChatGeneration, model: BaseChatModel) -> None:
+    if not _is_read() or RESOLVED in (generation.generation_info or {}):
+        return
+    facts = model._get_ls_params()
+    resolved = {"provider": facts.get("ls_provider"), "model": facts.get("ls_model_name")}
+    generation.generation_info = {**(generation.generation_info or {}), RESOLVED: resolved}
+
+
+@cache
+def _is_read() -> bool:
+    return find_spec("langchain_core.utils._gateway") is not None

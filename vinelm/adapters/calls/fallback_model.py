@@ -12,8 +12,7 @@ from langchain_core.outputs import ChatGeneration
 from langchain_core.runnables import Runnable
 from pydantic import Field
 
-from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel
-from vinelm.adapters.calls.traced_model import name_model
+from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel, name_model
 from vinelm.errors import CallError
 
 REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malformed")

@@ -12,9 +12,8 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict, Field, field_validator
 
-from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel
+from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel, name_model
 from vinelm.adapters.calls.fallback_model import REPEATABLE
-from vinelm.adapters.calls.traced_model import name_model
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.chat_call import ChatCall, ChatOptions, halted_here, node_of

@@ -199,10 +199,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         template: the workflow's shape; says which stage begins a request.
         new_policy: returns the policy of a new run whose context has none, with ``started_at`` filled in for real time;
             None, or a result of None, stands for the defaults. Called once per run.
-        on_error: what follows a failure of VineLM itself while a graph runs. ``"default"``: the stage runs its default model,
-            an edge follows the workflow's own verdict within the loop's bound, and the run's trace says what failed; a cap per
-            request, or an account of several, that cannot be checked any more refuses calls. Errors of the caller's own making
-            (:class:`~vinelm.errors.VineLMError`) and of the application's own code are raised all the same.
+        on_error: what follows a failure of VineLM itself while a graph runs; see :class:`vinelm.VineLM`.
         enforces: whether policies change what runs. If so and ``fallback``, runs without a policy fall back.
         fallback: whether another model of the stage answers after a failed call.
         signals: what an invocation shows, which policies are told; None tells them nothing.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
@@ -19,23 +19,15 @@ from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, PROFILED, carried_by
 from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.errors import ConfigError, VineLMError, WorkflowError
-from vinelm.objective import Objective
 
 if TYPE_CHECKING:
     from vinelm.adapters.langgraph.adapter import GraphAdapter
 
 
-class ChatOptions(TypedDict, total=False):
-    """The settings of a chat model's calls.
-
-    ``default``: the stage's default model, if the chat model declares one; ``objective``: for calls outside of a run that has
-    one; ``limits``: fields of the catalog entry to replace; ``falls_back``: False where the caller repeats failed calls itself.
-    """
+class ChatOptions(InvokeOptions, total=False):
+    """The settings of a chat model's calls. ``default``: the stage's default model, if the chat model declares one."""
 
     default: str | None
-    objective: Objective | None
-    limits: Mapping[str, Any] | None
-    falls_back: bool
 
 
 class ChatCall:

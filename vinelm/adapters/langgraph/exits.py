@@ -12,6 +12,7 @@ from langgraph.graph.state import CompiledStateGraph
 from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.build import build_graph, stage_nodes, template_of_graph
 from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK
+from vinelm.adapters.langgraph.nodes.signature import marked
 from vinelm.errors import TemplateError, WorkflowError
 from vinelm.requests.workflow import Workflow
 from vinelm.template import Template
@@ -121,11 +122,10 @@ class _Edges:
     def _add_branch(self, source: str, branch: Any, everywhere: set[str]) -> None:
         targets: Mapping[str, str] = branch.ends or {name: name for name in everywhere}
         self.own.setdefault(source, set()).update(targets.values())
-        for function in (getattr(branch.path, "func", None), getattr(branch.path, "afunc", None)):
-            edge = getattr(function, ROUTE_MARK, None)
-            end = None if edge is None else edge.destinations.end
-            if end is not None:
-                self.route_ends.setdefault(source, set()).add(targets.get(end, end))
+        edge = marked(branch.path, ROUTE_MARK)
+        end = None if edge is None else edge.destinations.end
+        if end is not None:
+            self.route_ends.setdefault(source, set()).add(targets.get(end, end))
 
     def _targets(self, node: str) -> set[str]:
         return self.own.get(node) or {END}  # LangGraph ends a branch whose node leads nowhere

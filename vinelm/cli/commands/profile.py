@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from vinelm.profiler.dry_run.forecast import Needs
     from vinelm.requests.protocols import Sampler
     from vinelm.rows.observation import Observation
-    from vinelm.traces import CheckpointPlace, ObservationStore, StoreIdentity
+    from vinelm.traces import ObservationStore, StoreIdentity
 
-DEFAULT_COVERAGE = 0.02
 DEFAULT_WORKERS = 4
 LIMITS = ("coverage", "budget_usd", "budget_calls")
 INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "columns")
@@ -82,11 +81,13 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
 
     Example: vinelm profile nl2sql --models models.toml --store runs/nl2sql.db --coverage 0.02 --budget-usd 50
     """
+    from vinelm.api.profiling import identity_of
     from vinelm.backends.diagnostics import require_keys
     from vinelm.cli.profile_output import print_forecast, print_result, show
     from vinelm.profiler import ProfileLimits
     from vinelm.profiler.sampling.samplers import require_sampler
     from vinelm.profiler.scheduling.observed_cells import only_failures
+    from vinelm.traces import CheckpointPlace, ObservationStore
     from vinelm.traces.store.run_state import RunRecords
 
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
@@ -103,9 +104,12 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
         print_forecast(forecast, needs, inputs, max_error=settings["max_error"], as_json=as_json)
         return None
     require_keys(inputs.catalog.models)
-    place = _checkpoint_place(settings)
-    identity = _identity(inputs, settings["seed"])
-    with _can_be_put_aside(), _open(path, identity, is_default=store is None) as opened:
+    # Both before a file is made.
+    place = None if settings["checkpoints"] is None else CheckpointPlace(settings["checkpoints"])
+    identity = identity_of(inputs.workflow, inputs.catalog, inputs.backends, settings["seed"])
+    if store is None:
+        path.parent.mkdir(exist_ok=True)
+    with _can_be_put_aside(), ObservationStore.open_or_create(path, identity) as opened:
         if place is not None:
             opened.keep_checkpoints_under(place)
         kind = "quiet" if quiet else "json" if as_json else "text"
@@ -169,7 +173,7 @@ def _cluster(settings: dict[str, Any]) -> RayCluster | None:
 def _require_limits(inputs: Inputs, settings: dict[str, Any]) -> None:
     """Require an explicit budget where models cost money; without any limit, set the default coverage."""
     from vinelm.api.estimation import require_max_error
-    from vinelm.api.profiling import require_budget
+    from vinelm.api.profiling import DEFAULT_COVERAGE, require_budget
     from vinelm.profiler.execution.judging import judge_backends_of
 
     if settings["max_error"] is not None:
@@ -180,31 +184,6 @@ def _require_limits(inputs: Inputs, settings: dict[str, Any]) -> None:
     if not settings["dry_run"]:
         judges = judge_backends_of(inputs.workflow, inputs.catalog, inputs.backends)
         require_budget({**inputs.backends, **judges}, settings["budget_usd"])
-
-
-def _checkpoint_place(settings: dict[str, Any]) -> CheckpointPlace | None:
-    from vinelm.traces import CheckpointPlace
-
-    if settings["checkpoints"] is None:
-        return None
-    return CheckpointPlace(settings["checkpoints"])
-
-
-def _identity(inputs: Inputs, seed: int) -> StoreIdentity:
-    """Return the store's identity. Raises for a graph that cannot be profiled, before a file is written."""
-    from vinelm.api.profiling import identity_of
-
-    return identity_of(inputs.workflow, inputs.catalog, inputs.backends, seed)
-
-
-def _open(path: Path, identity: StoreIdentity, *, is_default: bool) -> ObservationStore:
-    """Open the store, or create it."""
-    from vinelm.traces import ObservationStore
-
-    if is_default:
-        path.parent.mkdir(exist_ok=True)
-    with _can_be_put_aside():
-        return ObservationStore.open_or_create(path, identity)
 
 
 @contextmanager
@@ -242,6 +221,7 @@ def _forecast(
     quiet: bool,
 ) -> tuple[Forecast, Needs]:
     """Forecast the run, and what it would need without budgets."""
+    from vinelm.api.profiling import DEFAULT_COVERAGE, identity_of
     from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler
     from vinelm.profiler.dry_run.forecast import needs_of
     from vinelm.profiler.dry_run.throughput import rates_of
@@ -251,7 +231,7 @@ def _forecast(
 
     if settings["max_error"] is not None and limits.coverage is None:
         limits = replace(limits, coverage=DEFAULT_COVERAGE)  # nobody knows before how far it goes
-    identity = _identity(inputs, settings["seed"])
+    identity = identity_of(inputs.workflow, inputs.catalog, inputs.backends, settings["seed"])
     rows: list[Observation] = []
     committed_usd = 0.0
     if exists(address_of(path)):

@@ -84,11 +84,11 @@ def test_orders_reach_each_process_as_far_as_they_concern_it(fleet):
     assert (done.leads, done.version, done.rows, done.processes, done.problem) == (True, 1, 3, 2, "")
     made.rounds()
     one, two = made.orders  # p1 has session 2, p2 has 1 and 3
-    assert one.weights() == two.weights() == {"large-1": 0.5}
-    assert (one.priority(2, "acme", "write"), one.priority(1, "acme", "write")) == (2.25, 0.25)
-    assert (two.priority(1, "acme", ""), two.priority(2, "", "")) == (1.25, 0.0)
-    assert (one.engine(2), one.engine(3), two.engine(3)) == ("large-2", None, "large-1")
-    assert (one.share(), two.share()) == (0.75, 0.25)
+    assert one.current.weights == two.current.weights == {"large-1": 0.5}
+    assert (one.current.priority(2, "acme", "write"), one.current.priority(1, "acme", "write")) == (2.25, 0.25)
+    assert (two.current.priority(1, "acme", ""), two.current.priority(2, "", "")) == (1.25, 0.0)
+    assert (one.current.pins.get(2), one.current.pins.get(3), two.current.pins.get(3)) == ("large-2", None, "large-1")
+    assert (one.current.share, two.current.share) == (0.75, 0.25)
     assert made.changes == 2
     made.rounds()
     assert made.changes == 2  # nothing new
@@ -102,17 +102,17 @@ def test_a_new_version_replaces_all_of_the_last(fleet):
     made.loop.round()
     made.rounds()
     two = made.orders[1]
-    assert (two.version, two.weights(), two.priority(1, "", "write")) == (2, {}, 3.0)
+    assert (two.version, two.current.weights, two.current.priority(1, "", "write")) == (2, {}, 3.0)
 
 
 def test_orders_are_forgotten_when_redis_has_none(fleet):
     made = fleet(lambda view: Orders(weights={"large-1": 0.0}))
     made.loop.round()
     made.rounds()
-    assert made.orders[0].weights() == {"large-1": 0.0}
+    assert made.orders[0].current.weights == {"large-1": 0.0}
     made.link._redis.delete(made.link.prefix + ORDERS)
     made.rounds()
-    assert (made.orders[0].weights(), made.orders[0].version) == ({}, 0)
+    assert (made.orders[0].current.weights, made.orders[0].version) == ({}, 0)
 
 
 def test_a_process_alone_keeps_its_orders_for_a_while(redis_url, fleet_name):
@@ -122,10 +122,10 @@ def test_a_process_alone_keeps_its_orders_for_a_while(redis_url, fleet_name):
     standing._use(local_orders(b'{"weights":{"east":0.5},"tenants":{},"stages":{}}', None))
     now[0] = 29.0
     standing.go_alone(link)
-    assert standing.weights() == {"east": 0.5}
+    assert standing.current.weights == {"east": 0.5}
     now[0] = 31.0
     standing.go_alone(link)
-    assert standing.weights() == {}
+    assert standing.current.weights == {}
     link.close()
 
 
@@ -139,7 +139,7 @@ def test_orders_that_cannot_be_read_change_nothing(fleet):
     ):
         made.members[0].round()
     made.rounds()
-    assert made.orders[0].weights() == {"large-1": 0.5}
+    assert made.orders[0].current.weights == {"large-1": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_after_a_bad_round_the_last_good_orders_stay(fleet, policy, problem):
     assert "\n" not in done.problem
     assert (done.leads, done.version) == (True, 1)
     made.rounds()
-    assert made.orders[0].weights() == {"large-1": 0.5}
+    assert made.orders[0].current.weights == {"large-1": 0.5}
 
 
 def test_a_policy_that_overruns_is_not_waited_for(fleet):
@@ -189,13 +189,13 @@ def test_a_policy_that_overruns_is_not_waited_for(fleet):
     assert made.loop.round().problem == "the policy has not returned yet: the last good orders stay"
     assert len(rounds) == 2
     made.rounds()
-    assert made.orders[0].priority(0, "", "write") == 1.0
+    assert made.orders[0].current.priority(0, "", "write") == 1.0
     go_on.set()
     until = time.monotonic() + 5
     while made.loop.round().problem:
         assert time.monotonic() < until
     made.rounds()
-    assert made.orders[0].priority(0, "", "write") == 3.0  # what came late was not used
+    assert made.orders[0].current.priority(0, "", "write") == 3.0  # what came late was not used
 
 
 def test_a_second_loop_waits_and_takes_over(fleet, redis_url, fleet_name):
@@ -224,7 +224,7 @@ def test_who_is_replaced_within_a_round_is_refused(fleet, redis_url, fleet_name)
     done = made.loop.round()
     assert (done.leads, done.problem) == (False, "another loop leads by now: these orders were refused")
     made.rounds()
-    assert made.orders[0].priority(0, "", "write") == 0.0
+    assert made.orders[0].current.priority(0, "", "write") == 0.0
     second.close()
 
 

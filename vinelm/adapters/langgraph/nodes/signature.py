@@ -51,6 +51,12 @@ def injected_parameters(fn: Callable[..., Any], label: str, known: tuple[str, ..
     return InjectedParameters(names, state, _hint(body, "return"), inspect.iscoroutinefunction(body))
 
 
+def marked(runnable: Any, mark: str) -> Any:
+    """Return what the function of ours inside a LangGraph runnable carries as ``mark``; None where there is none."""
+    functions = (getattr(runnable, "func", None), getattr(runnable, "afunc", None))
+    return next((found for one in functions if (found := getattr(one, mark, None)) is not None), None)
+
+
 def code_of(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that runs when ``fn`` is called: a callable object's ``__call__``, the inside of a partial."""
     while isinstance(fn, functools.partial):

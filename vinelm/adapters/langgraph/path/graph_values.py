@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
 from pydantic import BaseModel
 
-from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY, raw_channels
 
 _READ = "__pregel_read"
 _OF_LANGGRAPH = ("__", "branch:", "join:")
@@ -19,10 +19,8 @@ _OF_LANGGRAPH = ("__", "branch:", "join:")
 
 def channels_of(config: RunnableConfig) -> Mapping[str, BaseChannel[Any, Any, Any]]:
     """Return the channels of the graph that a node or an edge belongs to, by key of the state; empty where they are hidden."""
-    for given in getattr(config.get("configurable", {}).get(_READ), "args", ()):
-        if type(given) is dict and any(isinstance(channel, BaseChannel) for channel in given.values()):
-            return {name: channel for name, channel in given.items() if name != PATH_KEY and not name.startswith(_OF_LANGGRAPH)}
-    return {}
+    given = (raw_channels(config) or {}).items()
+    return {name: channel for name, channel in given if name != PATH_KEY and not name.startswith(_OF_LANGGRAPH)}
 
 
 def graph_values(config: RunnableConfig, own: Any, *, fresh: bool) -> Mapping[str, Any]:

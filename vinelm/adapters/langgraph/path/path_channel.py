@@ -275,6 +275,14 @@ def channel_of(config: RunnableConfig) -> PathChannel | None:
     return None
 
 
+def raw_channels(config: RunnableConfig) -> dict[str, BaseChannel[Any, Any, Any]] | None:
+    """Return the channels of a node's or an edge's graph, LangGraph's own included; None where it hides them."""
+    for given in getattr(config.get("configurable", {}).get("__pregel_read"), "args", ()):
+        if type(given) is dict and any(isinstance(value, BaseChannel) for value in given.values()):
+            return given
+    return None
+
+
 def is_inner(runtime: Runtime[Any]) -> bool:
     """Return whether the node of ``runtime`` is inside a subgraph."""
     info = runtime.execution_info

@@ -8,7 +8,6 @@ from threading import Lock
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.channels.base import BaseChannel
 from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph.path.path_channel import (
@@ -20,10 +19,11 @@ from vinelm.adapters.langgraph.path.path_channel import (
     PathValue,
     channel_of,
     execution_of,
+    raw_channels,
     with_waiting,
 )
 
-_READ, _CHECKPOINTER = "__pregel_read", "__pregel_checkpointer"  # LangGraph's, in a task's config
+_CHECKPOINTER = "__pregel_checkpointer"  # LangGraph's, in a task's config
 
 
 def with_path_channel(graph: CompiledStateGraph[Any, Any, Any, Any]) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -75,7 +75,7 @@ class ThreadPaths:
         if found is not None:
             return found
         given = config.get("configurable", {})
-        channels = _channels(given.get(_READ))
+        channels = raw_channels(config)
         if channels is None:
             return None
         with self._lock:  # the branches of a fan-out share one
@@ -97,10 +97,3 @@ class ThreadPaths:
         while len(self._kept) > self._bound:
             self._kept.popitem(last=False)
         return fresh
-
-
-def _channels(read: Any) -> dict[str, BaseChannel[Any, Any, Any]] | None:
-    for given in getattr(read, "args", ()):
-        if type(given) is dict and any(isinstance(value, BaseChannel) for value in given.values()):
-            return given
-    return None

@@ -16,8 +16,7 @@ from vinelm.adapters.langgraph.path.outcomes import RunOutcomes
 from vinelm.adapters.langgraph.path.path_channel import PathValue, costs_of, path_of, shown_of
 from vinelm.adapters.langgraph.path.places import RunPlaces, Where
 from vinelm.adapters.langgraph.runs.run_context import RunContext
-from vinelm.adapters.langgraph.runs.steady_clock import steady
-from vinelm.clock import VirtualClock
+from vinelm.clock import VirtualClock, steady
 from vinelm.errors import InfeasibleError, VineLMError, WorkflowError
 from vinelm.money.bound_guard import BoundGuard, with_account
 from vinelm.policies.policy import Policy

@@ -81,12 +81,7 @@ class RunContext:
     """The settings of one run. Immutable, so that one object may serve many concurrent runs.
 
     Args:
-        objective: target and bounds of the request; None runs the default models.
-        policy: chooses the models instead of a new session.
-        request: the labelled request, for offline backends and the oracle stop.
-        started_at: the request's arrival in ``time.monotonic()`` seconds; None means the call of invoke.
-        request_id: distinguishes two requests on one thread where the template cannot.
-        priority: of the request's calls among those that wait for rate limits; higher goes first.
+        objective, policy, request, started_at, request_id, priority: see :meth:`vinelm.VineLM.context`.
         owner: who made the context: the run's chat models belong to it, whichever ``VineLM`` they were made from.
         chat_host: in charge of each of their calls, where the run is a profiled one.
         returns_earlier: whether the run can return an earlier answer than the last one, wherever the policy ends it. Filled in

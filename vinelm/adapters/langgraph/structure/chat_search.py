@@ -17,6 +17,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 from langgraph.graph.state import CompiledStateGraph
 
+from vinelm.adapters.langgraph.nodes.signature import marked
 from vinelm.adapters.langgraph.nodes.stage import STAGE_MARK
 from vinelm.adapters.langgraph.nodes.user_code import closure_values, is_user_code
 
@@ -85,17 +86,8 @@ def makes_chat(value: Any) -> bool:
 
 def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, str]:
     """Return node to stage, for the nodes of a graph that ``vine.stage`` made."""
-    return dict(_wrapped(graph))
-
-
-def _wrapped(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Iterator[tuple[str, str]]:
-    for node, spec in graph.builder.nodes.items():
-        runnable = spec.runnable
-        for function in (getattr(runnable, "func", None), getattr(runnable, "afunc", None)):
-            stage = getattr(function, STAGE_MARK, None)
-            if isinstance(stage, str):
-                yield node, stage
-                break
+    marks = {node: marked(spec.runnable, STAGE_MARK) for node, spec in graph.builder.nodes.items()}
+    return {node: stage for node, stage in marks.items() if isinstance(stage, str)}
 
 
 class _Search:

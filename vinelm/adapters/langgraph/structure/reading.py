@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK
+from vinelm.adapters.langgraph.nodes.signature import marked
 from vinelm.adapters.langgraph.structure.stage_graph import Graph, NodeGraph
 from vinelm.adapters.langgraph.structure.steps import template_of
 from vinelm.errors import WorkflowError
@@ -71,11 +72,10 @@ def teach_routes(graph: Graph, stage_of: Mapping[str, str]) -> None:
     nodes = NodeGraph(graph, stage_of)
     for branches in graph.builder.branches.values():
         for branch in branches.values():
-            for function in (getattr(branch.path, "func", None), getattr(branch.path, "afunc", None)):
-                edge = getattr(function, ROUTE_MARK, None)
-                if edge is not None:
-                    ends = (branch.ends or {}).items()
-                    edge.arms = {label: nodes.arms(place) for label, place in ends if nodes.is_clear(place)}
+            edge = marked(branch.path, ROUTE_MARK)
+            if edge is not None:
+                ends = (branch.ends or {}).items()
+                edge.arms = {label: nodes.arms(place) for label, place in ends if nodes.is_clear(place)}
 
 
 def _goes(who: str, before: str, after: str) -> str:

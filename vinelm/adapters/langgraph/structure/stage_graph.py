@@ -11,6 +11,7 @@ from langgraph.graph import END, START
 from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK
+from vinelm.adapters.langgraph.nodes.signature import marked
 from vinelm.errors import WorkflowError
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -175,10 +176,8 @@ _Timed = frozenset[tuple[str, int]]
 
 def _ways(branch: Any) -> dict[str, frozenset[Bound]]:
     """The places of a conditional edge, with the bounds that its ``vine.route`` declares."""
-    times: Mapping[str, int] = {}
-    for function in (getattr(branch.path, "func", None), getattr(branch.path, "afunc", None)):
-        edge = getattr(function, ROUTE_MARK, None)
-        times = times if edge is None else edge.destinations.times
+    edge = marked(branch.path, ROUTE_MARK)
+    times: Mapping[str, int] = {} if edge is None else edge.destinations.times
     return {
         place: frozenset((Bound(place, times[label]),)) if label in times else frozenset()
         for label, place in (branch.ends or {}).items()
