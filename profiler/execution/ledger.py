@@ -172,7 +172,9 @@ class Ledger:
             # The claim before the check: a unit that another run pays for must not end this one by its budget.
             if self._shared is not None and is_new:
                 self._shared.claim(request_id, prefix)
-            self._refuse(upper_usd, upper_calls)
+            reason = self.refusal(upper_usd, upper_calls)
+            if reason is not None:
+                raise BudgetExhausted(reason)
             # The entry is written before the sums change here: where the store refuses it, nothing is reserved.
             if self._shared is None:
                 entry = self._store.reserve(request_id, prefix, upper_usd)
@@ -182,20 +184,18 @@ class Ledger:
             self.calls += upper_calls
             return Reservation(entry, upper_usd, upper_calls)
 
-    def top_up(self, reservation: Reservation, upper_usd: float) -> None:
-        """Raise a reservation to ``upper_usd``, durably, before a call that may cost more.
-
-        Raises:
-            BudgetExhausted: the budget would be exceeded.
-        """
+    def top_up(self, reservation: Reservation, upper_usd: float) -> bool:
+        """Raise a reservation to ``upper_usd``, durably, before a dearer call; returns whether the budget allows it."""
         extra = upper_usd - reservation.upper_usd
         if extra <= 0:
-            return
+            return True
         with self._lock, self._locked():
-            self._refuse(extra, 0)
+            if self.refusal(extra) is not None:
+                return False
             self._store.raise_reservation(reservation.entry, upper_usd)
             reservation.upper_usd = upper_usd
             self._reserve(extra)
+            return True
 
     def settle(
         self, reservation: Reservation, observation: Observation, checkpoint: bytes | None, *, paid_usd: float | None = None,
@@ -267,8 +267,3 @@ class Ledger:
         self.reserved_usd -= reservation.upper_usd
         self.committed_usd += paid_usd - reservation.upper_usd
         self.calls += calls - reservation.upper_calls
-
-    def _refuse(self, extra_usd: float, extra_calls: int) -> None:
-        reason = self.refusal(extra_usd, extra_calls)
-        if reason is not None:
-            raise BudgetExhausted(reason)

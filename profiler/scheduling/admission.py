@@ -45,7 +45,7 @@ class Admission:
             free = self._workers - len(self._state.running)
             return _Scan(self._state, self._paths, self, free).jobs()
         # The units in flight wait for these answers, and nothing is started any more that could need the money first.
-        self.decided += [(one, self._state.top_up_cell(one.cell, one.upper_usd)) for one in self.waiting]
+        self.decided += [(one, self._state.top_up(one.cell, one.upper_usd)) for one in self.waiting]
         self.waiting.clear()
         return []
 
@@ -149,7 +149,7 @@ class _Scan:
         if self._earlier and self._state.ledger.refusal(self._earlier_usd + extra_usd) is not None:
             return
         self._requests.waiting.remove(request)
-        self._requests.decided.append((request, self._state.top_up_cell(cell, request.upper_usd)))
+        self._requests.decided.append((request, self._state.top_up(cell, request.upper_usd)))
 
     def _upper(self, path: ActivePath, length: int) -> tuple[float, int]:
         """The most that the unit may cost, whichever stage it turns out to be of."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from vinelm.errors import BudgetExhausted
 from vinelm.judging import Judgement
-from vinelm.profiler.execution.job import Job, UnitOutcome, Worker, run_job
+from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome, Worker, run_job
 from vinelm.profiler.execution.judging import Judging
 from vinelm.profiler.execution.ledger import Ledger, Reservation
 from vinelm.profiler.execution.replayed.runner import Units
@@ -63,7 +63,7 @@ class KeptRows:
         passed = tuple(stopped.get(one, False) for one in before) if stopped is not None else ()
         return Job(self.requests[request_id], prefix, state, 0.0, is_scoring=True, passed=passed, judged=judged)
 
-    def evaluated(self, job: Job, top_up: Callable[[float], bool] = lambda _upper_usd: False) -> UnitOutcome:
+    def evaluated(self, job: Job, top_up: TopUp = lambda _upper_usd: False) -> UnitOutcome:
         """Return what evaluating a state gives. By default no call of a model is allowed: it has no row then."""
         finished = run_job(self.worker, job, top_up)
         if finished.problem is not None:
@@ -162,15 +162,7 @@ class PendingRows:
 
     def _run(self, item: tuple[Job, Reservation]) -> tuple[Job, Reservation, UnitOutcome]:
         job, reservation = item
-
-        def top_up(upper_usd: float) -> bool:
-            try:
-                self._ledger.top_up(reservation, upper_usd)
-            except BudgetExhausted:
-                return False
-            return True
-
-        return job, reservation, self._rows.evaluated(job, top_up)
+        return job, reservation, self._rows.evaluated(job, partial(self._ledger.top_up, reservation))
 
     def _settle(self, job: Job, reservation: Reservation, outcome: UnitOutcome) -> Judgement | None:
         """Settle what it cost and write the judgement; None if no answer can be seen yet."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from vinelm.errors import BudgetExhausted, ConfigError, WorkflowError
+from vinelm.errors import ConfigError, WorkflowError
 from vinelm.judging import Judgement
 from vinelm.profiler.execution.job import Job, UnitFinished, UnitOutcome
 from vinelm.profiler.execution.ledger import Ledger, Reservation
@@ -188,17 +188,9 @@ class RunState:
         coming = rows[-1].next_stage(arms) if rows else arms[0] if len(arms) == 1 else None
         return tuple(stages) if coming is None else (*stages, coming)
 
-    def top_up(self, reservation: Reservation, upper_usd: float) -> bool:
-        """Raise a reservation; returns whether the budget allows it."""
-        try:
-            self.ledger.top_up(reservation, upper_usd)
-        except BudgetExhausted:
-            return False
-        return True
-
-    def top_up_cell(self, cell: Cell, upper_usd: float) -> bool:
+    def top_up(self, cell: Cell, upper_usd: float) -> bool:
         """Raise the reservation of a unit in flight; returns whether the budget allows it."""
-        return self.top_up(self.running[cell], upper_usd)
+        return self.ledger.top_up(self.running[cell], upper_usd)
 
     def finish(self, message: UnitFinished) -> None:
         """Settle a unit in flight and write its row."""

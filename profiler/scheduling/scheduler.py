@@ -105,7 +105,7 @@ class Scheduler:
                 self._threads.start(job)
             return []
         with interrupts.allowed():
-            return [run_job(self._worker, job, partial(self.state.top_up_cell, job.cell)) for job in jobs]
+            return [run_job(self._worker, job, partial(self.state.top_up, job.cell)) for job in jobs]
 
     def _collect(self, interrupts: Interrupts) -> list[UnitFinished]:
         """Wait for a message, then take all that have arrived."""

@@ -135,10 +135,7 @@ class ServingRecord:
     def _top_up(self, reservation: Reservation, errors: list[StoreError], upper_usd: float) -> bool:
         """True if the reservation is raised; what the store fails with is raised at the end: the application may catch it."""
         try:
-            self._ledger.top_up(reservation, upper_usd)
-        except BudgetExhausted:
-            return False
+            return self._ledger.top_up(reservation, upper_usd)
         except StoreError as error:
             errors.append(error)
             raise
-        return True

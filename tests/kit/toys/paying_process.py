@@ -26,8 +26,8 @@ def main(address, name, bill, cap_usd, seed):
             cell = f"{name}-{number}", ("small",)
             try:
                 entry = ledger.reserve(*cell, 0.3)
-                if order.random() < 0.3:
-                    ledger.top_up(entry, 0.5)
+                if order.random() < 0.3 and not ledger.top_up(entry, 0.5):
+                    return
             except BudgetExhausted:
                 return
             price = order.uniform(0.05, 1.0) * entry.upper_usd

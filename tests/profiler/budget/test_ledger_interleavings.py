@@ -77,7 +77,8 @@ def unit(world, name, rng):
         yield
         if rng.random() < 0.4:
             upper = reservation.upper_usd * rng.choice([0.5, 2.0])
-            ledger.top_up(reservation, upper)
+            if not ledger.top_up(reservation, upper):
+                raise BudgetExhausted("refused")
             upper = reservation.upper_usd
             yield
         world.billed += real  # the call is made: from here on the money is gone
@@ -169,10 +170,10 @@ def test_real_threads_never_overspend_either(seed):
         for i in range(30):
             try:
                 reservation = ledger.reserve(f"q{number}-{i}", ("small",), rng.random() * 0.5)
-                ledger.top_up(reservation, reservation.upper_usd * 1.5)
             except BudgetExhausted:
                 pass
             else:
+                ledger.top_up(reservation, reservation.upper_usd * 1.5)
                 ledger.settle(reservation, a_row(f"q{number}-{i}", cost_usd=rng.random() * reservation.upper_usd), None)
             most.append(ledger.committed_usd)
 

@@ -209,8 +209,9 @@ def test_runs_that_race_for_the_last_dollar_never_pass_the_cap(postgres_url, lim
                     cell = f"q{number}-{turn}", ("small",)
                     try:
                         entry = ledger.reserve(*cell, 0.3)
-                        ledger.top_up(entry, 0.5)
                     except BudgetExhausted:
+                        continue
+                    if not ledger.top_up(entry, 0.5):
                         continue
                     ledger.settle(entry, a_row(*cell, cost_usd=0.2), None)
         except Exception as problem:
