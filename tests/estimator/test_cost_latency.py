@@ -25,14 +25,8 @@ def bought(
 
 def cells_of(table: Any, chosen: np.ndarray, in_flight: np.ndarray | None = None) -> ObservationTable:
     chosen[:, 0] = False
-    node, request = np.nonzero(chosen.T)
-    used, place = np.unique(request, return_inverse=True)
-    return ObservationTable.from_arrays(
-        trie=table.trie, rule="oracle", request_ids=tuple(f"{i:04}" for i in used), request=place, node=node,
-        stop=table.ended[request, node], right=table.success[request, node], labelled=np.ones(len(node), np.bool_),
-        failed=np.zeros(len(node), np.bool_), cost_usd=table.cost_usd[request, node],
-        latency_s=table.latency_s[request, node], in_flight=None if in_flight is None else in_flight[request, node],
-    )  # fmt: skip
+    cells: ObservationTable = table.cells(chosen, in_flight)
+    return cells
 
 
 def relative_error(found: np.ndarray, true: np.ndarray) -> float:
