@@ -1,10 +1,10 @@
 from .explanation import explain as explain
+from .fleet.built_in_policies import FLEET_POLICIES as FLEET_POLICIES
 from .fleet.config import FleetConfig as FleetConfig
-from .fleet.fleet_reader import FleetReader as FleetReader
 from .fleet.loop.global_loop import GlobalLoop as GlobalLoop
-from .fleet.policies.built_in import FLEET_POLICIES as FLEET_POLICIES
-from .fleet.policies.orders import FleetPolicy as FleetPolicy
-from .fleet.policies.orders import Orders as Orders
+from .fleet.neighbours import FleetReader as FleetReader
+from .fleet.orders import FleetPolicy as FleetPolicy
+from .fleet.orders import Orders as Orders
 from .fleet.redis_link import RedisLink as RedisLink
 from .fleet.view import FleetView as FleetView
 from .load.calibration import calibrate_endpoint as calibrate_endpoint

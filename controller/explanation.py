@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from vinelm.controller.planning.decision import Alternative, Decision
-
-
-def alternatives(decision: Decision) -> list[Alternative]:
-    """List ending the request now, if that is allowed, then every next model in trie order, each with its best plan."""
-    return decision.alternatives()
+from vinelm.controller.planning.decision import Decision
 
 
 def explain(decision: Decision) -> str:

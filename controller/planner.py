@@ -43,7 +43,6 @@ class Planner:
     returned) is planned over like any other that branches.
 
     Attributes:
-        is_contingent: whether plans hold a model for each arm: the trie branches.
         engine_of: model name to engine name.
     """
 
@@ -57,7 +56,6 @@ class Planner:
         self.engine_of = {model.name: model.engine for model in annotated.catalog.models}
         self._prepared: set[ObjectiveClass] = set()
         self._contingent = ContingentPlanner.of(self.metrics)
-        self.is_contingent = self._contingent is not None
         self._lock = threading.Lock()
 
     def plan(

@@ -71,7 +71,7 @@ class RateEstimator(ABC):
     def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
         cost, latency = cost_and_latency(cells, catalog, SizesByStops(cells))
         rates = self._rates(cells)
-        arms = None if template.is_linear else counted_arms(cells, rates)
+        arms = template.told(lambda: counted_arms(cells, rates))
         return self._assemble(cells, template, catalog, rates=rates, cost=cost, latency=latency, arms=arms)
 
     def _assemble(

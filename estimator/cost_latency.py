@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.estimator.shrinkage import kinds_of, pooled_mean, shrunk_mean
+from vinelm.estimator.shrinkage import pooled_mean, shrunk_mean
 from vinelm.estimator.sizes_by_outcome import SizesByOutcome
 from vinelm.trie import Trie
 from vinelm.trie.arrays import FloatArray
@@ -264,5 +264,5 @@ def _typical(
 
 
 def _pair(trie: Trie) -> Ints:
-    kind, n_kinds = kinds_of(trie)
+    kind, n_kinds = trie.kinds
     return np.asarray(trie.depth.astype(np.int64) * n_kinds + kind)

@@ -28,23 +28,11 @@ def pooled_mean(
         prior: the mean without any observation.
         weight: pseudo-count of each level.
     """
-    model, n_models = kinds_of(trie)
+    model, n_models = trie.kinds
     pair = trie.depth.astype(np.int64) * n_models + model
     overall = (total.sum() + weight * prior) / (count.sum() + weight)
     of_model = _shrunk_group_mean(model, n_models, total=total, count=count, towards=np.full(len(trie), overall), weight=weight)
     return _shrunk_group_mean(pair, (trie.max_depth + 1) * n_models, total=total, count=count, towards=of_model, weight=weight)
-
-
-def kinds_of(trie: Trie) -> tuple[Ints, int]:
-    """Return what kind of invocation each node is, shape (n + 1,), and the number of kinds.
-
-    The kind is the model; where the trie branches, the stage and the model, since nodes of one depth run several stages.
-    """
-    model = np.maximum(trie.model, 0).astype(np.int64)
-    if trie.is_linear:
-        return model, len(trie.models)
-    stage = np.maximum(trie.stage, 0).astype(np.int64)
-    return stage * len(trie.models) + model, len(trie.stages) * len(trie.models)
 
 
 def shrunk_mean(total: npt.NDArray[Any], count: npt.NDArray[Any], towards: FloatArray, weight: float) -> FloatArray:

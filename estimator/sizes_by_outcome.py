@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.estimator.shrinkage import kinds_of, pooled_mean
+from vinelm.estimator.shrinkage import pooled_mean
 from vinelm.trie.arrays import FloatArray
 
 Ints = npt.NDArray[np.int64]
@@ -116,7 +116,7 @@ class SizesByStops:
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See :class:`SizesByOutcome`; here the mean is that of all requests that reach the node."""
         trie, cells = self.cells.trie, self.cells
-        of_node, n_of_depth = kinds_of(trie)
+        of_node, n_of_depth = trie.kinds
         kind, n_kinds = trie.depth.astype(np.int64) * n_of_depth + of_node, (trie.max_depth + 1) * n_of_depth  # depth x model
         depth = np.arange(n_kinds) // n_of_depth
         stop = np.zeros(n_kinds)

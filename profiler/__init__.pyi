@@ -1,4 +1,4 @@
-from .coverage.coverage import coverage_of as coverage_of
+from .coverage import coverage_of as coverage_of
 from .dry_run.forecast import Forecast as Forecast
 from .dry_run.forecast import forecast_profile as forecast_profile
 from .execution.job import WorkflowSource as WorkflowSource

@@ -7,15 +7,14 @@ import sys
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from vinelm.errors import ConfigError, StoreError
 from vinelm.extras import require_extra
 from vinelm.io.operating_system import can_fork
-from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome, Worker
+from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome, UnitSetup, Worker
 from vinelm.profiler.execution.replayed.runner import Units
 from vinelm.profiler.execution.unit import LocalWorker
-from vinelm.profiler.scheduling.settings import ExecutionConfig, ProfileSettings, RayCluster
+from vinelm.profiler.scheduling.settings import ProfileSettings, RayCluster
 from vinelm.requests.protocols import RateLimiter
 from vinelm.traces import CheckpointPlace, ObservationStore
 from vinelm.version import __version__
@@ -48,21 +47,26 @@ def make_worker(
     execution = settings.execution
     if execution.isolation != "process":
         return LocalWorker(units)
-    if execution.cluster is not None:
-        return _cluster_worker(execution.cluster, settings, units, fingerprint)
-    if not can_fork():
+    if execution.cluster is None and not can_fork():
         (settings.on_note or _warn)(NO_FORK)
         return LocalWorker(units)
+    assert execution.source is not None
+    setup = UnitSetup(
+        source=execution.source,
+        template=units.template,
+        fingerprint=dict(fingerprint),
+        timeout_s=DEFAULT_TIMEOUT_S if execution.timeout_s is None else execution.timeout_s,
+        memory_mb=DEFAULT_MEMORY_MB if execution.memory_mb is None else execution.memory_mb,
+        is_virtual_time=units.is_virtual_time,
+    )
+    if execution.cluster is not None:
+        return _cluster_worker(execution.cluster, settings, setup, units)
     from vinelm.profiler.isolation.process_worker import ProcessWorker
 
-    assert execution.source is not None
-    return ProcessWorker(
-        execution.source, units.template, fingerprint=fingerprint, is_virtual_time=units.is_virtual_time,
-        rate_limiters=_rate_limiters(units), **_limits(execution),
-    )  # fmt: skip
+    return ProcessWorker(setup, _rate_limiters(units))
 
 
-def _cluster_worker(cluster: RayCluster, settings: ProfileSettings, units: Units, fingerprint: Mapping[str, str]) -> Worker:
+def _cluster_worker(cluster: RayCluster, settings: ProfileSettings, setup: UnitSetup, units: Units) -> Worker:
     require_extra("ray", "a profile on a Ray cluster", "ray")
     if not can_fork():
         raise ConfigError(
@@ -72,23 +76,12 @@ def _cluster_worker(cluster: RayCluster, settings: ProfileSettings, units: Units
     from vinelm.profiler.cluster.messages import HostSetup
     from vinelm.profiler.cluster.worker import ClusterWorker
 
-    execution = settings.execution
-    assert execution.source is not None
-    limiters = _rate_limiters(units)
-    setup = HostSetup(
-        version=__version__, source=execution.source, template=units.template, fingerprint=dict(fingerprint),
-        is_virtual_time=units.is_virtual_time, limited=tuple(sorted(limiters)), folder=os.getcwd(),
-        path=tuple(entry or os.getcwd() for entry in sys.path), **_limits(execution),
+    limiters, folder = _rate_limiters(units), os.getcwd()
+    host = HostSetup(
+        version=__version__, units=setup, limited=tuple(sorted(limiters)), folder=folder,
+        path=tuple(entry or folder for entry in sys.path),
     )  # fmt: skip
-    return ClusterWorker(RayLink(cluster, setup), limiters, settings.on_note)
-
-
-def _limits(execution: ExecutionConfig) -> dict[str, Any]:
-    """The limits of a unit, as arguments."""
-    return {
-        "timeout_s": DEFAULT_TIMEOUT_S if execution.timeout_s is None else execution.timeout_s,
-        "memory_mb": DEFAULT_MEMORY_MB if execution.memory_mb is None else execution.memory_mb,
-    }
+    return ClusterWorker(RayLink(cluster, host), limiters, settings.on_note)
 
 
 def _rate_limiters(units: Units) -> dict[str, RateLimiter]:

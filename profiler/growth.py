@@ -24,6 +24,7 @@ from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.growth.grow import Growth, grow
 from vinelm.traces.growth.plan import RequestDigest
 from vinelm.traces.growth.rescoring import RowsToScore, RowToScore
+from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.store.shown import Shown, ShownRows, SignalRecord
 
 Note = Callable[[str], None]
@@ -195,7 +196,7 @@ class _Renewal:
     def __init__(self, rows: KeptRows, signals: Signals, before: SignalRecord | None, now: SignalRecord) -> None:
         self._rows, self._signals, self._before, self._now = rows, signals, before, now
         self._shown = ShownRows(rows.store)
-        self._states, self._stopped = self._shown.states(), rows.stopped()
+        self._states, self._stopped = set(RunRecords(rows.store).checkpoint_cells()), rows.stopped()
         self._needs_state = bool(signals.answer) or callable(signals.signal)
 
     def made_anew(self, every: Sequence[Observation]) -> SignalRecord:

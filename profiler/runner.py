@@ -20,12 +20,11 @@ from vinelm.profiler.executor import keeping, make_worker
 from vinelm.profiler.growth import bring_up_to_date, classify_new, request_digests, scoring_part, with_settings_of
 from vinelm.profiler.sampling.priced_sampler import CONTINUED_SHARE
 from vinelm.profiler.sampling.samplers import make_sampler
-from vinelm.profiler.scheduling import interrupts
-from vinelm.profiler.scheduling.first_rows import FirstRows, only_failures
 from vinelm.profiler.scheduling.kept_rows import KeptRows, PendingRows
+from vinelm.profiler.scheduling.observed_cells import FirstRows, only_failures
 from vinelm.profiler.scheduling.results import ProfileResult
 from vinelm.profiler.scheduling.run_state import RunState
-from vinelm.profiler.scheduling.scheduler import Scheduler
+from vinelm.profiler.scheduling.scheduler import Scheduler, interrupts_raised
 from vinelm.profiler.scheduling.settings import ProfileSettings
 from vinelm.requests.protocols import Backend, Sampler
 from vinelm.requests.workflow import Request, Workflow
@@ -79,7 +78,7 @@ def profile(
     sampler = _sampler_of(settings, workflow, catalog, requests)
     noted = settings_of(sampler, requests)
     units = make_units(workflow, catalog, backends)
-    with interrupts.raised(), shared_run(store) as shared:
+    with interrupts_raised(), shared_run(store) as shared:
         worker = keeping(make_worker(settings, units, parts), store)
         try:
             with alone(shared, identity, noted):

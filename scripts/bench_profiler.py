@@ -281,9 +281,7 @@ def store_figures(rows: int) -> tuple[float, float, float]:
 
 
 def add_many(store: ObservationStore, rows: list[Observation]) -> None:
-    from vinelm.traces.store.run_state import RunRecords
-
-    with RunRecords(store).together():
+    with store.together():
         for row in rows:
             store.add(row)
 

@@ -35,8 +35,8 @@ from result_files import add_results_option, provenance, write_results
 
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.controller import FleetConfig, GlobalLoop, RedisLink
+from vinelm.controller.fleet.built_in_policies import fleet_policy
 from vinelm.controller.fleet.joined.fleet import Fleet
-from vinelm.controller.fleet.policies.finding import fleet_policy
 from vinelm.errors import CallRefused, FleetUnreachable
 from vinelm.rows.observation import Usage
 

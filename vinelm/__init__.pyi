@@ -4,7 +4,7 @@ from .api.application import VineLM as VineLM
 from .api.estimation import estimate as estimate
 from .api.planning import plan as plan
 from .api.profiling import profile as profile
-from .backends.offline.text_writer import TextWriter as TextWriter
+from .backends.offline.simulated import TextWriter as TextWriter
 from .catalog.catalog import Catalog as Catalog
 from .catalog.model import Model as Model
 from .catalog.model import Price as Price

@@ -23,7 +23,7 @@
 
 The message of an :class:`InputError` is one line that says what is wrong, where, and how to fix it, in the library's own terms.
 ``code`` identifies the error to programs: callers branch on it, never on the message, and the command line adds its options to
-it (`vinelm/cli/hints.py`). Low-level errors are translated where they enter, with the cause kept.
+it (`vinelm/cli/failures.py`). Low-level errors are translated where they enter, with the cause kept.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vinelm.controller.fleet.columns import COLUMNS, MOST_NAMES, VOCABULARIES, LiveState
-from vinelm.controller.fleet.snapshot import Snapshot
+from vinelm.controller.fleet.snapshot import COLUMNS, MOST_NAMES, VOCABULARIES, LiveState, Snapshot
 
 _DURATIONS = ("waited_s", "running_s", "elapsed_s")
 """Columns that grow with time: the table holds when they began."""

@@ -1,15 +1,20 @@
-"""The other processes' published state, as one of them sees it: its age counts from when *it* saw the change."""
+"""The published state of processes, as another one sees it: its age counts from when *that* saw the change."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 
-from vinelm.controller.fleet.columns import LiveState
-from vinelm.controller.fleet.snapshot import Snapshot
+import numpy as np
+
+from vinelm.controller.fleet.redis_link import RedisLink
+from vinelm.controller.fleet.snapshot import LiveState, Snapshot
+from vinelm.controller.fleet.view import FleetView, merge
+from vinelm.errors import VineLMError
 
 GONE_AFTER_S = 3.0
 """A process that has published nothing new for so long counts as dead."""
@@ -17,8 +22,6 @@ GONE_AFTER_S = 3.0
 
 def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
     """Return the number of invocations by engine, and the digest of the process's catalog: what all processes read of each."""
-    import numpy as np
-
     engines, columns = snapshot.vocabularies["engine"], snapshot.columns
     counts = np.bincount(columns["engine"], minlength=len(engines))
     queued = np.bincount(columns["engine"][columns["state"] == LiveState.QUEUED], minlength=len(engines))
@@ -84,6 +87,54 @@ class Neighbours:
     def names(self) -> Collection[str]:
         """Return the names of the processes that live."""
         return tuple(self._seen)
+
+
+class FleetReader:
+    """Reads what all processes of a fleet have published. Publishes nothing. For one thread.
+
+    Args:
+        link: the connection; for this reader alone.
+        now: returns seconds that never decrease; the monotonic clock by default.
+    """
+
+    def __init__(self, link: RedisLink, now: Callable[[], float] = time.monotonic) -> None:
+        self._link, self._now = link, now
+        self._neighbours = Neighbours()
+        self._snapshots: dict[str, tuple[int, Snapshot]] = {}
+        self.damaged: set[str] = set()
+        """Processes whose last snapshot could not be read: of another version of VineLM, for example."""
+
+    def view(self) -> FleetView:
+        """Return the live invocations of all processes that live; blocks for the answers of Redis.
+
+        Only snapshots that have changed since the last call are transferred. Processes are ordered by name.
+
+        Raises:
+            FleetUnreachable: Redis does not answer.
+        """
+        self._neighbours.update(self._link.loads(), self._now())
+        versions = self._neighbours.versions()
+        changed = [name for name, (version, _) in versions.items() if self._version(name) != version]
+        for name, raw in self._link.rows(changed).items():
+            try:
+                self._snapshots[name] = versions[name][0], Snapshot.from_bytes(raw)
+                self.damaged.discard(name)
+            except VineLMError:
+                self.damaged.add(name)
+        self._snapshots = {name: found for name, found in self._snapshots.items() if name in versions}
+        now = self._now()
+        return merge([(self._snapshots[name][1], now - versions[name][1]) for name in sorted(self._snapshots)])
+
+    def _version(self, name: str) -> int:
+        return self._snapshots[name][0] if name in self._snapshots else -1
+
+    def catalogs(self) -> int:
+        """Return how many different catalogs the processes of the last view have; 0 if none has said it."""
+        return len({digest for digest in self._neighbours.catalogs().values() if digest})
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._link.close()
 
 
 @lru_cache(maxsize=256)  # a process whose calls are where they were says the same again

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.controller.fleet.columns import COLUMNS, VOCABULARIES, LiveState
-from vinelm.controller.fleet.snapshot import Snapshot
+from vinelm.controller.fleet.snapshot import COLUMNS, VOCABULARIES, LiveState, Snapshot
 from vinelm.trie.arrays import FloatArray
 
 IntArray = np.ndarray[Any, np.dtype[np.int32]]

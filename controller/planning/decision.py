@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS
 from vinelm.controller.planning.path_metrics import PathMetrics
@@ -22,6 +22,7 @@ class Alternative:
     """The best plan that begins with ``next_model``.
 
     Attributes:
+        stage: The stage that comes next; None where the request ends without one to choose from.
         next_model: None for ending the request now.
         plan: The models from the root to the plan's end.
         accuracy: Expected accuracy of ending there.
@@ -32,6 +33,7 @@ class Alternative:
         why: Why it was not chosen; empty for the chosen one.
     """
 
+    stage: str | None
     next_model: str | None
     plan: tuple[str, ...]
     accuracy: float
@@ -44,6 +46,17 @@ class Alternative:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
         return asdict(self) | {"plan": list(self.plan)}
+
+
+class BoundUse(NamedTuple):
+    """A bound of the objective, and what of it was used before the request's node and at the plan's end.
+
+    None where no single number says it: a plan with several ends, or a floor.
+    """
+
+    name: str
+    used: float | None
+    needed: float | None
 
 
 @dataclass  # not frozen: setting the fields of a frozen object takes as long as the rest of a plan
@@ -72,6 +85,10 @@ class Decision(ABC):
     """The name of such a plan for people."""
     latency_words: ClassVar[str]
     """The requests that :attr:`path_latency_s` is about."""
+    alternatives_shown: ClassVar[tuple[str, ...]]
+    """The fields of an :class:`Alternative` that a table of them has."""
+    alternatives_words: ClassVar[str]
+    """What the figures of the alternatives are about."""
     _latency_name: ClassVar[str]
 
     @property
@@ -175,6 +192,11 @@ class Decision(ABC):
 
     @property
     @abstractmethod
+    def bounds(self) -> list[BoundUse]:
+        """The bounds that :attr:`slack` is about."""
+
+    @property
+    @abstractmethod
     def binding(self) -> str | None:
         """The bound that decides the plan; None if there is none."""
 
@@ -182,6 +204,11 @@ class Decision(ABC):
     @abstractmethod
     def reason(self) -> str:
         """One line that says what the plan is and which bound matters."""
+
+    @property
+    def sentences(self) -> str:
+        """The same as a sentence, with what else is to be said of the choice."""
+        return f"{self.reason[0].upper()}{self.reason[1:]}."
 
     @property
     @abstractmethod

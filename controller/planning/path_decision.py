@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.controller.planning.decision import EFFORT, Alternative, Decision
+from vinelm.controller.planning.decision import EFFORT, Alternative, BoundUse, Decision
 from vinelm.controller.planning.frontier import Frontier
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS, Metric
-from vinelm.controller.planning.subtree import Choice, SubtreeView
+from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.plans.promise import Z90, Promise
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
@@ -31,6 +31,8 @@ class PathDecision(Decision):
 
     noun = "path"
     latency_words = "if every invocation runs"
+    alternatives_shown = ("next_model", "accuracy", "path_cost_usd", "remaining_s", "why", "plan")
+    alternatives_words = "Cost: expected dollars of the whole request. Remaining: seconds if every invocation of the plan runs."
     _latency_name = "latency at zero load"
 
     @cached_property
@@ -154,6 +156,12 @@ class PathDecision(Decision):
         sign = dict.fromkeys(view.bounds, -1.0) | {FLOOR: 1.0}
         return {bound: sign[bound] * float(view.values(bound)[1] - view.limit(bound)) for bound in view.bounds}
 
+    @property
+    def bounds(self) -> list[BoundUse]:
+        """See :attr:`Decision.bounds`."""
+        view = self._target_view
+        return [BoundUse(b, None if b == FLOOR else view.used(b), float(view.values(b)[1])) for b in view.bounds]
+
     @cached_property
     def binding(self) -> str | None:
         """The binding constraint; None if no bound changes the plan.
@@ -168,18 +176,6 @@ class PathDecision(Decision):
         return min(better, key=lambda bound: self.slack[bound] / (getattr(view.objective, bound) or 1.0), default=None)
 
     @cached_property
-    def runner_up(self) -> Choice | None:
-        """The best end that begins with another next model (or with ending now); None if there is none. It may relax bounds."""
-        view, trie = self.view, self.metrics.trie
-        others = view.allowed.copy()
-        if self.stop:
-            others[0] = False
-        else:
-            child = next(at for at in trie.children(self.node) if at <= self.target < trie.end[at])
-            others[child - self.node : int(trie.end[child]) - self.node] = False
-        return view.among(others).choose()
-
-    @cached_property
     def reason(self) -> str:
         """One line that says what the plan is and which bound is binding."""
         path = " → ".join(self.path[len(self.metrics.trie.prefix(self.node)) :])
@@ -191,6 +187,17 @@ class PathDecision(Decision):
         if self.binding:
             return f"{text}; limited by {self.binding} ({self.slack[self.binding]:.3g}{UNITS[self.binding]} to spare)"
         return f"{text}; no bound is binding"
+
+    @property
+    def sentences(self) -> str:
+        """See :attr:`Decision.sentences`; with the interval of the accuracy."""
+        found, text = self.intervals.get("accuracy"), super().sentences
+        if found is not None:
+            promised = f"Promised accuracy: {100 * self.promise.accuracy:.1f} %. "
+            text = f"{promised}Accuracy interval (90 %): {100 * found[0]:.1f} % to {100 * found[1]:.1f} %. {text}"
+        if self.request.objective.risk == "dp":
+            text += "\nThe stochastic program made the choice; the reasons above compare the steps by their mean times."
+        return text
 
     def _short(self) -> str:
         return " with ".join(f"{bound} = {getattr(self.request.objective, bound):g}{UNITS[bound]}" for bound in self.relaxed)
@@ -266,9 +273,11 @@ class PathDecision(Decision):
 
     def _alternative(self, model: str | None, target: int, is_feasible: bool, is_chosen: bool) -> Alternative:
         view, at = self.view, target - self.node
+        trie = self.metrics.trie
         return Alternative(
+            stage=next(iter(trie.arms(self.node)), None),
             next_model=model,
-            plan=self.metrics.trie.prefix(target),
+            plan=trie.prefix(target),
             accuracy=float(self.metrics.annotated.accuracy[target]),
             path_cost_usd=float(view.column(Metric.COST)[at]),
             remaining_s=float(view.remaining_s[at]),

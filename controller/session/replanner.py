@@ -33,7 +33,6 @@ class Replanner:
 
     Attributes:
         seen: what the request has shown; None where plans do not depend on it.
-        branches: whether the application chooses between stages, so that models alone do not tell where a request is.
     """
 
     __slots__ = (
@@ -47,7 +46,6 @@ class Replanner:
         "_planner",
         "_raises",
         "_stages",
-        "branches",
         "seen",
     )
 
@@ -70,7 +68,6 @@ class Replanner:
         self._excluded = None if least_call_usd is None else ExcludedModels(planner, least_call_usd)
         outcomes = planner.annotated.outcomes
         self.seen = None if outcomes is None else SeenOutcomes(outcomes, planner.annotated, self.node)
-        self.branches = planner.is_contingent if self.seen is None else self.seen.branches
 
     def plan(
         self,
@@ -94,6 +91,8 @@ class Replanner:
             return None, "the controller is off"
         planner = self._planner
         try:
+            if isinstance(stage, str) and self._stages.setdefault(prefix, stage) != stage:
+                self.note_stage(prefix, stage)
             node = self._nodes.get(prefix)
             if node is None:
                 node = self.node(prefix)
@@ -134,11 +133,8 @@ class Replanner:
     @staticmethod
     def _arm(seen: SeenOutcomes, stage: str | frozenset[str], prefix: tuple[str, ...]) -> tuple[str | frozenset[str], str]:
         """The stage as the trie names it by what was seen, and a note."""
-        if seen.branches:
-            arms, note = seen.titles(prefix, (stage,) if isinstance(stage, str) else stage)
-            return (next(iter(arms), "") if len(arms) < 2 else arms), note
-        arm, note = seen.arm(prefix)
-        return ("", note) if arm is None else (arm, note)
+        arms, note = seen.titles(prefix, (stage,) if isinstance(stage, str) else stage)
+        return (next(iter(arms), "") if len(arms) < 2 else arms), note
 
     def node(self, prefix: tuple[str, ...]) -> int:
         """Return the node of a prefix; ``KeyError`` if the trie has none."""
@@ -148,15 +144,13 @@ class Replanner:
             stage = self._stages.get(prefix[:-1])
             if self.seen is not None:
                 stage = self.seen.arm(prefix[:-1], stage)[0]
-            if stage is None and self._planner.is_contingent:
-                (stage,) = self._planner.trie.arms(before) if len(self._planner.trie.arms(before)) == 1 else (None,)
-                if stage is None:
-                    raise KeyError(prefix[-1])  # which of several stages ran is not known
+            if stage is None and len(self._planner.trie.arms(before)) > 1:
+                raise KeyError(prefix[-1])  # which of several stages ran is not known
             node = self._nodes[prefix] = self._planner.metrics.child(before, prefix[-1], stage)
         return node
 
     def note_stage(self, prefix: tuple[str, ...], stage: str) -> None:
-        """Note which stage follows ``prefix``; needed where :attr:`branches`."""
+        """Note which stage follows ``prefix``."""
         if self._stages.get(prefix) != stage:
             self._stages[prefix] = stage
             self._forget_below(prefix)
@@ -181,10 +175,10 @@ class Replanner:
 
     def ends_at(self, prefix: tuple[str, ...]) -> bool:
         """Return whether requests that show what this one has end after ``prefix``; not where the trie lacks the path."""
-        if self.seen is None or self.branches:
+        if self.seen is None:
             return False
         with suppress(KeyError):
-            return self.seen.arm(prefix)[0] is None
+            return self.seen.ends_at(prefix)
         return False
 
     def _forget_below(self, prefix: tuple[str, ...]) -> None:
@@ -199,10 +193,8 @@ class Replanner:
 
     def _lacking(self, stage: str | frozenset[str], prefix: tuple[str, ...]) -> str:
         """The reason why nothing is planned for a stage that the trie does not have after ``prefix``."""
-        if not self._planner.is_contingent:
-            return f"stage {stage!r} after {len(prefix)} invocations is not planned for: default model"
         names = repr(stage) if isinstance(stage, str) else " or ".join(map(repr, sorted(stage)))
-        return f"the template has no arm {names} after {'/'.join(prefix) or 'the start'}: default model"
+        return f"the template has no arm {names} after {'/'.join(prefix) or 'the start'}, it is not planned for: default model"
 
     def expected_usd(self, prefix: tuple[str, ...]) -> float:
         """Return the expected dollars of the last invocation of ``prefix``; 0 if the trie does not hold it."""

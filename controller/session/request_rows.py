@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import Lock, RLock
 
 from vinelm.controller.planning.decision import Decision
-from vinelm.requests.observed_row import observed_row
+from vinelm.policies.policy import observed_row
 from vinelm.requests.protocols import Invocation
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
@@ -142,7 +142,7 @@ class RequestRows:
         """The last loop was left. Where no stage can follow the request has ended, and its rows need not wait until the
         application drops it.
         """
-        if self._template.is_linear:
+        if self._template.certain_stages:
             self._settle(keeps_open=True)
 
     def close(self) -> None:

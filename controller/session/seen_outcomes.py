@@ -15,22 +15,21 @@ _NOTHING = Outcome(None, None)
 class SeenOutcomes:
     """The outcomes of one request. Not thread-safe: its session holds its lock while it calls.
 
-    Attributes:
-        branches: whether the application chooses between stages.
-
     Args:
         outcomes: of the trie.
         annotated: the trie.
         node: returns the node of a path; ``KeyError`` if the trie has none.
     """
 
-    __slots__ = ("_names", "_node", "_numbers", "_outcomes", "_passed", "_shown", "_stages", "_writes_answer", "branches")
+    __slots__ = ("_names", "_node", "_numbers", "_outcomes", "_passed", "_shown", "_stages", "_writes_answer")
 
     def __init__(self, outcomes: Outcomes, annotated: AnnotatedTrie, node: Callable[[Path], int]) -> None:
         self._outcomes, self._stages, self._node = outcomes, annotated.trie.stages, node
-        self._writes_answer, self.branches = annotated.writes_answer, not annotated.template.is_linear
-        self._names = annotated.stage_names
-        self._numbers = {stage.name: number for number, stage in enumerate(annotated.template.stages)}
+        self._writes_answer, self._names = annotated.writes_answer, annotated.stage_names
+        template = annotated.template
+        # The stage that the application chose is a part of what was seen. Where it has no choice the verdict is.
+        chosen = () if template.knows_past_ends else template.stages
+        self._numbers = {stage.name: number for number, stage in enumerate(chosen)}
         self._shown: dict[Path, Outcome] = {}
         self._passed: dict[Path, bool] = {}
 
@@ -62,11 +61,15 @@ class SeenOutcomes:
         """
         if not path:
             return self._stages[0], ""
-        seen = self._seen(path, self._numbers.get(stage) if self.branches and stage is not None else None)
+        seen = self._seen(path, None if stage is None else self._numbers.get(stage))
         if seen.place < 0 or self._outcomes.arm[seen.place] < 0:
             return None, "requests that show this end here"
         name = self._stages[int(self._outcomes.arm[seen.place])]
         return name, "" if seen.is_exact else f"the profile never saw this outcome: planned as {name[name.find('[') :]}"
+
+    def ends_at(self, path: Path) -> bool:
+        """Return whether requests that show this end after ``path``; not where the application says how they go on."""
+        return not self._numbers and self.arm(path)[0] is None
 
     def returned_class(self, path: Path) -> int | None:
         """Return the class of the answer that a request ending after ``path`` should return; None for the last answer."""

@@ -146,7 +146,7 @@ class Session(StopRulePolicy):
         with self._lock:
             decision: Decision | None = None
             asked, model = self._chosen.get(prefix, (stage, None))
-            if model is None or (asked != stage and self.planner.is_contingent):
+            if model is None or asked != stage:
                 model, decision = self._choose(stage, prefix)
                 self._chosen[prefix] = (stage, model)
             elapsed_s = self._elapsed_s
@@ -171,7 +171,7 @@ class Session(StopRulePolicy):
         ``stages`` are those that ran, needed where the template branches.
         """
         with self._lock:
-            for k, stage in enumerate(stages if self._replanner.branches else ()):
+            for k, stage in enumerate(stages):
                 self._replanner.note_stage(prefix[:k], stage)
             self._inherit(prefix, costs_usd)
 
@@ -321,8 +321,6 @@ class Session(StopRulePolicy):
 
     def _choose(self, stage: str, prefix: tuple[str, ...]) -> tuple[str, Decision | None]:
         """The model of the invocation, and the plan that it is from."""
-        if self._replanner.branches:
-            self._replanner.note_stage(prefix, stage)
         elapsed_s, spent_usd = self._used(prefix)
         edge, self._edge = self._edge, None
         decision: Decision | None
@@ -392,10 +390,8 @@ class Session(StopRulePolicy):
     def _end_step(self, prefix: tuple[str, ...], arms: Collection[str] | None) -> TraceStep:
         """The answer to an edge. Where the application chooses between stages, one plan weighs all ``arms`` that may come."""
         elapsed_s, spent_usd = self._used(prefix)
-        if self._replanner.branches:
-            coming = sorted(self._replanner.arms(prefix) if arms is None else set(arms))
-        else:
-            coming = [stage.name for stage in self.template.certain_stages[len(prefix) :][:1]]
+        certain = [stage.name for stage in self.template.certain_stages[len(prefix) :][:1]]
+        coming = certain or sorted(self._replanner.arms(prefix) if arms is None else set(arms))
         if not coming:
             return TraceStep("end", prefix, None, None, elapsed_s, spent_usd, None, "the last planned invocation")
         name = " or ".join(coming)
@@ -414,8 +410,7 @@ class Session(StopRulePolicy):
         if self._on_spent is not None:
             self._on_spent(invocation.cost_usd)
         prefix = invocation.prefix
-        if self._replanner.branches:
-            self._replanner.note_stage(prefix[:-1], invocation.stage)
+        self._replanner.note_stage(prefix[:-1], invocation.stage)
         self._edge = None
         if prefix[:-1] not in self._accounted:
             self._inherit(prefix[:-1])

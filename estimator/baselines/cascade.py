@@ -9,7 +9,7 @@ import numpy as np
 from vinelm.estimator.base import RateEstimator
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import Rates, outcome_counts
-from vinelm.estimator.shrinkage import kinds_of, pooled_mean
+from vinelm.estimator.shrinkage import pooled_mean
 from vinelm.trie import Trie
 from vinelm.trie.arrays import FloatArray
 
@@ -63,7 +63,7 @@ def project_deepest(trie: Trie, rate: FloatArray, is_observed: np.ndarray[tuple[
     """
     deepest = trie.levels[-1]
     rows, row = np.unique(trie.parent[deepest], return_inverse=True)
-    columns, column = np.unique(kinds_of(trie)[0][deepest], return_inverse=True)
+    columns, column = np.unique(trie.kinds[0][deepest], return_inverse=True)
     block = np.full((len(rows), len(columns)), np.nan)
     seen = is_observed[deepest]
     block[row[seen], column[seen]] = rate[deepest][seen]

@@ -112,9 +112,10 @@ class ColumnEstimator(CascadeEstimator):
         before = plain.accuracy - plain.reach * plain.success
         success = (accuracy - before) / np.maximum(plain.reach, 1e-9)
         success[0] = 0.0
-        if not plain.is_linear:  # what goes on with a right answer is split over the arms
-            return _with_success(plain, cells, success)
-        return replace(plain, success=success)
+        return plain.by_ends(
+            one=lambda _: replace(plain, success=success),
+            several=lambda _: _with_success(plain, cells, success),  # what goes on with a right answer is split over the arms
+        )
 
     @abstractmethod
     def _column_means(self, cells: ObservationTable) -> FloatArray:

@@ -151,6 +151,3 @@ def _mean(values: list[bool]) -> float:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-__all__ = ["JudgeAgreement", "Rate"]

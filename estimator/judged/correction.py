@@ -53,7 +53,7 @@ def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: 
     if annotated.accuracy_se is None:
         return found
     variance = (annotated.accuracy_se / agreement.informedness) ** 2
-    if annotated.holds_common_errors:
+    if annotated.reading.holds_common_errors:
         variance = variance + agreement.variance_at(found.accuracy)
     error = np.sqrt(variance)
     error[0] = annotated.accuracy_se[0]
@@ -107,6 +107,3 @@ def corrected_report(report: ValidationReport, agreement: JudgeAgreement) -> Val
             replace(one, mean_abs=one.mean_abs / scale, at_best=one.at_best / scale) for one in report.disagreements
         ),
     )
-
-
-__all__ = ["corrected_report", "corrected_trie", "failed_share"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.registry import make_estimator
 from vinelm.estimator.validation.selection import SelectablePlans, selection_optimism
 from vinelm.plans.promise import Z90, Promise, SelectionOptimism
-from vinelm.plans.static_plans import StaticPlans
 from vinelm.template import Stage, Template
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -170,7 +169,7 @@ def validate_estimate(
     depths = _depth_checks(held_out, cells.trie.max_depth)
     disagreements = _disagreements(cells, template, catalog, fitted)
     selection, optimism = selection_optimism([split.fits for split in splits], fitted) if splits else (None, None)
-    promise = _promise(latent, selection)
+    promise = SelectablePlans.of(latent).promise(selection)
     return ValidationReport(
         requests=cells.n_requests,
         observations=len(cells),
@@ -184,25 +183,6 @@ def validate_estimate(
         selection=selection,
         disagreements=disagreements,
         warnings=(*_warnings(cells, depths), *_optimism_warnings(promise), *shape_warnings(template)),
-    )
-
-
-def _promise(latent: AnnotatedTrie, selection: SelectionOptimism | None) -> Promise:
-    if latent.is_linear:
-        evidence = {} if selection is None else {"selection": selection.to_dict()}
-        return Promise.of(replace(latent, meta={**latent.meta, "evidence": evidence}), _best(SelectablePlans.of(latent)))
-    plans = StaticPlans.of(latent)
-    best = int(np.argmax(plans.accuracy))
-    alone = np.flatnonzero(plans.runs_one_model & (plans.cost_usd <= plans.cost_usd[best]))
-    reference = int(alone[np.argmax(plans.accuracy[alone])]) if len(alone) and not plans.runs_one_model[best] else None
-    cost, error = float(plans.cost_usd[best]), float(plans.error[best])
-    return Promise(
-        estimate=float(plans.accuracy[best]),
-        standard_error=error if math.isfinite(error) else None,
-        optimism=None if selection is None else selection.accuracy_at(cost),
-        advantage=0.0 if reference is None else float(plans.accuracy[best] - plans.accuracy[reference]),
-        advantage_optimism=None if selection is None else selection.advantage_at(cost),
-        reference=reference,
     )
 
 
@@ -273,11 +253,6 @@ def _depth_checks(pairs: list[tuple[AnnotatedTrie, ObservationTable]], max_depth
 # -- disagreement ------------------------------------------------------------------------------------------------
 
 
-def _best(plans: SelectablePlans) -> int:
-    """The most accurate path that may be chosen; the first in trie order on ties."""
-    return int(np.argmax(np.where(plans.allowed, plans.accuracy, -1.0)))
-
-
 def _disagreements(
     cells: ObservationTable, template: Template, catalog: Catalog, fitted: AnnotatedTrie
 ) -> tuple[Disagreement, ...]:
@@ -285,7 +260,7 @@ def _disagreements(
     if fitted.has_path_metrics:
         others["cascade"] = CascadeEstimator()
     plans = SelectablePlans.of(fitted)
-    best, ends = _best(plans), plans.allowed
+    best, ends = plans.best, plans.allowed
     found = []
     for name, estimator in others.items():
         if fitted.meta["estimator"] == name or (name.startswith("latent") and fitted.meta.get("latent") is False):

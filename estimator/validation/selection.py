@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vinelm.plans.promise import SelectionOptimism, single_model_paths
+from vinelm.plans.promise import Promise, SelectionOptimism, single_model_paths
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
@@ -27,22 +27,42 @@ Halves = tuple[AnnotatedTrie, AnnotatedTrie]
 class SelectablePlans:
     """The choices: the nodes of a linear trie, or the static plans of one that branches; arrays of one shape.
 
+    ``error``: standard error of the accuracy, NaN where it is not known; ``latency_s``: of the longest history, at zero load;
     ``allowed``: it can be chosen at all; ``single``: it runs on one model.
     """
 
     accuracy: FloatArray
+    error: FloatArray
     cost_usd: FloatArray
+    latency_s: FloatArray
     allowed: BoolArray
     single: BoolArray
 
     @classmethod
     def of(cls, fitted: AnnotatedTrie) -> SelectablePlans:
         """Return the plans of a trie, in the same order for every trie of one template."""
-        if fitted.is_linear:
-            trie = fitted.trie
-            return cls(fitted.accuracy, fitted.path_cost_usd, trie.answerable, single_model_paths(trie))
+        return fitted.by_ends(one=cls._paths, several=cls._static)
+
+    @classmethod
+    def _paths(cls, fitted: AnnotatedTrie) -> SelectablePlans:
+        error = np.full(len(fitted.trie), np.nan) if fitted.accuracy_se is None else fitted.accuracy_se
+        figures = fitted.accuracy, error, fitted.path_cost_usd, fitted.path_latency_s
+        return cls(*figures, fitted.trie.answerable, single_model_paths(fitted.trie))
+
+    @classmethod
+    def _static(cls, fitted: AnnotatedTrie) -> SelectablePlans:
         plans = StaticPlans.of(fitted)
-        return cls(plans.accuracy, plans.cost_usd, np.ones(len(plans.accuracy), np.bool_), plans.runs_one_model)
+        figures = plans.accuracy, plans.error, plans.cost_usd, plans.longest_s
+        return cls(*figures, np.ones(len(plans.accuracy), np.bool_), plans.runs_one_model)
+
+    @property
+    def best(self) -> int:
+        """The most accurate plan that can be chosen; the first on ties."""
+        return int(np.argmax(np.where(self.allowed, self.accuracy, -1.0)))
+
+    def promise(self, selection: SelectionOptimism | None) -> Promise:
+        """Return the promise of the best plan, corrected by what its choice among all adds."""
+        return Promise.among(self.best, self.accuracy, self.error, self.cost_usd, self.latency_s, self.single, curve=selection)
 
 
 def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple[SelectionOptimism, float]:

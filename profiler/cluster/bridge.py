@@ -30,7 +30,7 @@ _START = "from vinelm.profiler.cluster.bridge import main; main({})"
 
 
 class RayLink:
-    """A :class:`~vinelm.profiler.cluster.messages.HostLink` to the hosts of a Ray cluster.
+    """The run's connection to all hosts of a Ray cluster. One thread receives; any may send.
 
     Args:
         cluster: where it is.
@@ -52,7 +52,7 @@ class RayLink:
             self._connection.send((list(sys.path), cluster, setup))
 
     def receive(self) -> HostEvent:
-        """See :meth:`vinelm.profiler.cluster.messages.HostLink.receive`."""
+        """Wait for the next event; after :meth:`close` that is :class:`Disconnected`."""
         try:
             event: HostEvent = self._connection.recv()
         except (EOFError, OSError):
@@ -60,11 +60,11 @@ class RayLink:
         return event
 
     def send(self, host: int, message: ToHost) -> None:
-        """See :meth:`vinelm.profiler.cluster.messages.HostLink.send`."""
+        """Send a message to a host; it is dropped where the host is gone."""
         self._send((host, message))
 
     def drop(self, host: int) -> None:
-        """See :meth:`vinelm.profiler.cluster.messages.HostLink.drop`."""
+        """End a host, which no longer works; :class:`~vinelm.profiler.cluster.messages.HostLost` follows."""
         self._send((host, None))
 
     def _send(self, order: tuple[int, ToHost | None]) -> None:
@@ -73,7 +73,7 @@ class RayLink:
             self._connection.send(order)
 
     def close(self) -> None:
-        """See :meth:`vinelm.profiler.cluster.messages.HostLink.close`."""
+        """End all hosts. Idempotent."""
         with self._lock, suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as channel:
             # This wakes the thread that reads, which closing the descriptor would not.
             channel.shutdown(socket.SHUT_RDWR)

@@ -174,10 +174,7 @@ def forked_worker(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimite
             raise ConfigError(f"there is no folder {setup.folder}, from which the run was started", code="node-folder")
         os.chdir(setup.folder)
         sys.path.extend(place for place in setup.path if place not in sys.path and os.path.exists(place))
-    return ProcessWorker(
-        setup.source, setup.template, timeout_s=setup.timeout_s, memory_mb=setup.memory_mb, fingerprint=setup.fingerprint,
-        is_virtual_time=setup.is_virtual_time, rate_limiters=rate_limiters,
-    )  # fmt: skip
+    return ProcessWorker(setup.units, rate_limiters)
 
 
 def _lasting(make: Callable[[], Worker]) -> Worker:

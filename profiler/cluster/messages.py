@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Self
 
-from vinelm.profiler.execution.job import Job, UnitOutcome, WorkflowSource
+from vinelm.profiler.execution.job import Job, UnitOutcome, UnitSetup
 from vinelm.profiler.isolation.child_process import error_of
-from vinelm.template import Template
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,24 +15,14 @@ class HostSetup:
 
     Attributes:
         version: VineLM's version in the run's process; a host with another one refuses.
-        source: how a fresh process builds the workflow.
-        template: the bound template.
-        fingerprint: the workflow's parts in the run's process.
-        timeout_s: seconds that one unit may run.
-        memory_mb: MiB that one unit may use beyond its imports; 0 for no limit.
-        is_virtual_time: latencies do not pass on the wall.
+        units: how its processes execute them.
         limited: the models whose calls wait for the run's rate limits.
         folder: the working directory of the run; None where Ray sets the host's.
         path: ``sys.path`` of the run, for modules that the host does not find otherwise.
     """
 
     version: str
-    source: WorkflowSource
-    template: Template
-    fingerprint: Mapping[str, str]
-    timeout_s: float
-    memory_mb: int
-    is_virtual_time: bool
+    units: UnitSetup
     limited: tuple[str, ...]
     folder: str | None
     path: tuple[str, ...]
@@ -195,19 +183,3 @@ class Disconnected:
 
 
 HostEvent = Connected | HostStarted | HostReady | HostRefused | HostLost | HostSaid | Disconnected
-
-
-class HostLink(Protocol):
-    """The run's connection to all hosts. One thread receives; any may send."""
-
-    def receive(self) -> HostEvent:
-        """Wait for the next event; after :meth:`close` that is :class:`Disconnected`."""
-
-    def send(self, host: int, message: ToHost) -> None:
-        """Send a message to a host; it is dropped where the host is gone."""
-
-    def drop(self, host: int) -> None:
-        """End a host, which no longer works; :class:`HostLost` follows."""
-
-    def close(self) -> None:
-        """End all hosts. Idempotent."""

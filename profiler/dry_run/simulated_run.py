@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from vinelm.profiler.coverage.coverage import coverage_of
+from vinelm.profiler.coverage import coverage_of
 from vinelm.profiler.dry_run.outcome_model import OutcomeModel, Unit
 from vinelm.profiler.dry_run.throughput import Workload
 from vinelm.profiler.execution.ledger import ProfileLimits
-from vinelm.profiler.scheduling.request_paths import activate
+from vinelm.profiler.scheduling.request_paths import ActivePath
 from vinelm.requests.protocols import RequestPath, Sampler
 from vinelm.rows.observation import Cell, Observation
 
@@ -119,7 +119,7 @@ class SimulatedRun:
                 return
 
     def _execute(self, path: RequestPath) -> None:
-        active, length, is_continued = activate(path, 0, self.model.template), 0, False
+        active, length, is_continued = ActivePath(path, 0, self.model.template), 0, False
         while length < active.resolve(self._known, self._rule):
             length += 1
             cell = active.cell(length)

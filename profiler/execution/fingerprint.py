@@ -23,7 +23,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
-from vinelm.adapters.langchain import VineChatModel
+from vinelm.adapters.langchain.chat_model import VineInterface
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.nodes.finish import FINISH_MARK
 from vinelm.adapters.langgraph.nodes.user_code import closure_values
@@ -89,15 +89,15 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
     builder = getattr(graph, "builder", graph)  # compiled or not
     is_graph = hasattr(builder, "nodes") and hasattr(builder, "branches")
     parts = {"graph": _digest(_shape(builder) if is_graph else list(_functions_of(graph)))}
-    parts |= {f"stage {name}": code_digest(fn) for name, fn in recorder.stages.items()}
+    parts |= {f"stage {name}": code_digest(fn) for name, fn in recorder.functions.items()}
     parts |= {f"route {i}": code_digest(fn) for i, fn in enumerate(recorder.routes, start=1)}
     for name, node in builder.nodes.items() if is_graph else ():
         function = _function(node)
         if _is_finish(node):
             continue
-        if name not in recorder.stages and function is not None:
+        if name not in recorder.functions and function is not None:
             parts[f"node {name}"] = code_digest(function)
-        elif name not in recorder.stages and holds_stage(node.runnable):
+        elif name not in recorder.functions and holds_stage(node.runnable):
             parts[f"node {name}"] = _digest(list(_chain(node.runnable, type(node.runnable).__module__, {})))
     # What a judge is asked may change: its rows are judged again, and stay (profiler/scheduling/kept_rows.py).
     parts["scorer"] = JUDGED if isinstance(workflow.score, LLMJudge) else code_digest(workflow.score)
@@ -125,34 +125,24 @@ def _functions_of(app: Any) -> Iterator[str]:
         yield code_digest(app)
 
 
-class _Recorder:
-    """A ``Vine`` that records the functions before its adapter wraps them."""
+class _Recorder(VineInterface):
+    """A ``vine`` that records the functions before its adapter wraps them."""
 
     def __init__(self, adapter: GraphAdapter) -> None:
         self.adapter = adapter
-        self.stages: dict[str, Callable[..., Any]] = {}
+        self.functions: dict[str, Callable[..., Any]] = {}
         self.routes: list[Callable[..., Any]] = []
 
     def stage(self, name: str, fn: Callable[..., Any] | None = None, **settings: Any) -> Any:
-        """See :class:`vinelm.requests.protocols.Vine`; also as a decorator."""
-        if fn is None:
-            return lambda given: self.stage(name, given, **settings)
-        self.stages[name] = fn
-        return self.adapter.stage(name, fn, **settings)
+        """See :class:`VineInterface`."""
+        if fn is not None:
+            self.functions[name] = fn
+        return super().stage(name, fn, **settings)
 
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        """See :class:`vinelm.requests.protocols.Vine`."""
+        """See :class:`VineInterface`."""
         self.routes.append(fn)
-        return self.adapter.route(fn, **settings)
-
-    @property
-    def finish(self) -> Callable[..., Any]:
-        """See :class:`vinelm.requests.protocols.Vine`."""
-        return self.adapter.finish
-
-    def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
-        """See :meth:`vinelm.api.application.VineLM.chat_model`."""
-        return VineChatModel(vine=self, stage=stage, **settings)
+        return super().route(fn, **settings)
 
 
 def _shape(builder: Any) -> Any:

@@ -207,3 +207,24 @@ class WorkflowSource:
             raise ConfigError(f"the source {self.function!r} does not name a function: write module:name")
         loaded: LoadedWorkflow = getattr(import_module(module_name), name)(**self.arguments)
         return loaded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitSetup:
+    """The settings of fresh processes that execute the units of a workflow, here or on a node of a cluster.
+
+    Attributes:
+        source: how a process builds the workflow.
+        template: the bound template.
+        fingerprint: the workflow's parts in the run's process, compared with those in the other.
+        timeout_s: seconds that one unit may run.
+        memory_mb: MiB that one unit may use beyond its imports; 0 for no limit.
+        is_virtual_time: latencies do not pass on the wall, so that a killed unit has none.
+    """
+
+    source: WorkflowSource
+    template: Template
+    fingerprint: Mapping[str, str]
+    timeout_s: float
+    memory_mb: int
+    is_virtual_time: bool

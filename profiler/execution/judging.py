@@ -10,12 +10,12 @@ from contextvars import ContextVar
 from typing import Any
 
 from vinelm.backends import PROVIDERS, create_backends
-from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import CallError, CallRefused, ConfigError, WorkflowError
 from vinelm.judging import Judgement, LLMJudge
 from vinelm.judging.judge import AGAIN
 from vinelm.judging.judgement import REFUSED, verdict_of
+from vinelm.policies.policy import known_total
 from vinelm.profiler.execution.fingerprint import code_digest
 from vinelm.profiler.execution.job import UnitBudget
 from vinelm.profiler.execution.ledger import FIRST_PROMPT_TOKENS
@@ -79,8 +79,8 @@ class Judging:
         return Judgement(
             judge=self.digest, asked=asked, correct=correct, truth=self._truth_of(request, state),
             label=self.label_digest(request), model=self.entry.name, cost_usd=sum(usage.cost_usd for usage in usages),
-            calls=len(usages), tokens_in=_total([usage.tokens_in for usage in usages]),
-            tokens_out=_total([usage.tokens_out for usage in usages]), detail=detail,
+            calls=len(usages), tokens_in=known_total([usage.tokens_in for usage in usages]),
+            tokens_out=known_total([usage.tokens_out for usage in usages]), detail=detail,
         )  # fmt: skip
 
     def _truth_of(self, request: Request, state: Mapping[str, Any]) -> bool | None:
@@ -190,7 +190,7 @@ def make_judging(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Ba
     if workflow.has_template and workflow.template.stop == "oracle":
         raise WorkflowError("the oracle stop ends where the answer is right, which a judge does not know: use stop='workflow'")
     own = judge_catalog(judge, catalog)
-    models = UnitModels(ModelResolver(own, judge_backends(judge, catalog, backends)))
+    models = UnitModels(own, judge_backends(judge, catalog, backends))
     return Judging(judge, models, own.models[0])
 
 
@@ -226,23 +226,5 @@ def judged(unit: JudgedUnit) -> Iterator[JudgedUnit]:
         UNIT_JUDGE.reset(token)
 
 
-def _total(counts: list[int | None]) -> int | None:
-    known = [n for n in counts if n is not None]
-    return sum(known) if known and len(known) == len(counts) else None
-
-
 def _hash(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
-
-
-__all__ = [
-    "UNIT_JUDGE",
-    "JudgedUnit",
-    "Judging",
-    "judge_backends",
-    "judge_backends_of",
-    "judge_catalog",
-    "judge_price",
-    "judged",
-    "make_judging",
-]

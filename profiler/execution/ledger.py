@@ -19,7 +19,6 @@ from vinelm.rows.observation import Observation
 from vinelm.traces import ObservationStore
 from vinelm.traces.databases.running_totals import Totals
 from vinelm.traces.store.judgements import Judgements
-from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.store.shared_run import SharedRun
 
 FIRST_PROMPT_TOKENS = 2048
@@ -121,7 +120,6 @@ class Ledger:
     Args:
         store: the store whose ledger it is; the caller holds it exclusively.
         limits: the budgets: dollars settled and reserved, model calls of all rows and of units in flight.
-        records: the store's run records; made here by default.
         shared: the run, where others may work on the store: budgets then hold for all of them together.
     """
 
@@ -130,13 +128,11 @@ class Ledger:
         store: ObservationStore,
         limits: ProfileLimits,
         *,
-        records: RunRecords | None = None,
         shared: SharedRun | None = None,
     ) -> None:
         self.limits = limits
         self._shared = shared
         self._store = store
-        self._records = records or RunRecords(store)
         self._lock = threading.RLock()
         self.abandoned = store.abandon_open()
         """Units that an earlier run left open, charged at their bound."""
@@ -197,7 +193,7 @@ class Ledger:
             return
         with self._lock, self._locked():
             self._refuse(extra, 0)
-            self._records.raise_reservation(reservation.entry, upper_usd)
+            self._store.raise_reservation(reservation.entry, upper_usd)
             reservation.upper_usd = upper_usd
             self._reserve(extra)
 
@@ -245,7 +241,7 @@ class Ledger:
     def _locked(self) -> Iterator[None]:
         """One transaction, undone where the block raises. Other runs on the store wait for its end, and sums are read anew."""
         if self._shared is None:
-            with self._records.together():
+            with self._store.together():
                 yield
             return
         with self._shared.writing() as found:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sysconfig
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from vinelm.adapters.langgraph.nodes.user_code import user_line
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.errors import CallError, FailureKind, TemplateError, VineLMError, WorkflowError
 from vinelm.judging import LLMJudge
@@ -23,34 +22,11 @@ from vinelm.signals import Signals
 from vinelm.signals.declaration import STATUS, digest_of_text
 from vinelm.template import Stage, Template
 
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-
-
-def place_of(error: BaseException) -> str | None:
-    """Return ``FILE:LINE`` of the innermost frame of the application, without the folder; None if there is none.
-
-    Frames of installed packages, of the standard library and of VineLM are not the application's.
-    """
-    found = None
-    for traceback in _steps(error.__traceback__):
-        code = traceback.tb_frame.f_code
-        module = str(traceback.tb_frame.f_globals.get("__name__", ""))
-        is_ours = module == "vinelm" or module.startswith("vinelm.")
-        if not is_ours and not code.co_filename.startswith((*_INSTALLED, "<")):
-            found = f"{PurePath(code.co_filename).name}:{traceback.tb_lineno}"
-    return found
-
 
 def with_place(detail: str, error: BaseException) -> str:
-    """Return the detail with the place of the exception, as far as it is known."""
-    place = place_of(error)
-    return detail if place is None else f"{detail} at {place}"
-
-
-def _steps(traceback: TracebackType | None) -> Iterator[TracebackType]:
-    while traceback is not None:
-        yield traceback
-        traceback = traceback.tb_next
+    """Return the detail with the file and line of the application where the exception was raised, as far as they are known."""
+    place = user_line(error)
+    return detail if place is None else f"{detail} at {PurePath(place[0]).name}:{place[1]}"  # without the folder
 
 
 def checked_score(verdict: object, *, is_oracle: bool) -> tuple[bool | float, str | None]:
@@ -88,11 +64,17 @@ def failed_row(policy: UnitPolicy, error: Exception) -> Observation:
     return policy.observation(kind, with_place(type(error).__name__, error))  # its text may hold a prompt
 
 
-def scored(workflow: Workflow, request: Request, values: dict[str, Any]) -> tuple[bool | float | None, str | None]:
+def scored(
+    workflow: Workflow, request: Request, values: dict[str, Any] | None, stage: Stage
+) -> tuple[bool | float | None, str | None]:
     """Return the success, and what is wrong with the scorer if it raised or did not return a score.
 
-    The success is None where a judge gives it and gave none, or is not asked.
+    Without an answer it is False. It is None where no state can be seen yet, and where a judge gave no verdict or is not asked.
     """
+    if not stage.answerable:
+        return False, None
+    if values is None:
+        return None, None
     if isinstance(workflow.score, LLMJudge):
         unit = UNIT_JUDGE.get()
         return None if unit is None else unit.verdict(workflow, request, values), None
@@ -145,15 +127,16 @@ def stages_in(values: Any) -> tuple[str, ...]:
 
 
 def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str]) -> tuple[str | None, str | None]:
-    """Return the stage that comes next, and what is wrong if the template lacks it there.
+    """Return what a row says of the stage that comes next, and what is wrong if the template lacks it there.
 
     Args:
-        template: one that branches.
+        template: of the workflow.
         stages: those that have run, the unit's own last.
         reached: the stages that the graph is about to run; none where it has ended.
 
     Returns:
-        (stage, None); (None, None) where the graph or the template ends; (None, problem) where they disagree.
+        (arm, None), where the arm is None if the template alone tells it; (None, None) where the graph or the template ends;
+        (None, problem) where they disagree.
     """
     names = list(dict.fromkeys(reached))
     try:
@@ -163,8 +146,18 @@ def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str])
     if not names or not arms:
         return None, None
     if len(names) == 1 and names[0] in arms:
-        return names[0], None
+        return template.noted(names[0]), None
     after = f"after {' > '.join(stages)} the graph goes to {' and '.join(map(repr, names))}"
     if len(names) > 1:
         return None, f"{after} in one superstep: declare them as Parallel, or put an edge between them"
     return None, f"{after}, where the template has {' or '.join(map(repr, arms))}: add an arm for it, with Branch"
+
+
+def refuse_other(workflow: Workflow, template: Template, depth: int, reached: Collection[str], what: str = "graph") -> None:
+    """Raise where the graph goes elsewhere than a template that alone tells what comes next."""
+    follower = template.stage_after(depth)
+    if follower is not None and not set(reached) <= {follower.name}:
+        raise WorkflowError(
+            f"workflow {workflow.name!r}: after {depth} invocations the {what} goes to {', '.join(reached)}, "
+            f"its template to {follower.name!r}: make them agree"
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any, Protocol
 
@@ -14,20 +15,21 @@ from langgraph.types import Command
 
 from vinelm.adapters.langgraph import build_graph
 from vinelm.adapters.langgraph.build import replay_reason, stage_nodes
-from vinelm.adapters.langgraph.chat_call import profiled_unit
 from vinelm.adapters.langgraph.exits import resolved, route_ends, with_graph_exits
+from vinelm.adapters.langgraph.inner_app import runs_async
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.runs.run_context import profiled_unit
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError
 from vinelm.profiler.execution.checkpoints import UnitSaver
 from vinelm.profiler.execution.job import Job, TopUp, UnitBudget, UnitOutcome
 from vinelm.profiler.execution.judging import JudgedUnit, Judging, judged, make_judging
-from vinelm.profiler.execution.outcome import arm_after, failed_row, scored, stages_in, with_place, with_shown
+from vinelm.profiler.execution.outcome import arm_after, failed_row, refuse_other, scored, stages_in, with_place, with_shown
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitAdapter
 from vinelm.profiler.execution.unit_policy import StageReachedError, UnitChat, UnitPolicy, answered
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Request, Workflow
-from vinelm.template import Stage, Template
+from vinelm.template import Template
 
 
 class NeedsReplayError(WorkflowError):
@@ -63,13 +65,15 @@ class UnitRunner:
         self.last_error: Exception | None = None
         opening = {end for start, end in self.graph.builder.edges if start == START}
         self._first_boundaries = _first_boundaries(self.template, opening, self._boundaries)
-        self._endings = self._after_the_loops()
+        ends = route_ends(self.graph, nodes.by_stage)
+        self._endings = {stage.name: _only_ending(ends(stage.name), self._holders) for stage in self.template.stages}
+        """By stage, the node that every request goes through after the stage's loop, if there is one."""
         self.signals = workflow.signals
         self.can_go_on = self.template.knows_past_ends and self.template.stop == "workflow" and bool(self.control.ends)
         """True if a request can go on below a passed check: an edge of ``vine.route`` asks for it."""
         again = set(self.control.adapter.agains) - {node for group in nodes.by_stage.values() for node in group}
         self._again = again.pop() if self.can_go_on and len(again) == 1 else None
-        self._is_async = _is_async(self.graph.builder)
+        self._is_async = runs_async(self.graph)
         self._threads = count()
 
     @property
@@ -195,14 +199,6 @@ class UnitRunner:
                 "end, where no edge says which stage comes: use stop='workflow'"
             )
 
-    def _after_the_loops(self) -> dict[str, str | None]:
-        """Stage to the node that every request goes through after the stage's loop, if there is one."""
-        names = [stage.name for stage in self.template.stages]
-        if self.template.is_linear:
-            return dict.fromkeys(names, _only_ending(self.control.ends, self._holders))
-        ends = route_ends(self.graph, names)
-        return {name: _only_ending(ends[name], self._holders) for name in names}
-
     def _step(self, thread_id: str, chat: UnitChat, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:
         """Run the graph up to the next of the boundaries, to the next call of a stage that is a chat model, or to its end."""
         arguments: dict[str, Any] = {
@@ -228,19 +224,14 @@ class UnitRunner:
         policy.at_boundary()
         snapshot = self.graph.get_state(_config(thread_id))
         waiting: tuple[str, ...] = snapshot.next if chat.reached is None else (chat.reached,)
-        depth, is_linear = len(policy.prefix), self.template.is_linear
-        follower, arm = None, None
-        if is_linear:
-            follower = self.template.stage_after(depth)
-            self._refuse_other(follower, waiting, depth)
-            stopped = policy.verdicts.get(depth, not waiting)
-        else:
-            stages = stages_in(snapshot.values) or (*policy.stages, policy.stage)
-            reached = [name for name in waiting if name in self._boundaries or name == chat.reached]
-            arm, problem = arm_after(self.template, stages, reached)
-            if problem is not None:
-                return UnitOutcome(policy.observation("unexpected_arm", problem))
-            stopped = not waiting
+        depth = len(policy.prefix)
+        refuse_other(self.workflow, self.template, depth, waiting)
+        stages = self.template.stages_along(depth, stages_in(snapshot.values) or (*policy.stages, policy.stage))
+        reached = [name for name in waiting if name in self._boundaries or name == chat.reached]
+        arm, problem = arm_after(self.template, stages, reached)
+        if problem is not None:
+            return UnitOutcome(policy.observation("unexpected_arm", problem))
+        stopped = self.template.has_stopped(not waiting, policy.verdicts.get(depth))
         stage, ending = self.template.stage(policy.stage), self._endings[policy.stage]
         values, problem = _values(snapshot.values), None
         # The request goes on, and its answer so far is what the nodes behind the loop would make of this state.
@@ -248,24 +239,16 @@ class UnitRunner:
             values, problem = self._ended(chat, policy, thread_id, ending)
         success: bool | float | None = False
         if problem is None:
-            success, problem = self._score(request, values, stage)
+            success, problem = scored(self.workflow, request, values, stage)
         if problem is not None:
             return UnitOutcome(policy.observation("tool", problem))
         observation = with_shown(policy.observation(success=success, stopped=stopped, arm=arm), self.signals, values, stage)
         # The state from before the nodes behind the loop is what a request that goes on below a passed check resumes from.
         if policy.before_ending is not None and not waiting:
             return UnitOutcome(observation, _PASSED + policy.before_ending)
-        is_extended = follower is not None and self.template.stop == "oracle"
+        is_extended = self.template.stage_after(depth) is not None and self.template.stop == "oracle"
         ended = _ENDED if ending is None or is_extended else _FINAL
         return UnitOutcome(observation, (_WAITS if waiting else ended) + self.saver.dump(thread_id))
-
-    def _refuse_other(self, follower: Stage | None, waiting: Sequence[str], depth: int) -> None:
-        """Refuse a graph that goes elsewhere than its linear template."""
-        if follower is not None and not set(waiting) <= {follower.name}:
-            raise WorkflowError(
-                f"workflow {self.workflow.name!r}: after {depth} invocations the graph goes to {', '.join(waiting)}, "
-                f"its template to {follower.name!r}: make them agree"
-            )
 
     def score(
         self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget, passed: Sequence[bool] = ()
@@ -293,7 +276,7 @@ class UnitRunner:
             success: bool | float | None = False
             if problem is None:
                 row = with_shown(row, self.signals, values, stage)
-                success, problem = self._score(request, values, stage)
+                success, problem = scored(self.workflow, request, values, stage)
         finally:
             UNIT_BUDGET.reset(token)
             self.saver.forget(thread_id)
@@ -315,10 +298,6 @@ class UnitRunner:
             return {}, with_place(f"after the loop, {type(error).__name__}", error)  # its text may hold the answer
         finally:
             self.saver.forget(fork)
-
-    def _score(self, request: Request, values: dict[str, Any], stage: Stage) -> tuple[bool | float | None, str | None]:
-        """Success, and what is wrong with the scorer if it raised or did not return a score."""
-        return scored(self.workflow, request, values) if stage.answerable else (False, None)
 
 
 def _first_boundaries(template: Template, opening: Collection[str], boundaries: Sequence[str]) -> list[str]:
@@ -355,13 +334,6 @@ def _values(state: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key != PATH_KEY}
 
 
-def _is_async(builder: Any) -> bool:
-    """Some node or edge exists only as a coroutine: the graph must be run by ``ainvoke``."""
-    nodes = [node.runnable for node in builder.nodes.values()]
-    edges = [branch.path for branches in builder.branches.values() for branch in branches.values()]
-    return any(getattr(runnable, "func", runnable) is None for runnable in (*nodes, *edges))
-
-
 class RunsUnits(Protocol):
     """The runner of a workflow's units, as a worker needs it."""
 
@@ -394,9 +366,10 @@ def run_unit(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
     passed them, so an execution that differs in that is repeated, up to :data:`_ATTEMPTS` times.
     """
     if job.is_scoring:
-        return _judged(units, job, budget, lambda: _scored(units, job, budget))
+        assert job.parent is not None
+        return _judged(units, job, budget, partial(units.score, job.request, job.prefix, job.parent, budget, job.passed))
     if not job.n_again:
-        return _judged(units, job, budget, lambda: _run_from(units, job, budget, job.parent))
+        return _last(units, job, budget, job.parent)
     for _ in range(_ATTEMPTS):
         outcome = _run_again(units, job, budget)
         if outcome is not None:
@@ -422,16 +395,13 @@ def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | 
         if outcome.observation.arm is not None and outcome.observation.arm not in job.stages[length : length + 1]:
             return None
         state = outcome.checkpoint
-    return _judged(units, job, budget, lambda: _run_from(units, job, budget, state))
+    return _last(units, job, budget, state)
 
 
-def _run_from(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -> UnitOutcome:
-    return units.run(job.request, job.prefix, state, budget, job.stages, passed=job.passed)
-
-
-def _scored(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
-    assert job.parent is not None
-    return units.score(job.request, job.prefix, job.parent, budget, job.passed)
+def _last(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -> UnitOutcome:
+    """Run the unit's own invocation."""
+    run = partial(units.run, job.request, job.prefix, state, budget, job.stages, passed=job.passed)
+    return _judged(units, job, budget, run)
 
 
 def _judged(units: RunsUnits, job: Job, budget: UnitBudget, run: Callable[[], UnitOutcome]) -> UnitOutcome:

@@ -10,11 +10,10 @@ from typing import Any, Protocol
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.adapters.langchain import VineChatModel
+from vinelm.adapters.langchain.chat_model import VineInterface
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
-from vinelm.clock import Clock
 from vinelm.errors import WorkflowError
 from vinelm.profiler.execution.job import UnitBudget
 from vinelm.requests.protocols import Backend, CallContext, PricesCalls, RateLimiter
@@ -36,37 +35,16 @@ UNIT_CALLS: ContextVar[ReplayedCalls | None] = ContextVar("vinelm_unit_calls", d
 """The recorded and the real calls of the replayed unit that runs in this context."""
 
 
-class UnitModels:
-    """The chat models of profiled units; a :class:`~vinelm.requests.protocols.ChatModelSource`.
+class UnitModels(ModelResolver):
+    """The chat models of profiled units.
 
     A backend that can price a call asks the unit's budget before it; the calls of others are charged when they end.
 
     Attributes:
-        gates: rate limits by model where they are not this process's own.
+        rate_limiters: rate limits by model where they are not this process's own.
     """
 
-    def __init__(self, models: ModelResolver) -> None:
-        self.rate_limiters: Mapping[str, RateLimiter] = MappingProxyType({})
-        self._models = models
-
-    @property
-    def catalog(self) -> Catalog:
-        """See :class:`ModelResolver`."""
-        return self._models.catalog
-
-    @property
-    def backends(self) -> Mapping[str, Backend]:
-        """See :class:`ModelResolver`."""
-        return self._models.backends
-
-    @property
-    def is_virtual_time(self) -> bool:
-        """See :class:`ModelResolver`."""
-        return self._models.is_virtual_time
-
-    def new_clock(self) -> Clock:
-        """See :class:`ModelResolver`."""
-        return self._models.new_clock()
+    rate_limiters: Mapping[str, RateLimiter] = MappingProxyType({})
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
         """See :class:`ModelResolver`."""
@@ -79,27 +57,23 @@ class UnitModels:
         rate_limiter, budget = self.rate_limiters.get(name), UNIT_BUDGET.get()
         if rate_limiter is not None:
             call = replace(call, rate_limiter=rate_limiter)
-        if budget is not None and isinstance(self._models.backend_of(name), PricesCalls):
+        if budget is not None and isinstance(self.backend_of(name), PricesCalls):
             call = replace(call, guard=budget)
         elif budget is not None:
             call = replace(call, on_usage=_charging(budget, call.on_usage))
-        return self._models.chat_model(name, call, limits)
+        return super().chat_model(name, call, limits)
 
 
-class UnitAdapter:
-    """The object that a profiled workflow's ``build(vine)`` receives; holds a :class:`GraphAdapter`.
+class UnitAdapter(VineInterface):
+    """The object that a profiled workflow's ``build(vine)`` receives; a profile always returns the last answer.
 
     Attributes:
         models: makes the chat models.
-        adapter: wraps the stages and routes.
     """
 
     def __init__(self, catalog: Catalog, backends: Mapping[str, Backend], *, template: Template | None) -> None:
-        self.models = UnitModels(ModelResolver(catalog, backends))
+        self.models = UnitModels(catalog, backends)
         self.adapter = GraphAdapter(self.models, template=template, new_policy=_refuse)
-        self.stage = self.adapter.stage
-        self.context = self.adapter.context
-        self.request = self.adapter.request
 
     @property
     def ends(self) -> frozenset[str]:
@@ -107,19 +81,10 @@ class UnitAdapter:
         return frozenset(self.adapter.ends)
 
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        """See :meth:`GraphAdapter.route`. The template alone bounds the loop of a route with ``again``."""
+        """See :class:`VineInterface`. The template alone bounds the loop of a route with ``again``."""
         if settings.get("to") is None:
             settings.pop("times", None)
-        return self.adapter.route(fn, **settings)
-
-    @property
-    def finish(self) -> Callable[..., Any]:
-        """See :attr:`GraphAdapter.finish`; a profile always returns the last answer."""
-        return self.adapter.finish
-
-    def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
-        """See :meth:`vinelm.api.application.VineLM.chat_model`."""
-        return VineChatModel(vine=self, stage=stage, **settings)
+        return super().route(fn, **settings)
 
 
 def _refuse(context: RunContext) -> None:

@@ -10,7 +10,7 @@ from langgraph.types import Command, Interrupt
 from vinelm.clock import Clock
 from vinelm.errors import FailureKind, VineLMError, WorkflowError
 from vinelm.policies import ForcedMode, ForcedPolicy
-from vinelm.requests.observed_row import observed_row
+from vinelm.policies.policy import observed_row
 from vinelm.requests.protocols import Invocation
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation

@@ -23,12 +23,11 @@ from typing import IO, Any
 
 from vinelm.errors import FailureKind, WorkerDied, WorkflowError
 from vinelm.io.operating_system import ENDING
-from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome, WorkflowSource
+from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome, UnitSetup, WorkflowSource
 from vinelm.profiler.isolation.child_process import Child, describe_exit, last_lines
 from vinelm.profiler.isolation.framing import receive, send
 from vinelm.profiler.isolation.rate_limit_proxy import AdmitsAttempts, RateLimitProxy
 from vinelm.rows.observation import Observation
-from vinelm.template import Template
 
 _GRACE_S = 2.0
 _ATTEMPTS = 2
@@ -47,12 +46,7 @@ class ProcessWorker:
     """A :class:`~vinelm.profiler.execution.job.Worker`. Starts a process at once; :meth:`close` ends it and its children.
 
     Args:
-        source: how the process builds the workflow.
-        template: the bound template.
-        timeout_s: seconds that one unit may run.
-        memory_mb: MiB that one unit may use beyond its imports; 0 for no limit.
-        fingerprint: the workflow's parts in this process, compared with those in the other.
-        is_virtual_time: latencies do not pass on the wall, so that a killed unit has none.
+        setup: how the process builds the workflow, and what one unit may use.
         rate_limiters: the rate limits by model. A child does not see other children's calls, so each of its calls waits in
             this process (:mod:`vinelm.profiler.isolation.rate_limit_proxy`).
 
@@ -60,21 +54,9 @@ class ProcessWorker:
         WorkflowError: the workflow does not load in a fresh process, or is another one there.
     """
 
-    def __init__(
-        self,
-        source: WorkflowSource,
-        template: Template,
-        *,
-        timeout_s: float,
-        memory_mb: int,
-        fingerprint: Mapping[str, str],
-        is_virtual_time: bool,
-        rate_limiters: Mapping[str, AdmitsAttempts],
-    ) -> None:
-        self._template = template
+    def __init__(self, setup: UnitSetup, rate_limiters: Mapping[str, AdmitsAttempts]) -> None:
+        self._setup = setup
         self._limited = sorted(rate_limiters)
-        self._timeout_s, self._memory_mb = timeout_s, memory_mb
-        self._is_virtual_time = is_virtual_time
         self._lock = threading.Lock()
         self._numbers = count()
         self._units: dict[int, Child] = {}
@@ -92,7 +74,7 @@ class ProcessWorker:
                 command, pass_fds=descriptors, stdin=nothing, stdout=nothing, start_new_session=True, env=one_thread
             )
         try:
-            self._load(source, fingerprint)
+            self._load(setup.source, setup.fingerprint)
         except BaseException:
             self.close()
             raise
@@ -150,7 +132,7 @@ class ProcessWorker:
                     unit.has_exited.wait(_GRACE_S)
             except TimeoutError:
                 self._end(unit)
-                return self._dead(job, unit, "timeout", f"no end after {self._timeout_s:g} s: killed")
+                return self._dead(job, unit, "timeout", f"no end after {self._setup.timeout_s:g} s: killed")
             finally:
                 unit.channel.close()
                 with self._lock:
@@ -165,9 +147,9 @@ class ProcessWorker:
 
     def _start(self, log: IO[bytes]) -> Child:
         mine, theirs = socket.socketpair()
-        unit = Child(next(self._numbers), mine, self._timeout_s)
+        unit = Child(next(self._numbers), mine, self._setup.timeout_s)
         with theirs:
-            command = {"unit": unit.number, "memory": self._memory_mb}
+            command = {"unit": unit.number, "memory": self._setup.memory_mb}
             with self._lock:
                 # Before the command is sent: the exit may be reported at once, and has to find its unit.
                 self._units[unit.number] = unit
@@ -201,8 +183,8 @@ class ProcessWorker:
 
     def _dead(self, job: Job, unit: Child, kind: FailureKind, detail: str) -> UnitOutcome:
         """The row of a unit that died: its cost so far, and for the ledger also the call that it died in."""
-        latency_s = 0.0 if self._is_virtual_time else unit.ran_s
-        stage = job.stage(self._template)
+        latency_s = 0.0 if self._setup.is_virtual_time else unit.ran_s
+        stage = job.stage(self._setup.template)
         row = Observation(
             request_id=job.request.id, prefix=job.prefix, stage=stage, success=None, stopped=None, cost_usd=unit.cost_usd,
             latency_s=latency_s, calls=unit.calls, failure=kind, detail=detail,

@@ -8,8 +8,7 @@ from itertools import product
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
-from vinelm.profiler.sampling.open_cells import Models, models_by_depth
-from vinelm.profiler.sampling.priced_sampler import PricedSampler
+from vinelm.profiler.sampling.priced_sampler import Models, PricedSampler, models_by_depth
 from vinelm.requests.protocols import Choice, RequestPath, Sampler
 from vinelm.rows.observation import Observation
 from vinelm.template import Template

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vinelm.errors import BudgetExhausted
+from vinelm.profiler.coverage import Coverage
 from vinelm.profiler.execution.job import Job
+from vinelm.profiler.scheduling.observed_cells import FirstRows
 from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths
 from vinelm.profiler.scheduling.run_state import Purchase, RunState
 from vinelm.profiler.scheduling.threads import TopUpRequest
-from vinelm.rows.observation import Cell
+from vinelm.rows.observation import Cell, Observation
 from vinelm.traces.store.shared_run import UnitTaken
 
 MARGIN = 8.0
@@ -72,9 +76,9 @@ class _Scan:
         self._earlier: set[Cell] = set()  # uncommitted cells that may come before the one considered
         self._earlier_usd = 0.0  # what they may cost beyond what is reserved
         self._earlier_calls = 0
-        self._coverage_bound = self._cells.coverage.upper_bound() if self._target is not None else None
+        self._coverage_bound = CoverageUpperBound(self._cells.coverage) if self._target is not None else None
         self._may_reach_target = False  # the earlier cells may reach the coverage: no later cell is certain
-        self._possibly_broken = state.cells.first_rows.ahead()
+        self._possibly_broken = PossiblyBroken(state.cells.first_rows)
 
     def jobs(self) -> list[Job]:
         """Reserve and return the units to start. Decides on top-up requests where the answer is certain."""
@@ -211,3 +215,99 @@ class _Scan:
                 self._coverage_bound.add(
                     path.request_id, length, visits, reserved_usd, is_open=is_open, is_continued=is_continued
                 )
+
+
+class PossiblyBroken:
+    """True if the cells before one that is to start may show that a stage is broken: then a run of one unit at a time might
+    never come to it.
+    """
+
+    def __init__(self, first_rows: FirstRows) -> None:
+        self._failed, self._after = first_rows.failing(), first_rows.after
+        self.may_stop = False
+
+    def pass_cell(self, stage: str, row: Observation | None) -> None:
+        """Add the next cell in order; ``row`` where it is executed."""
+        if stage not in self._failed:
+            return
+        if row is not None and row.failure is None:
+            del self._failed[stage]
+            return
+        # A cell without a row, and a failure of whatever kind, counts as one that is alike: at worst a unit starts
+        # later than it could.
+        self._failed[stage] += 1
+        self.may_stop = self.may_stop or self._failed[stage] >= self._after
+
+
+class CoverageUpperBound:
+    """Upper bound on the coverage, over all outcomes of cells that are in flight or may be executed earlier.
+
+    Never too low, whichever of these cells are executed: the dollars paid take their upper bound, and the dollars remaining
+    their lower bound, with every such cell free and its request ended there, so that means, rates and open cells only decrease.
+    A cell whose stage is not known counts for every stage that it may be of.
+
+    Args:
+        coverage: of the executed cells.
+
+    Attributes:
+        may_go_on: whether some of the cells may lie below an answer that the workflow's own check passes. Then none of them
+            counts in the denominator, where it may turn out not to belong.
+    """
+
+    def __init__(self, coverage: Coverage) -> None:
+        self.may_go_on = False
+        self._coverage = coverage
+        self._totals = coverage.totals.copy()
+        self._unopened = coverage.unopened.copy()
+        self._begun: set[str] = set()
+        self._upper_usd = 0.0
+        self._continued_usd, self._n_continued = coverage.continued_usd, coverage.n_continued
+
+    def add(
+        self,
+        request_id: str,
+        length: int,
+        visits: Sequence[tuple[str, str]],
+        upper_usd: float,
+        *,
+        is_open: bool,
+        is_continued: bool = False,
+    ) -> None:
+        """Add a cell that may be executed, at a cost of at most ``upper_usd``.
+
+        Args:
+            request_id: of the cell.
+            length: the number of its invocations.
+            visits: the stages and models of which the last of them may be.
+            upper_usd: upper bound on its dollars.
+            is_open: whether the executed cells show that its request reaches it.
+            is_continued: whether they show that its request does not reach it.
+        """
+        if is_continued:
+            self._continued_usd += upper_usd
+            self._n_continued += 1
+            return
+        slots = [self._coverage.kinds.slots[visit] for visit in visits]
+        for slot in slots:
+            self._totals.add(length - 1, slot, 0, 0.0)
+        if is_open and length == 1 and not self._coverage.is_known(request_id):
+            self._begun.add(request_id)  # what else is open of the request has a price of at least nothing
+        elif is_open:
+            self._unopened[length - 1, slots[0]] -= 1
+        self._upper_usd += upper_usd
+
+    @property
+    def most(self) -> float:
+        """The bound; 1.0 where none is known."""
+        extra, continued, certain = self._upper_usd, self._continued_usd, float(self._totals.paid.sum())
+        is_free = self._coverage.is_free
+        if is_free and (extra > 0 or continued > 0):
+            return 1.0  # the first dollar decides whether coverage is measured in dollars or cells
+        if is_free:
+            extra, continued, certain = 0.0, float(self._n_continued), float(self._coverage.counts.sum())
+        totals = self._totals.priced(is_free=is_free)
+        paid = float(totals.paid.sum()) + extra
+        unknown = self._coverage.unknown - len(self._begun)
+        rest = float(totals.rest(self._unopened, unknown, is_least=bool(self._begun)))
+        total = (certain if self.may_go_on else paid) + rest
+        return min((paid + continued) / total, 1.0) if total > 0 else float(paid + continued > 0)

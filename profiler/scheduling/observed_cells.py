@@ -1,17 +1,20 @@
-"""The executed cells of a store: every row, and those that are committed in canonical order."""
+"""The executed cells of a store, what those that are committed cost, and whether they show that a stage is broken."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 from vinelm.catalog import Catalog
-from vinelm.profiler.coverage.coverage import Coverage
+from vinelm.profiler.coverage import Coverage
 from vinelm.profiler.execution.ledger import PriceBound
-from vinelm.profiler.scheduling.first_rows import FirstRows
 from vinelm.profiler.scheduling.request_paths import PriceBounds
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
+BROKEN_AFTER = 8
+"""How many first rows of a stage must fail alike."""
 _REFIT = 1.05  # the interval is computed anew each time the committed cells have grown by this factor
 
 
@@ -25,7 +28,7 @@ class ObservedCells:
         request_ids: the requests of the run; rows of others are ignored by coverage.
         template: a bound template.
         catalog: the models.
-        broken_after: see :class:`~vinelm.profiler.scheduling.first_rows.FirstRows`.
+        broken_after: see :class:`FirstRows`.
         states: the cells whose state is in the store.
 
     Attributes:
@@ -117,3 +120,79 @@ class ObservedCells:
             self._interval, self._interval_at = self.coverage.interval(), len(self.committed)
         low, high = self._interval
         return min(low, self.coverage.fraction), max(high, self.coverage.fraction)
+
+
+class FirstRows:
+    """The first rows of each stage, in the order in which they are committed: they show whether it is broken.
+
+    With a stage that works, even one whose invocations fail half of the time and always for one reason, eight such rows in a
+    row come up in 1 of 256 runs. A model that always fails is no reason to stop: that is what a profile finds out.
+
+    Args:
+        template: a bound template.
+        after: how many rows must fail alike; None to notice nothing.
+    """
+
+    def __init__(self, template: Template, after: int | None = BROKEN_AFTER) -> None:
+        self.after = math.inf if after is None else after
+        self._models = {stage.name: len(stage.models or ()) for stage in template.stages}
+        self._failed: dict[str, list[Observation] | None] = {}  # None: some row succeeded, or failed in another way
+
+    def add(self, row: Observation) -> str | None:
+        """Add a committed row; returns in one line what is broken once a stage's rows show it."""
+        self._note(row)
+        return self._broken(row.stage)
+
+    def broken_cells(self) -> list[Cell]:
+        """The rows of stages that are broken."""
+        stages = [stage for stage in self._failed if self._broken(stage) is not None]
+        return [(row.request_id, row.prefix) for stage in stages for row in self._rows(stage)]
+
+    def _note(self, row: Observation) -> None:
+        failed = self._failed.setdefault(row.stage, [])
+        if failed is None:
+            return
+        if row.failure is None or (failed and _kind(row) != _kind(failed[0])):
+            self._failed[row.stage] = None
+        else:
+            failed.append(row)
+
+    def _broken(self, stage: str) -> str | None:
+        rows = self._rows(stage)
+        models = {row.model for row in rows}
+        if len(rows) < self.after or len(models) < min(2, self._models.get(stage, 1)):
+            return None
+        usd = math.fsum(row.cost_usd + row.tool_cost_usd for row in rows)
+        return (
+            f"stage {stage!r} is broken: all of its first {len(rows)} rows failed alike, whatever the model "
+            f"({_kind(rows[0])}), which cost ${usd:.4f}"
+        )
+
+    def failing(self) -> dict[str, int]:
+        """How many rows each stage has that may still turn out to be broken: every row so far failed, and alike."""
+        may_break = (
+            [stage for stage in self._models if self._failed.get(stage, []) is not None] if self.after < math.inf else []
+        )
+        return {stage: len(self._rows(stage)) for stage in may_break}
+
+    def _rows(self, stage: str) -> list[Observation]:
+        return self._failed.get(stage) or []
+
+
+def only_failures(rows: Sequence[Observation]) -> str | None:
+    """Return in one line that every row failed, and most often of what kind; None if some row did not, or there is none."""
+    if not rows or any(row.failure is None for row in rows):
+        return None
+    (kind, _), *others = Counter(map(_kind, rows)).most_common()
+    usd = math.fsum(row.cost_usd + row.tool_cost_usd for row in rows)
+    how = f"most often by {kind}" if others else kind
+    what = f"all {len(rows):,} rows failed" if len(rows) > 1 else "the only row failed"
+    return f"{what} ({how}), which cost ${usd:.4f}"
+
+
+def _kind(row: Observation) -> str:
+    """The key that equal failures share: of the application's code the exception and its place, of a call its kind."""
+    if row.failure not in ("tool", "state", "crash", "unexpected_arm"):
+        return str(row.failure)  # the text names the model
+    detail = (row.detail or "").partition(":")[0] if row.failure == "crash" else row.detail or ""  # not what it printed last
+    return f"{row.failure}: {detail}" if detail else row.failure

@@ -8,7 +8,6 @@ only if it would be admitted whatever the outcome of the cells before it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
 
 from vinelm.profiler.execution.ledger import PriceBound
 from vinelm.requests.protocols import RequestPath, Sampler
@@ -22,38 +21,34 @@ Visit = tuple[str, str]
 """(stage, model) of one invocation."""
 
 
-def activate(
-    request_path: RequestPath, number: int, template: Template, round_: int = 0, *, may_go_on: bool = True
-) -> ActivePath:
-    """Return the path under way.
+class ActivePath:
+    """A request path under way: the row of each cell tells which stage comes next, and with it the model.
+
+    What it resolves to depends on the rows of its own cells alone, whenever they came. Where one stage follows each prefix, all
+    of it is known from the beginning. The stage of the first invocation may not be known before it runs; all stages that may
+    come first have the same model then.
 
     Args:
         request_path: what the sampler proposed.
-        number: its position among all paths of the run.
+        number: the position among all paths of the run.
         template: a bound template.
-        round_: the sampler's round.
+        round_: the sampler's round that proposed it.
         may_go_on: whether the workflow can go on below a passed check; otherwise a path that asks for it is an ordinary one. On
             a template that branches every path is: no edge says which stage comes after the end.
-    """
-    kind = ActivePath if template.is_linear else ContingentPath
-    return kind(request_path, number, template, round_, may_go_on=may_go_on and template.knows_past_ends)
-
-
-class ActivePath:
-    """A request path on a linear template.
 
     Attributes:
         request_id: the request.
         models: those of its invocations, as far as they are known.
-        number: the position among all paths of the run.
-        round: the sampler's round that proposed it.
+        number: see the arguments.
+        round: see the arguments.
         probability: see :class:`~vinelm.requests.protocols.RequestPath`.
         goes_on: whether it is executed to its end although the workflow's own check passes an answer before.
         committed: how many of its cells are committed.
     """
 
     __slots__ = (
-        "_executed", "_template", "committed", "goes_on", "models", "number", "probability", "request_id", "round"
+        "_ahead", "_certain", "_choices", "_coming", "_executed", "_is_over", "_position", "_stages", "_template",
+        "committed", "goes_on", "models", "number", "probability", "request_id", "round",
     )  # fmt: skip
 
     def __init__(
@@ -61,17 +56,24 @@ class ActivePath:
     ) -> None:
         self.request_id = request_path.request_id
         self.round, self.probability = round_, request_path.probability
-        self.goes_on = request_path.goes_on and may_go_on and template.stop == "workflow"
-        self.models = cast("tuple[str, ...]", request_path.path)
+        self.goes_on = request_path.goes_on and may_go_on and template.knows_past_ends and template.stop == "workflow"
+        self.models: tuple[str, ...] = ()
         self.number = number
         self.committed = 0
         self._executed = 0
         self._template = template
+        self._choices = request_path.path
+        self._stages: list[str] = []  # of the cells that have a row, after which the path goes on
+        self._position = 0  # of the template's flow, after them
+        self._coming: str | None = None  # the stage after them, once it is known
+        self._is_over = False
+        self._ahead: list[tuple[Visit, ...]] | None = None
+        self._certain = 0  # how many of these can be of one stage only
 
     @property
     def longest(self) -> int:
         """The most invocations that the path may have."""
-        return len(self.models)
+        return len(self._stages) + len(self._foreseen())
 
     def cell(self, length: int) -> Cell:
         """Return the cell after that many invocations, at most those of :attr:`models`."""
@@ -79,10 +81,23 @@ class ActivePath:
 
     def possible(self, length: int) -> Sequence[Visit]:
         """Return what may run as the last of that many invocations, at most :attr:`longest`."""
-        return ((self._template.invocations[length - 1].name, self.models[length - 1]),)
+        done = len(self._stages)
+        if length <= done:
+            return ((self._stages[length - 1], self.models[length - 1]),)
+        return self._foreseen()[length - done - 1]
 
     def resolve(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int:
         """Return the number of cells that are known once the rows are taken into account."""
+        while not self._is_over:
+            self._extend()
+            length = len(self._stages) + 1
+            row = rows.get(self.cell(length)) if length <= len(self.models) else None
+            if row is None:
+                self._is_over = length > len(self.models)
+                break
+            if self.ends_at(row, rule) or not self._follow(row):
+                self._is_over = True
+                self.models = self.models[:length]
         return len(self.models)
 
     def ends_at(self, row: Observation, rule: StopRule) -> bool:
@@ -101,53 +116,13 @@ class ActivePath:
             self._executed += 1
         return None
 
-
-class ContingentPath(ActivePath):
-    """A request path on a template that branches: the row of each cell tells which stage comes next, and with it the model.
-
-    What it resolves to depends on the rows of its own cells alone, whenever they came. The stage of the first invocation may
-    not be known before it runs; all stages that may come first have the same model then.
-    """
-
-    __slots__ = ("_ahead", "_choices", "_coming", "_is_over", "_position", "_stages")
-
-    def __init__(
-        self, request_path: RequestPath, number: int, template: Template, round_: int = 0, *, may_go_on: bool = False
-    ) -> None:
-        super().__init__(request_path._replace(path=(), goes_on=False), number, template, round_)
-        self._choices = request_path.path
-        self._stages: list[str] = []  # of the cells that have a row, after which the path goes on
-        self._position = 0  # of the template's flow, after them
-        self._coming: str | None = None  # the stage after them, once it is known
-        self._is_over = False
-        self._ahead: list[tuple[Visit, ...]] | None = None
-
-    @property
-    def longest(self) -> int:
-        """See :attr:`ActivePath.longest`."""
-        return len(self._stages) + len(self._foreseen())
-
-    def possible(self, length: int) -> Sequence[Visit]:
-        """See :meth:`ActivePath.possible`."""
-        done = len(self._stages)
-        if length <= done:
-            return ((self._stages[length - 1], self.models[length - 1]),)
-        return self._foreseen()[length - done - 1]
-
-    def resolve(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int:
-        """See :meth:`ActivePath.resolve`."""
-        while not self._is_over:
-            if len(self.models) == len(self._stages):
-                models = {model for _, model in self._foreseen()[0]} if self._foreseen() else set()
-                if len(models) != 1:
-                    self._is_over = True
-                    break
-                self.models += tuple(models)
-            row = rows.get(self.cell(len(self.models)))
-            if row is None:
+    def _extend(self) -> None:
+        """Add the models that are certain: of the next invocation, and of those after it whose stage is."""
+        ahead = self._foreseen()
+        for visits in ahead[len(self.models) - len(self._stages) : max(self._certain, 1)]:
+            if len({model for _, model in visits}) > 1:
                 break
-            self._is_over = row.ended(rule) or not self._follow(row)
-        return len(self.models)
+            self.models += (visits[0][1],)
 
     def _follow(self, row: Observation) -> bool:
         """Go on to the stage after the row; False if it is not known, or the template ends."""
@@ -165,20 +140,19 @@ class ContingentPath(ActivePath):
     def _foreseen(self) -> list[tuple[Visit, ...]]:
         """The models that may run each invocation from the first without a row on."""
         if self._ahead is None:
-            self._ahead = []
-            positions, arms = {self._position}, self._template.flow.positions
+            self._ahead, self._certain = [], 0
+            positions, flow = {self._position}, self._template.flow.positions
             for k in range(len(self._stages), len(self._choices)):
-                found: dict[Visit, None] = {}
-                after: set[int] = set()
-                for stage, number in (arm for position in sorted(positions) for arm in arms[position].arms.items()):
-                    model = self._model(k, stage)
-                    if model is not None and (self._ahead or self._coming in (None, stage)):
-                        found[stage, model] = None
-                        after.add(number)
+                arms = [arm for position in sorted(positions) for arm in flow[position].arms.items()]
+                if not self._ahead and self._coming is not None:
+                    arms = [(stage, after) for stage, after in arms if stage == self._coming]
+                models = {stage: self._model(k, stage) for stage, _ in arms}
+                found = {(stage, model): None for stage, model in models.items() if model is not None}
                 if not found:
                     break
+                self._certain += self._certain == len(self._ahead) and len(models) == 1
                 self._ahead.append(tuple(found))
-                positions = after
+                positions = {after for stage, after in arms if models[stage] is not None}
         return self._ahead
 
     def _model(self, k: int, stage: str) -> str | None:
@@ -226,7 +200,7 @@ class ActivePaths:
             self._is_exhausted = True
             return False
         self._is_round_empty = False
-        path = activate(request_path, self._taken, self._template, self._round, may_go_on=self._may_go_on)
+        path = ActivePath(request_path, self._taken, self._template, self._round, may_go_on=self._may_go_on)
         self.active.append(path)
         self._taken += 1
         return True

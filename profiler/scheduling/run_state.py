@@ -14,9 +14,8 @@ from vinelm.profiler.execution.ledger import Ledger, Reservation
 from vinelm.profiler.execution.outcome import with_error
 from vinelm.profiler.execution.replayed.runner import Units
 from vinelm.profiler.execution.unit import is_extendable
-from vinelm.profiler.scheduling.first_rows import BROKEN_AFTER
 from vinelm.profiler.scheduling.kept_rows import verdicts_of
-from vinelm.profiler.scheduling.observed_cells import ObservedCells
+from vinelm.profiler.scheduling.observed_cells import BROKEN_AFTER, ObservedCells
 from vinelm.profiler.scheduling.results import Progress, StoppedBy
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Cell, Observation

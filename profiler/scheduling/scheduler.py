@@ -1,23 +1,34 @@
-"""The loop of a profile: write finished units, commit them in order, start units that are sure to be admitted, wait."""
+"""The loop of a profile: write finished units, commit them in order, start units that are sure to be admitted, wait.
+
+The first signal that ends it lets the units in flight finish, the second does not wait.
+"""
 
 from __future__ import annotations
 
 import queue
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from types import FrameType
+from typing import Any, Self
 
+from vinelm.errors import WorkflowError
+from vinelm.io.operating_system import ENDING
 from vinelm.profiler.execution.job import Job, UnitFinished, Worker, run_job
 from vinelm.profiler.scheduling.admission import Admission
-from vinelm.profiler.scheduling.commit import CanonicalCommit
-from vinelm.profiler.scheduling.interrupts import Interrupts
-from vinelm.profiler.scheduling.request_paths import ActivePaths
+from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths
 from vinelm.profiler.scheduling.results import Progress
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.settings import ProfileSettings
 from vinelm.profiler.scheduling.threads import Threads, TopUpRequest
 from vinelm.requests.protocols import Sampler
+from vinelm.rows.observation import Cell, Observation
+from vinelm.signals.classes import answer_classes
 
 _WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed
 
@@ -64,7 +75,7 @@ class Scheduler:
                         self._reporter.report()
                     # An exception inside would undo the transaction and leave what this process has noted about it.
                     with interrupts.deferred():
-                        with state.records.together():
+                        with state.store.together():
                             jobs = self._write_and_admit(finished)
                         self._admission.answer()
                     self._reporter.report_rows()
@@ -122,6 +133,84 @@ class Scheduler:
         self.state.abandon()
 
 
+class CanonicalCommit:
+    """Commits rows in the order of the request paths, whenever they were written (docs/architecture.md#invariants).
+
+    The run stops where a run of one unit at a time would stop.
+    """
+
+    def __init__(self, state: RunState, paths: ActivePaths) -> None:
+        self._state, self._paths = state, paths
+        self._observations: dict[Cell, Observation] = {}  # what the sampler is shown, in order
+        self._classes: dict[Cell, int | None] = {}
+        self._sizes: Counter[str] = Counter()  # rows by request when its classes were computed
+
+    def advance(self) -> None:
+        """Commit everything up to the first cell without a row; begin the sampler's next round when one is done."""
+        paths = self._paths
+        while self._state.stopped_by is None:
+            if paths.active or paths.take():
+                if not self._commit_path(paths.active[0]):
+                    return
+                paths.active.pop(0)
+            elif not self._next_round():
+                self._state.stop("sampler")
+
+    def _next_round(self) -> bool:
+        """Begin the sampler's next round; False if it proposes nothing more."""
+        try:
+            return self._paths.next_round(self._classified())
+        except WorkflowError as error:  # of agree: the rows of the units that just ended are kept
+            self._state.fail(error)
+            return True
+
+    def _classified(self) -> tuple[Observation, ...]:
+        """The sampler's view: the committed rows in order, with classes among these rows alone."""
+        signals, rows = self._state.signals, self._observations
+        if signals is None or not signals.answer:
+            return tuple(rows.values())
+        sizes = Counter(request_id for request_id, _ in rows)
+        # Only requests with new rows are compared again: the comparison is code of the workflow and may take long.
+        grown = {request_id for request_id, size in sizes.items() if self._sizes.get(request_id) != size}
+        self._classes |= answer_classes((row for row in rows.values() if row.request_id in grown), signals).of
+        self._sizes = sizes
+        return tuple(replace(row, answer_class=self._classes.get(cell)) for cell, row in rows.items())
+
+    def stop_if_done(self) -> bool:
+        """Stop the run if its coverage is reached or every reached cell is executed; returns whether it did."""
+        coverage, target = self._state.cells.coverage, self._state.ledger.limits.coverage
+        is_complete = coverage.is_complete
+        is_done = is_complete or (target is not None and coverage.fraction >= target)
+        if is_done:
+            self._state.stop("complete" if is_complete else "coverage")
+        return is_done
+
+    def _stop_if_broken(self, row: Observation) -> bool:
+        """Stop the run if its rows show that a stage is broken; returns whether it did."""
+        message = self._state.cells.first_rows.add(row)
+        if message is not None:
+            self._state.stop("broken", message)
+        return message is not None
+
+    def _commit_path(self, path: ActivePath) -> bool:
+        """Commit the path's cells; returns False at a cell without a row, and where the run stops."""
+        cells, rule = self._state.cells, self._state.template.stop
+        # Before the path's own cells: the bound of the next block is copied here, and may have learned from whole paths alone.
+        cells.price_bounds.reached(path.number)
+        while path.committed < path.resolve(cells.rows, rule):
+            cell = path.cell(path.committed + 1)
+            row = cells.rows.get(cell)
+            if row is None:
+                return False
+            self._observations[cell] = row
+            path.committed += 1
+            if cells.commit(cell) and (self._stop_if_broken(row) or self.stop_if_done()):
+                return False
+            if path.ends_at(row, rule):
+                break
+        return True
+
+
 class ProgressReporter:
     """Calls ``on_progress`` once for each row; does nothing without one."""
 
@@ -141,3 +230,84 @@ class ProgressReporter:
         if self._on_progress is not None:
             progress = self._state.progress()
             self._on_progress(progress if executed is None else replace(progress, executed=executed))
+
+
+class Interrupts:
+    """Counts :data:`~vinelm.io.ENDING` signals instead of raising, on the main thread; Python delivers none to other threads.
+
+    ``KeyboardInterrupt`` is still raised by the second one, and by every one inside :meth:`allowed` where units run on this
+    thread. Never inside :meth:`deferred`, where a transaction is written.
+
+    Args:
+        is_inline: units run on this thread.
+    """
+
+    def __init__(self, *, is_inline: bool) -> None:
+        self.count = 0
+        self._is_inline = is_inline
+        self._is_allowed = False
+        self._is_deferred = False
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._previous = _installed(self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _restore(self._previous)
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Raise nothing inside the block; a second signal is raised at its end."""
+        self._is_deferred = True
+        try:
+            yield
+        finally:
+            self._is_deferred = False
+        # Only now: the transaction is written as a whole, or undone as a whole.
+        if self.count > 1:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def allowed(self) -> Iterator[None]:
+        """Units run inside the block and may be interrupted."""
+        self._is_allowed = self._is_inline
+        try:
+            yield
+        finally:
+            self._is_allowed = False
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        if not self._is_deferred and (self._is_allowed or self.count > 1):
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def interrupts_raised() -> Iterator[None]:
+    """Every :data:`~vinelm.io.ENDING` signal inside the block is a ``KeyboardInterrupt``, as Ctrl-C is."""
+    previous = _installed(_raise)
+    try:
+        yield
+    finally:
+        _restore(previous)
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _installed(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
+    """Install the handler and return the previous ones. Signals that are ignored (``nohup``), or that the application handles
+    itself, are left alone, except Ctrl-C.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    free = [signal.SIG_DFL, _raise]
+    numbers = [number for number in ENDING if number == signal.SIGINT or signal.getsignal(number) in free]
+    return {number: signal.signal(number, handler) for number in numbers}
+
+
+def _restore(previous: dict[int, Any]) -> None:
+    for number, handler in previous.items():
+        signal.signal(number, handler)

@@ -10,7 +10,7 @@ from typing import Any
 from fleet_parts.publishers import EVERY_S, PROCESSES, PUBLISHERS, ROWS, publishers
 
 from vinelm.controller import GlobalLoop, RedisLink
-from vinelm.controller.fleet.policies.finding import fleet_policy
+from vinelm.controller.fleet.built_in_policies import fleet_policy
 
 POLICY = "slack+balance+shares"
 

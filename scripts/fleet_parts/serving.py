@@ -15,13 +15,13 @@ from vinelm.backends.limits.rate_share import turn_key
 from vinelm.backends.limits.replica_gate import ReplicaGate
 from vinelm.clock import Clock
 from vinelm.controller import FleetReader, InFlightLoadMonitor, RedisLink, Session
+from vinelm.controller.fleet.built_in_policies import fleet_policy
 from vinelm.controller.fleet.joined.session_rows import SessionRows
 from vinelm.controller.fleet.live_invocations import LiveInvocations
 from vinelm.controller.fleet.loop.order_bytes import order_fields
 from vinelm.controller.fleet.loop.standing_orders import StandingOrders
 from vinelm.controller.fleet.member import FleetMember
-from vinelm.controller.fleet.policies.finding import fleet_policy
-from vinelm.controller.fleet.policies.orders import check_orders
+from vinelm.controller.fleet.orders import check_orders
 from vinelm.objective import Objective
 
 

@@ -93,7 +93,7 @@ class Asker:
                 break
             node = rng.choice(inner)
         arms = self._possible_arms(node)
-        if annotated.is_linear:
+        if not annotated.is_contingent:
             return {"node": node}
         return {"node": node, "stage": rng.choice(arms)} if rng.random() < 0.7 else {"node": node}
 
@@ -256,7 +256,7 @@ def plan_digest(planner: Planner, decision: Any) -> str | None:
     """A digest of the whole plan: the path, or the models after each history; None where histories are merged."""
     if planner.trie.is_merged:
         return None
-    if planner.annotated.is_linear:
+    if not planner.annotated.is_contingent:
         return "/".join(decision.path)
     return digest(_steps(decision.to_dict()["contingent_plan"]["steps"]))
 

@@ -78,8 +78,7 @@ class ChatWay:
             "ChatCall.abegin",
             "ChatCall._begun",
             "node_of",
-            "VineLM.request",
-            "GraphAdapter.request",
+            "GraphInterface.request",
             "GraphAdapter.within",
         )
     )

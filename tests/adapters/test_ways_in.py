@@ -265,7 +265,7 @@ def test_an_edge_before_the_first_call_of_a_chat_model_follows_the_workflow():
 
 def test_guards_of_one_run_are_one_that_does_not_fail(shared):
     vine, _, account = shared
-    run = vine.adapter._runs.alone(RunContext(objective=CAPPED))
+    run = vine.adapter.finder.runs.alone(RunContext(objective=CAPPED))
     assert type(run.guard) is BoundGuard
     run.guard.authorize(1.0).close()
     assert account.spent_usd == 1.0

@@ -9,7 +9,7 @@ import pytest
 from vinelm import VineLM
 from vinelm.adapters.langgraph import build_graph
 from vinelm.backends import create_backends
-from vinelm.backends.offline.simulated import simulated_catalog
+from vinelm.backends.offline.presets import simulated_catalog
 from vinelm.errors import ConfigError
 from vinelm.evaluation.serving import judge_of, serve
 from vinelm.objective import Objective

@@ -10,9 +10,9 @@ from langgraph.graph import END, START, StateGraph
 
 from vinelm import VineLM
 from vinelm.controller import FleetConfig, SlowdownCurve
-from vinelm.controller.fleet.columns import LiveState
 from vinelm.controller.fleet.live_invocations import session_number
 from vinelm.controller.fleet.member import ALONE
+from vinelm.controller.fleet.snapshot import LiveState
 from vinelm.controller.load.source import load_source
 from vinelm.errors import CallRefused, ConfigError
 from vinelm.objective import Objective

@@ -46,7 +46,7 @@ def test_langchain():
 
 
 def test_the_bound_covers_a_write_of_the_whole_prompt():
-    bounds = (AttemptBound.of(prompt_bytes=1000, max_tokens=10, writes_cache=flag) for flag in (False, True))
+    bounds = (AttemptBound.of("x" * 1000, max_tokens=10, writes_cache=flag) for flag in (False, True))
     plain, writes = (bound.usd(PRICE) for bound in bounds)
     assert plain == pytest.approx(PRICE.cost_usd(2024, 10))
     assert writes == pytest.approx(PRICE.cost_usd(2024, 10, 0, 2024, 2024))

@@ -3,7 +3,7 @@ import datetime
 import pytest
 
 from vinelm.backends import PROVIDERS, TextWriter, create_backends
-from vinelm.backends.offline.simulated import simulated_catalog, simulated_tables
+from vinelm.backends.offline.presets import simulated_catalog, simulated_tables
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError
 from vinelm.requests.workflow import Request, Workflow

@@ -40,7 +40,7 @@ def test_trie_show_has_histories_arms_and_plans(file, capsys):
         "Histories by depth and stage",
         "What follows router",
         "What follows lookup",
-        "Frontier of accuracy and cost",
+        "Pareto frontier of accuracy and cost",
     ):
         assert words in said
     for share in arm_shares(routed_trie()):

@@ -56,7 +56,7 @@ def test_quantiles_of_a_path_know_that_a_long_request_is_long_everywhere(level):
     assert abs(unaware / true[-1] - 1.0) > 0.06
     assert known.latency_quantile(level)[1] == pytest.approx(np.quantile(seconds[:, 0], level), rel=0.03)
     assert known.path_latency_quantile(level)[0] == 0.0
-    assert dataclasses.replace(known, cost_usd=zero).cost_quantile(level)[1] == 0.0
+    assert dataclasses.replace(known, latency_s=zero).latency_quantile(level)[1] == 0.0
 
 
 def test_oracle_stop_is_the_papers_recursion_and_monotone():

@@ -65,7 +65,7 @@ def test_html_tables_escape_every_text():
 
 def test_a_trie_shows_its_frontier_in_a_notebook():
     annotated = random_table(0, n_requests=200, n_models=3, depth=3).annotate()
-    frontier = annotated._frontier()
+    frontier = annotated.reading._frontier()
     assert frontier[0] == max(np.flatnonzero(annotated.trie.answerable), key=lambda node: annotated.accuracy[node])
     for node in frontier:  # nobody is as accurate for less
         rivals = annotated.trie.answerable & (annotated.path_cost_usd < annotated.path_cost_usd[node])

@@ -1,5 +1,6 @@
 """Where an application makes its models, and the edit that hands this to VineLM."""
 
+import gc
 import sys
 from types import ModuleType
 
@@ -88,3 +89,33 @@ def test_a_file_in_another_encoding_is_left_alone(tmp_path):
     module = app(tmp_path, "")
     (tmp_path / "app_of_test.py").write_bytes(b"# -*- coding: latin-1 -*-\nname = '\xe9'\nllm = Model()\n")
     assert model_calls(module, tmp_path) == []
+
+
+class Importing:
+    """Garbage that imports something when it is collected, and leaves the next of its kind."""
+
+    left = 5000
+
+    def __init__(self):
+        self.cycle = self
+
+    def __del__(self):
+        sys.modules[f"imported_by_garbage_{Importing.left}"] = ModuleType("garbage")
+        Importing.left -= 1
+        if Importing.left > 0:
+            Importing()
+
+
+def test_modules_are_read_while_garbage_imports_more(tmp_path):
+    module, thresholds = app(tmp_path, "x = 1\n"), gc.get_threshold()
+    held = [(number, number) for number in range(4000)]  # so that no freed tuple is at hand: new ones may start a collection
+    gc.set_threshold(1)
+    try:
+        Importing()
+        assert (model_calls(module, tmp_path), len(held)) == ([], 4000)
+    finally:
+        gc.set_threshold(*thresholds)
+        Importing.left = 0
+        gc.collect()
+        for name in [name for name in sys.modules.copy() if name.startswith("imported_by_garbage")]:
+            del sys.modules[name]

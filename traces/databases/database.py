@@ -84,6 +84,19 @@ class Database:
             with self._connection.begin():
                 yield self._connection
 
+    def require_version(self, found: str | None) -> None:
+        """Raise unless the store has this version's tables; ``found`` is what its ``meta`` says now.
+
+        Raises:
+            StoreError: it was upgraded while it was open.
+        """
+        if found != str(schema.SCHEMA_VERSION):
+            raise StoreError(
+                f"{self.path}: upgraded to store version {found} while this one, which writes {schema.SCHEMA_VERSION}, was at "
+                "work: upgrade VineLM here and run the same line again",
+                code="store-upgraded",
+            )
+
     def translated(self) -> AbstractContextManager[None]:
         """Turn errors of the database into a one-line :class:`StoreError` that names the store and shows no row."""
         return translated(self.path)

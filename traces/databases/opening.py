@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,8 +21,6 @@ from vinelm.traces.databases.tables import MORE_COLUMNS, metadata
 
 _TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
 _CREATING = text("SELECT pg_advisory_xact_lock(1447644741, 0)")  # two runs that create one store at a time
-Accept = Callable[[dict[str, str], str], StoreIdentity]
-"""Returns the identity that a table ``meta`` holds, given also what errors call other contents; raises if it is not wanted."""
 
 
 def exists(address: StoreAddress) -> bool:
@@ -55,16 +52,16 @@ def created(address: StoreAddress, identity: StoreIdentity, *, shown_as: Path | 
     return database
 
 
-def opened(address: StoreAddress, accept: Accept) -> tuple[Database, StoreIdentity]:
-    """Open a store and return it with its identity; see :meth:`ObservationStore.open`. Nothing is written before ``accept``."""
+def opened(address: StoreAddress, wanted: StoreIdentity | None) -> tuple[Database, StoreIdentity]:
+    """Open a store and return it with its identity; see :meth:`ObservationStore.open`."""
     if isinstance(address, PostgresUrl):
-        return _opened_in_postgres(address, accept)
+        return _opened_in_postgres(address, wanted)
     if not address.exists():
         raise StoreError(f"{address}: no such store: profile a workflow first", code="store-missing")
     meta = read_meta(address)
     if meta is None:
         raise StoreError(f"{address}: an empty file, not a store: profile a workflow first", code="store-missing")
-    found = accept(meta, Database.not_a_store)
+    found = _identity_in(meta, address, wanted, Database.not_a_store)
     is_old = int(meta["schema_version"]) < SCHEMA_VERSION
     with ExitStack() as closing:
         file = closing.enter_context(readable(address, is_old=is_old))
@@ -77,6 +74,22 @@ def opened(address: StoreAddress, accept: Accept) -> tuple[Database, StoreIdenti
         database = Database(file, shown_as=address, is_read_only=is_read_only)
         database.and_then(closing.pop_all())
     return database, found
+
+
+def _identity_in(meta: dict[str, str], path: StoreAddress, wanted: StoreIdentity | None, kind: str) -> StoreIdentity:
+    """The identity in a store; :class:`StoreError` if it is another one, of a newer version, or there is no store."""
+    try:
+        version = int(meta["schema_version"])
+        if version > SCHEMA_VERSION:
+            written = f"store version {version}, this one reads {SCHEMA_VERSION}"
+            raise StoreError(f"{path}: written by a newer VineLM ({written}): upgrade VineLM, or use another path")
+        found = StoreIdentity.from_json(meta["identity"])
+    except (KeyError, ValueError, TypeError) as error:
+        raise StoreError(f"{path}: {kind}: use another path") from error
+    difference = found.difference(wanted) if wanted else None
+    if difference:
+        raise StoreError(f"{path}: {difference}: use another store, or undo the change", code="store-mismatch")
+    return found
 
 
 # -- in PostgreSQL ----------------------------------------------------------------------------------------------
@@ -133,8 +146,8 @@ def _created_in_postgres(url: PostgresUrl, identity: StoreIdentity) -> PostgresD
     return database
 
 
-def _opened_in_postgres(url: PostgresUrl, accept: Accept) -> tuple[PostgresDatabase, StoreIdentity]:
-    """Open a store and return it with its identity, which ``accept`` reads from its ``meta``.
+def _opened_in_postgres(url: PostgresUrl, wanted: StoreIdentity | None) -> tuple[PostgresDatabase, StoreIdentity]:
+    """Open a store and return it with its identity.
 
     Raises:
         StoreError: there is no store, or it is of an older version, of which none was ever in PostgreSQL.
@@ -148,7 +161,7 @@ def _opened_in_postgres(url: PostgresUrl, accept: Accept) -> tuple[PostgresDatab
         version = meta.get("schema_version", "")
         if version.isdecimal() and int(version) < SCHEMA_VERSION:
             raise StoreError(f"{url}: store version {version} is no longer supported: export it with the VineLM that wrote it")
-        found = accept(meta, database.not_a_store)
+        found = _identity_in(meta, url, wanted, database.not_a_store)
     except BaseException:
         database.close()
         raise

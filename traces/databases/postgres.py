@@ -19,7 +19,6 @@ from vinelm.extras import required_extra
 from vinelm.traces.databases.address import PostgresUrl
 from vinelm.traces.databases.database import Database
 from vinelm.traces.databases.running_totals import Totals, totals
-from vinelm.traces.databases.schema import require_version
 from vinelm.traces.databases.tables import of_no_live_run
 
 ALONE, SETUP, RUN = 1, 2, 1000
@@ -125,7 +124,7 @@ class PostgresDatabase(Database):
         if self._unflushed is not None:  # this transaction has the lock
             return totals(connection)
         found = connection.execute(_WRITE_LOCK).one_or_none()
-        require_version(None if found is None else found.value, self.path)
+        self.require_version(None if found is None else found.value)
         assert found is not None
         self._unflushed = lease
         return Totals(found.usd, found.calls)
@@ -244,6 +243,3 @@ def _plain_error(error: BaseException | None, where: PostgresUrl, *, is_lost: bo
 
 def _sqlstate(error: Any) -> str:
     return getattr(error, "sqlstate", None) or ""
-
-
-__all__ = ["ALONE", "RENEW", "RUN", "SETUP", "Lease", "PostgresDatabase"]

@@ -28,8 +28,6 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.types import UserDefinedType
 
-from vinelm.errors import StoreError
-
 if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
@@ -257,20 +255,6 @@ sources = Table(
     Column("added_at", String, nullable=False, comment="when, ISO time in UTC"),
     comment="Origin of imported, merged and repriced rows. Since version 2.",
 )
-
-
-def require_version(found: str | None, where: object) -> None:
-    """Raise unless a store has this version's tables; ``found`` is what its ``meta`` says now.
-
-    Raises:
-        StoreError: it was upgraded while it was open.
-    """
-    if found != str(SCHEMA_VERSION):
-        raise StoreError(
-            f"{where}: upgraded to store version {found} while this one, which writes {SCHEMA_VERSION}, was at work: upgrade "
-            "VineLM here and run the same line again",
-            code="store-upgraded",
-        )
 
 
 def set_meta(connection: Connection, key: str, value: str) -> None:

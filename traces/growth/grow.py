@@ -112,7 +112,7 @@ def set_prices(store: ObservationStore, now: StoreIdentity) -> int:
         How many rows changed. Rows without tokens keep their dollars.
     """
     with store.database.transaction() as connection:
-        known, identities = retirement.request_digests(connection), _identities(connection)
+        known, identities = retirement.request_digests(connection), retirement.identities(connection)
         number = number_of(connection, now)
         judge = RowJudge({**identities, number: now}, now, known)
         repriced, _ = retirement.reprice(connection, judge, retirement.current_rows(connection, number, known))
@@ -184,7 +184,7 @@ def _grow(
         return None
     known = retirement.request_digests(connection)
     changes = changes_between(store.identity, now, known, wanted)
-    identities = _identities(connection)
+    identities = retirement.identities(connection)
     number = number_of(connection, _aged(now, store.identity))
     judge = RowJudge({**identities, number: now}, now, wanted, assumes_scores=assumes_scores)
     current = retirement.current_rows(connection, store.identity_id, known)
@@ -244,10 +244,6 @@ def _counts(retire: Sequence[tuple[int, str]], without: Sequence[int] | set[int]
 def _aged(now: StoreIdentity, before: StoreIdentity) -> StoreIdentity:
     """The new identity with the store's time of creation."""
     return StoreIdentity.from_json(json.dumps({**json.loads(now.to_json()), "created_at": before.created_at}))
-
-
-def _identities(connection: Connection) -> dict[int, StoreIdentity]:
-    return {row.identity_id: StoreIdentity.from_json(row.value) for row in connection.execute(select(schema.identities))}
 
 
 def _set_requests(connection: Connection, known: Mapping[str, RequestDigest], wanted: Mapping[str, RequestDigest]) -> None:

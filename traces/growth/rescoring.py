@@ -9,7 +9,6 @@ from sqlalchemy import Connection, delete, select, update
 
 from vinelm.errors import StoreError
 from vinelm.traces.databases import schema
-from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.databases.schema import RESCORING
 from vinelm.traces.growth import retirement
 from vinelm.traces.growth.plan import (
@@ -125,9 +124,7 @@ class RowsToScore:
         retirement.reprice(connection, self._judge(connection), rows)
 
     def _judge(self, connection: Connection) -> RowJudge:
-        found = connection.execute(select(schema.identities))
-        identities = {row.identity_id: StoreIdentity.from_json(row.value) for row in found}
-        return RowJudge(identities, self._store.identity, self._wanted)
+        return RowJudge(retirement.identities(connection), self._store.identity, self._wanted)
 
     def _first(self, connection: Connection) -> int | None:
         text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == RESCORING)).scalar()

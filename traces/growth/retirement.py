@@ -10,6 +10,7 @@ from sqlalchemy import Connection, RowMapping, bindparam, func, select, text, up
 
 from vinelm.template import Template
 from vinelm.traces.databases import schema
+from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.growth.plan import RecordedCost, RequestDigest, RowJudge, StoredRow
 from vinelm.traces.store.rows import decode_prefix
 
@@ -80,6 +81,11 @@ def retired_rows(connection: Connection) -> list[StoredRow]:
         _stored(row, row["retired_id"], row["scored_id"], RequestDigest(row["request_digest"], row["input_digest"]), stages)
         for row in found
     ]
+
+
+def identities(connection: Connection) -> dict[int, StoreIdentity]:
+    """Return every identity that the store has had, by number."""
+    return {row.identity_id: StoreIdentity.from_json(row.value) for row in connection.execute(select(schema.identities))}
 
 
 def next_retired_id(connection: Connection) -> int:

@@ -89,6 +89,3 @@ class ServedRequests:
                 )
                 for row in connection.execute(select(served).order_by(served.c.entry_id))
             }
-
-
-__all__ = ["ServedRequest", "ServedRequests"]

@@ -27,11 +27,10 @@ from sqlalchemy import (
 
 from vinelm.judging import Judgement
 from vinelm.judging.judgement import JUDGED
+from vinelm.rows.observation import Cell
 from vinelm.traces.databases import schema
 from vinelm.traces.store.rows import decode_prefix, encode_prefix
 from vinelm.traces.store.store import ObservationStore
-
-Cell = tuple[str, tuple[str, ...]]
 
 metadata = MetaData()
 judgements = Table(
@@ -115,6 +114,3 @@ def copy_judgements(source: Connection, target: Connection, cells: Collection[Ce
         metadata.create_all(target)
         for (request_id, prefix), judgement in found.items():
             _insert(target, request_id, encode_prefix(prefix), judgement)
-
-
-__all__ = ["Judgements", "copy_judgements"]

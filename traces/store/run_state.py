@@ -1,13 +1,12 @@
-"""State of the current run in its store: reservations, checkpoints to delete, and the settings to resume with."""
+"""State of the current run in its store: the checkpoints that there are, and the settings to resume with."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Connection, delete, func, select
 
 from vinelm.traces.databases import schema
 from vinelm.traces.store.rows import decode_prefix
@@ -21,35 +20,13 @@ LAST = "last_run"
 ONLY_FAILURES = "only_failures"
 """Key in ``meta``: every row failed when the last profile ended; the next one executes them again."""
 
-_VERSION = select(schema.meta.c.value).where(schema.meta.c.key == "schema_version")
-_RAISE = update(schema.ledger).where(schema.ledger.c.entry_id == bindparam("entry")).values(reserved_usd=bindparam("upper"))
-
 
 class RunRecords:
     """The records besides rows of the run that holds a store (:meth:`ObservationStore.exclusive`). Every write is durable."""
 
     def __init__(self, store: ObservationStore) -> None:
         self.store = store
-        self._database = store._database
-
-    @contextmanager
-    def together(self) -> Iterator[Connection]:
-        """Begin a transaction: all that this thread writes inside the block is committed at once, or not at all.
-
-        Raises:
-            StoreError: the store has another version by now: it was upgraded while the run was at work. Nothing is written.
-        """
-        with self._database.transaction() as connection:
-            yield connection
-            # Last: a transaction that reads before it writes may find that it cannot write any more.
-            schema.require_version(connection.execute(_VERSION).scalar_one_or_none(), self.store.path)
-
-    # -- ledger -----------------------------------------------------------------------------------------------
-
-    def raise_reservation(self, entry: int, upper_usd: float) -> None:
-        """Set the upper bound of the reservation ``entry`` to ``upper_usd`` dollars."""
-        with self._database.transaction() as connection:
-            connection.execute(_RAISE, {"entry": entry, "upper": upper_usd})
+        self._database = store.database
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 

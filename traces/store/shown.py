@@ -15,7 +15,7 @@ from vinelm.signals import Signals
 from vinelm.signals.classes import answer_classes
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.schema import SIGNALS
-from vinelm.traces.store.rows import decode_prefix, encode_prefix, read_rows
+from vinelm.traces.store.rows import encode_prefix, read_rows
 from vinelm.traces.store.store import ObservationStore
 
 
@@ -89,12 +89,6 @@ class ShownRows:
         """The declarations behind the rows' signals and classes; None if nothing was declared."""
         with self._database.transaction() as connection:
             return record_of(connection)
-
-    def states(self) -> set[Cell]:
-        """Return the cells whose state is kept."""
-        with self._database.transaction() as connection:
-            found = connection.execute(select(schema.checkpoints.c.request_id, schema.checkpoints.c.prefix))
-            return {(row.request_id, decode_prefix(row.prefix)) for row in found}
 
     def set_shown(self, shown: Mapping[Cell, Shown], record: SignalRecord) -> None:
         """Change what rows showed, and forget their classes, which follow with :meth:`set_classes`.

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -37,7 +36,6 @@ from vinelm.traces.databases import opening, schema
 from vinelm.traces.databases.address import PostgresUrl, StoreAddress, address_of
 from vinelm.traces.databases.database import Database
 from vinelm.traces.databases.identity import StoreIdentity
-from vinelm.traces.databases.schema import SCHEMA_VERSION
 from vinelm.traces.store.checkpoints import ELSEWHERE, CheckpointPlace, unpacked
 from vinelm.traces.store.row_validation import cell_name
 from vinelm.traces.store.rows import encode_prefix, insert_rows, read_rows, values_of
@@ -67,6 +65,7 @@ _SET_INPUTS = (
 )
 _META = select(schema.meta.c.value).where(schema.meta.c.key == bindparam("name"))
 _RESERVE = insert(schema.ledger)
+_RAISE = update(schema.ledger).where(schema.ledger.c.entry_id == bindparam("entry")).values(reserved_usd=bindparam("upper"))
 _SETTLE = update(schema.ledger).where(schema.ledger.c.entry_id == bindparam("entry")).values(settled_usd=bindparam("paid"))
 
 
@@ -126,7 +125,7 @@ class ObservationStore:
                 during a run. Nothing is written then.
         """
         address = address_of(path)
-        database, found = opening.opened(address, partial(_wanted_identity, address, identity))
+        database, found = opening.opened(address, identity)
         try:
             with database.transaction() as connection:
                 return cls(database, found, number_of(connection, found))
@@ -189,6 +188,18 @@ class ObservationStore:
             StoreError: another process holds the store; the message names it.
         """
         return self._database.alone()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Begin a transaction of a run: all that this thread writes inside the block is committed at once, or not at all.
+
+        Raises:
+            StoreError: the store has another version by now: it was upgraded while the run was at work. Nothing is written.
+        """
+        with self._database.transaction() as connection:
+            yield
+            # Last: a transaction that reads before it writes may find that it cannot write any more.
+            self._database.require_version(connection.execute(_META, {"name": "schema_version"}).scalar_one_or_none())
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -375,6 +386,11 @@ class ObservationStore:
         with self._database.transaction() as connection:
             return new_key(connection.execute(_RESERVE, entry))
 
+    def raise_reservation(self, reservation: int, upper_usd: float) -> None:
+        """Set the upper bound of a reservation."""
+        with self._database.transaction() as connection:
+            connection.execute(_RAISE, {"entry": reservation, "upper": upper_usd})
+
     def settle(self, reservation: int, cost_usd: float) -> None:
         """Settle a reservation that led to no row at its actual cost."""
         with self._database.transaction() as connection:
@@ -440,19 +456,3 @@ def new_key(added: CursorResult[Any]) -> int:
 
 def _is_conflict(error: BaseException | None) -> bool:
     return isinstance(error, sqlite3.IntegrityError) or getattr(error, "sqlstate", None) == "23505"
-
-
-def _wanted_identity(path: StoreAddress, wanted: StoreIdentity | None, meta: dict[str, str], kind: str) -> StoreIdentity:
-    """The identity in a store; :class:`StoreError` if it is another one, of a newer version, or there is no store."""
-    try:
-        version = int(meta["schema_version"])
-        if version > SCHEMA_VERSION:
-            written = f"store version {version}, this one reads {SCHEMA_VERSION}"
-            raise StoreError(f"{path}: written by a newer VineLM ({written}): upgrade VineLM, or use another path")
-        found = StoreIdentity.from_json(meta["identity"])
-    except (KeyError, ValueError, TypeError) as error:
-        raise StoreError(f"{path}: {kind}: use another path") from error
-    difference = found.difference(wanted) if wanted else None
-    if difference:
-        raise StoreError(f"{path}: {difference}: use another store, or undo the change", code="store-mismatch")
-    return found

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
-from vinelm.adapters.langchain import VineChatModel
+from vinelm.adapters.langchain.chat_model import VineInterface
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.api.long_running import LongRunning
 from vinelm.api.served_fleet import ServedFleet
@@ -30,7 +29,6 @@ from vinelm.policies.policy import Policy
 from vinelm.requests.protocols import Backend, LoadMonitor
 from vinelm.requests.workflow import Request
 from vinelm.signals import Signals
-from vinelm.telemetry import Observer
 from vinelm.template import Template
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie
@@ -43,13 +41,12 @@ if TYPE_CHECKING:
 Node = Callable[..., Any]
 
 
-class VineLM(LongRunning):
+class VineLM(VineInterface, LongRunning):
     """Wraps the LLM stages of a LangGraph application and chooses their models while a request runs.
 
     Until a trie is loaded, or for a run without an objective, every stage runs its default model. Thread-safe.
 
     Attributes:
-        adapter: wraps the stages and routes.
         models: makes the chat models.
 
     Args:
@@ -140,86 +137,6 @@ class VineLM(LongRunning):
 
     # -- building the graph ------------------------------------------------------------------------------------
 
-    @overload
-    def stage(self, name: str, fn: Node, *, state: type | None = None, default: str | None = None) -> Node: ...
-    @overload
-    def stage(
-        self, name: str, fn: None = None, *, state: type | None = None, default: str | None = None
-    ) -> Callable[[Node], Node]: ...
-    def stage(self, name: str, fn: Node | None = None, *, state: type | None = None, default: str | None = None) -> Any:
-        """Return a graph node that runs ``fn(state, model[, config, runtime, writer, store, previous])`` on the planned model.
-
-        Args:
-            name: the node's name in the graph.
-            fn: function, method or callable object, sync or async, that returns what any node returns. Without it a decorator
-                is returned.
-            state: the state's type; needed where ``fn`` does not annotate its first parameter.
-            default: the model that runs where nothing is planned; by default what the template declares.
-
-        Raises:
-            WorkflowError: ``fn`` cannot be wrapped.
-            ConfigError: the catalog lacks the default model.
-        """
-        return self.adapter.stage(name, fn, state=state, default=default)
-
-    def route(
-        self,
-        fn: Node,
-        *,
-        again: str | None = None,
-        end: str | None = None,
-        to: Sequence[str] | Mapping[Any, str] | None = None,
-        times: int | Mapping[str, int] | None = None,
-    ) -> Node:
-        """Return a path function for ``add_conditional_edges``: a loop's (``again`` and ``end``) or a branch's (``to``).
-
-        Args:
-            fn: ``fn(state[, config, runtime])`` returns where to go: one of the places, a key of ``to``, or a list of them and
-                of Sends. For a loop it may return True where the workflow is finished; any other place must then be declared
-                by its return type ``Literal[...]`` and is followed as it is.
-            again: the node that the loop goes on with.
-            end: the place behind the loop or branch; the plan may lead there before ``fn`` does, if no stage follows it. For a
-                branch it is END by default if that is one of its places; without an end the plan never ends there.
-            to: the places of a branch, as in ``add_conditional_edges``: names of nodes, or ``{verdict: name}``.
-            times: the most times that the edge leads to a place other than ``end`` in one run, >= 1, for all or by place; by
-                default what the template allows, and 25 where no template is known.
-
-        Raises:
-            WorkflowError: ``fn`` cannot be wrapped, or the arguments do not fit together.
-        """
-        return self.adapter.route(fn, again=again, end=end, to=to, times=times)
-
-    @property
-    def finish(self) -> Node:
-        """A graph node that returns an earlier answer of the request where the plan trusts it more than the last one.
-
-        ``graph.add_node("finish", vine.finish)``, with ``vine.route(..., end="finish")`` and an edge from it to END. It
-        writes all ``answer=`` keys with the values that they had after the first answer of that class; their reducers are
-        passed over. A request whose tokens were streamed to the caller returns its last answer. Without the node every
-        request does.
-        """
-        return self.adapter.finish
-
-    def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
-        """Return a LangChain chat model whose every call is an invocation of ``stage``, on the model that the plan chooses.
-
-        It may be made at module level, before the graph, and stand in chains, tools, ``bind_tools`` and
-        ``with_structured_output``. When the graph is profiled, the profiler takes charge of its calls.
-
-        Args:
-            stage: name of the stage; by default that of the node that makes the call, so that one object serves all nodes.
-            **settings: fields of :class:`~vinelm.VineChatModel`, such as ``default``, ``temperature`` and ``max_tokens``.
-
-        Raises:
-            ConfigError: the catalog lacks the default model.
-        """
-        return VineChatModel(vine=self, stage=stage, **settings)
-
-    @property
-    def stages(self) -> Mapping[str, str | None]:
-        """The stages wrapped so far, each with the default model that ``stage(default=)`` declared, or None."""
-        return self.adapter.stages
-
     @property
     def catalog(self) -> Catalog:
         """The models that stages may run on."""
@@ -229,72 +146,6 @@ class VineLM(LongRunning):
     def template(self) -> Template | None:
         """The workflow's shape; None if neither a template nor a trie was given."""
         return self.adapter.template
-
-    def default_model(self, stage: str) -> str:
-        """Return the model that ``stage(default=)`` declared, else the template's default, else the catalog's first."""
-        return self.adapter.default_model(stage)
-
-    def observe(self, observer: Observer) -> None:
-        """Notify ``observer`` of every decision and invocation from now on; exceptions that it raises are ignored."""
-        self.adapter.observe(observer)
-
-    # -- one run -----------------------------------------------------------------------------------------------
-
-    def context(
-        self,
-        objective: Objective | Mapping[str, Any] | None = None,
-        *,
-        user: Any = None,
-        policy: Policy | None = None,
-        request: Request | None = None,
-        started_at: float | None = None,
-        request_id: str | None = None,
-        priority: float = 0.0,
-    ) -> Any:
-        """Return what to pass as ``context=``. LangGraph does not store it: pass it again on resume.
-
-        Args:
-            objective: target and bounds of the request; also as plain JSON.
-            user: the application's own context object or dict; a copy of it that carries the rest is returned, with the same
-                type, fields, equality and dumps.
-            policy: chooses the models instead of a new session.
-            request: the labelled request, for offline backends and the oracle stop.
-            started_at: the request's arrival in ``time.monotonic()`` seconds; by default the call of invoke.
-            request_id: distinguishes requests on one thread; by default the labelled request's own.
-            priority: of the request's calls where calls wait for rate limits, from -100 to 100: higher goes first. One step is
-                worth 10 s of waiting, so that nobody waits forever.
-
-        Returns:
-            A context of our own, or the copy of ``user``.
-        """
-        return self.adapter.context(
-            objective,
-            user=user,
-            policy=policy,
-            request=request,
-            started_at=started_at,
-            request_id=request_id,
-            priority=priority,
-        )
-
-    def request(
-        self,
-        objective: Objective | Mapping[str, Any] | None = None,
-        *,
-        policy: Policy | None = None,
-        request: Request | None = None,
-        started_at: float | None = None,
-        request_id: str | None = None,
-        priority: float = 0.0,
-    ) -> AbstractContextManager[None]:
-        """Apply these settings (see :meth:`context`) to every run that begins inside the block without a ``context=``."""
-        return self.adapter.request(
-            objective, policy=policy, request=request, started_at=started_at, request_id=request_id, priority=priority
-        )
-
-    def new_clock(self) -> Clock:
-        """Return the clock of a new run: virtual if the models' latencies are, else real."""
-        return self.models.new_clock()
 
     def close(self) -> bool:
         """Leave the fleet and give back what is leased, stop watching, and write the rows that wait; False if some are lost.
@@ -437,7 +288,7 @@ class VineLM(LongRunning):
 
     def _served_default(self, stage: str) -> str:
         """The stage's default; where the catalog lacks it, the first model of the stage that the catalog has."""
-        declared, template = self.adapter.default_model(stage), self.adapter.template
+        declared, template = self.adapter.defaults.default_model(stage), self.adapter.template
         if declared in self.catalog or template is None:
             return declared
         allowed = next((known.models for known in template.stages if known.name == stage), None)

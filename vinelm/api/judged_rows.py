@@ -103,6 +103,3 @@ def _lacks_verdict(row: Observation, found: Found) -> bool:
     """True if the row's answer is to be judged, and has no verdict. Of some rows no answer can be seen yet."""
     judgement = found.get((row.request_id, row.prefix))
     return row.success is not None if judgement is None else judgement.correct is None
-
-
-__all__ = ["JudgedRows"]

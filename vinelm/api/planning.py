@@ -118,8 +118,8 @@ def require_evidence(decision: Decision) -> None:
     single = f"{reference if isinstance(reference, str) else trie.models[int(trie.model[reference])]!r} alone"
     gained, by_chance = 100 * promise.advantage, 100 * (promise.advantage_optimism or 0.0)
     raise EvidenceError(
-        f"optimism decides: {gained:.1f} points over running {single}, and the choice among {trie.n_nodes:,} {annotated.noun}"
-        f" alone can make {by_chance:.1f}: run the single model, or {_remedy(decision)}",
+        f"optimism decides: {gained:.1f} points over running {single}, and the choice among {trie.n_nodes:,} "
+        f"{annotated.reading.noun} alone can make {by_chance:.1f}: run the single model, or {_remedy(decision)}",
         code="optimism-decides",
     )
 

@@ -30,8 +30,9 @@ class ServedPlanners:
     def __init__(self, annotated: AnnotatedTrie, adapter: GraphAdapter, catalog: Catalog) -> None:
         self._adapter, self._catalog = adapter, catalog
         self._require_same_workflow(annotated)
-        wrong = self._without_exit(annotated)
-        if wrong and annotated.template.is_linear:  # a branching workflow may end there by itself
+        certain = {stage.name for stage in annotated.template.certain_stages}  # one that is chosen may end by itself
+        wrong = [stage for stage in self._without_exit(annotated) if stage in certain]
+        if wrong:
             raise ConfigError(
                 f"plans of the trie may end after {', '.join(map(repr, wrong))}, where the graph has no vine.route to end at: "
                 "profile this graph, or put a vine.route there"

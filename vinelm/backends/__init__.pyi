@@ -4,6 +4,6 @@ from .offline.chat_model import OfflineChatModel as OfflineChatModel
 from .offline.presets import PRESETS as PRESETS
 from .offline.presets import simulated_catalog as simulated_catalog
 from .offline.recorded import RecordedBackend as RecordedBackend
-from .offline.text_writer import TextWriter as TextWriter
+from .offline.simulated import TextWriter as TextWriter
 from .registry import PROVIDERS as PROVIDERS
 from .registry import create_backends as create_backends

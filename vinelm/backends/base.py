@@ -1,4 +1,4 @@
-"""The common part of all backends: the base of chat models, token estimates and token counts."""
+"""The common part of all backends: the base of chat models, options of a model, token estimates and token counts."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
 from vinelm.catalog import Model
+from vinelm.errors import ConfigError
 
 M = TypeVar("M", bound=BaseChatModel)
 
@@ -90,6 +91,16 @@ def langsmith_names(model: Model) -> tuple[str, str]:
         return LANGSMITH_PROVIDERS.get(model.provider, model.provider), model.model_id
     provider, colon, name = model.model_id.partition(":")
     return (provider, name) if colon else (model.engine, model.model_id)
+
+
+def model_options(model: Model, *known: str) -> Mapping[str, Any]:
+    """Return the model's options; :class:`ConfigError` names one that its provider does not know."""
+    for key in model.options:
+        if key not in known:
+            raise ConfigError(
+                f"model {model.name!r}: unknown option {key!r}: {model.provider} models take {', '.join(known) or 'no options'}"
+            )
+    return model.options
 
 
 CHARS_PER_TOKEN = 4

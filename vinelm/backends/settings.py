@@ -52,13 +52,3 @@ class ProviderSettings:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise ConfigError(f"[backend.{self.provider}]: {key} is {value!r}: expected {kind.__name__}")
         return value
-
-
-def model_options(model: Model, *known: str) -> Mapping[str, Any]:
-    """Return the model's options; :class:`ConfigError` names one that its provider does not know."""
-    for key in model.options:
-        if key not in known:
-            raise ConfigError(
-                f"model {model.name!r}: unknown option {key!r}: {model.provider} models take {', '.join(known) or 'no options'}"
-            )
-    return model.options

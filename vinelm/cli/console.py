@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,13 +19,6 @@ if TYPE_CHECKING:
 _LINE, _WORD = re.compile(r".+"), re.compile(r"\s*\S+\s*")
 """The pieces of a table that are never broken: a line of a figure, a word of a text (with its spaces, as rich splits)."""
 _COLLECTED: ContextVar[dict[str, Any] | None] = ContextVar("collected", default=None)
-
-
-class Advance(Protocol):
-    """Callback for the progress of long work."""
-
-    def __call__(self, done: float, total: float, detail: str = "") -> None:
-        """Report that ``done`` of ``total`` is finished; ``detail`` is a short text beside the bar."""
 
 
 def stdout() -> Console:
@@ -138,14 +131,15 @@ def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) ->
 
 
 @contextmanager
-def progress(*, quiet: bool) -> Iterator[Callable[[str], Advance]]:
+def progress(*, quiet: bool) -> Iterator[Callable[..., None]]:
     """Show progress bars on stderr; none if quiet or if stderr is not a terminal.
 
     Yields:
-        ``start(description)``, which adds a bar and returns its callback.
+        ``advance(done, total, title, detail=None)``: the bar of that title, added when it is first named. ``detail`` is the
+        short text beside it, by default the two numbers.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     bars = Progress(
@@ -159,16 +153,16 @@ def progress(*, quiet: bool) -> Iterator[Callable[[str], Advance]]:
         transient=True,
     )
 
-    def start(description: str) -> Advance:
-        task = bars.add_task(description, total=None, detail="")
+    tasks: dict[str, TaskID] = {}
 
-        def advance(done: float, total: float, detail: str = "") -> None:
-            bars.update(task, completed=min(done, total), total=total, detail=detail)
-
-        return advance
+    def advance(done: float, total: float, title: str, detail: str | None = None) -> None:
+        if title not in tasks:
+            tasks[title] = bars.add_task(title, total=None, detail="")
+        said = f"{done} of {total}" if detail is None else detail
+        bars.update(tasks[title], completed=min(done, total), total=total, detail=said)
 
     with bars:
-        yield start
+        yield advance
 
 
 @contextmanager

@@ -1,21 +1,31 @@
-"""The inputs of a command: the workflow, its catalog and backends, samplers, and checks of output paths."""
+"""The inputs of a command: the workflow, its catalog and backends, the objective, and checks of output paths."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from vinelm.catalog import Catalog
-from vinelm.errors import ConfigError
-from vinelm.requests.workflow import Workflow
+from vinelm.errors import ConfigError, InputError
+from vinelm.io.reading import read_text
 
 if TYPE_CHECKING:
+    from vinelm.catalog import Catalog
+    from vinelm.objective import Objective
     from vinelm.requests.protocols import Backend
+    from vinelm.requests.workflow import Workflow
     from vinelm.template import StopRule
 
 DEFAULT_PRESET = "paper"
+_FIELDS = r"(maximize|minimize|min_accuracy|max_cost_usd|max_latency_s|cost_budget|risk|elapsed_s|spent_usd)"
+_SETTING = re.compile(rf'\b{_FIELDS}="([^"]*)"')
+_FIELD = re.compile(rf"(?<![-\w]){_FIELDS}\b")
+FILE = "objective_file"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,22 +93,19 @@ def load_inputs(
 
 def catalog_for_check(models: Path | None, preset: str | None = None) -> Catalog:
     """Load the catalog file, or return a simulated catalog (by default the default preset) for a check that calls no model."""
-    if models is not None:
-        return Catalog.from_file(models)
     from vinelm.backends import simulated_catalog
+    from vinelm.catalog import Catalog
 
-    return simulated_catalog(preset or DEFAULT_PRESET)
+    return simulated_catalog(preset or DEFAULT_PRESET) if models is None else Catalog.from_file(models)
 
 
 def _catalog(workflow: Workflow, models: Path | None, preset: str | None) -> tuple[Catalog, str | None]:
     if models is not None:
-        return Catalog.from_file(models), None
-    from vinelm.backends import simulated_catalog
-
+        return catalog_for_check(models), None
     if preset is None and workflow.writer is None:
         raise ConfigError(f"workflow {workflow.name!r} needs --models with a catalog file: it has no simulated answers")
     name = preset or workflow.simulated_preset or DEFAULT_PRESET
-    catalog = simulated_catalog(name)
+    catalog = catalog_for_check(None, name)
     return catalog, f"simulated models (preset {name}, {len(catalog)} models): use --models for real ones"
 
 
@@ -124,3 +131,67 @@ def refuse_other_file(output: Path) -> None:
         with output.open("rb") as file:
             if file.read(2) != b"PK":
                 raise ConfigError(f"{output}: exists and is not a trie file: use another name for -o, or move the file away")
+
+
+# -- the objective -----------------------------------------------------------------------------------------------
+
+
+def objective_of(bounds: dict[str, Any], **fixed: Any) -> Objective:
+    """Return the objective of the options, and of the file that ``--objective`` names.
+
+    Args:
+        bounds: Values of the objective options by field name; ``objective_file`` is the path of the file, or None.
+        **fixed: Further fields of the objective.
+
+    Raises:
+        ConfigError: They are not a valid objective; the message names the options, or the file.
+    """
+    from vinelm.objective import Objective
+
+    file: Path | None = bounds.get(FILE)
+    given = {name: value for name, value in bounds.items() if name != FILE}
+    if file is not None:
+        with in_options():
+            return Objective.from_dict({**_joined(given, read_fields(file), file), **fixed})
+    if (given.get("maximize") is None) == (given.get("minimize") is None):
+        raise ConfigError("give exactly one target: --maximize accuracy, --minimize cost or --minimize latency")
+    with in_options():
+        return Objective(**given, **fixed)
+
+
+def _joined(given: dict[str, Any], read: dict[str, Any], file: Path) -> dict[str, Any]:
+    """The options and the file's fields together."""
+    defaults = {"cost_budget": "population", "risk": "mean"}
+    for name in read.keys() & given.keys():
+        if given[name] not in (None, defaults.get(name)):
+            raise ConfigError(f"--{name.replace('_', '-')} is also a field of {file}: give it once")
+    return given | read
+
+
+def read_fields(file: Path) -> dict[str, Any]:
+    """Return the fields of a TOML or JSON file (by its suffix); :class:`ConfigError` if it is not one."""
+    try:
+        text = read_text(file)
+        fields = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError, RecursionError) as error:  # RecursionError: nested thousands deep
+        raise ConfigError(f"{file}: cannot be read as {'JSON' if file.suffix == '.json' else 'TOML'}: {error}") from None
+    if not isinstance(fields, dict):
+        raise ConfigError(f"{file}: holds {type(fields).__name__}: it must be an object of fields and values")
+    return fields
+
+
+@contextmanager
+def in_options() -> Iterator[None]:
+    """Reword an input error raised in the block: it names options (``--max-cost-usd``), not fields (``max_cost_usd``)."""
+    try:
+        yield
+    except InputError as error:
+        raise ConfigError(_in_options(str(error)), code=error.code) from error
+
+
+def _in_options(message: str) -> str:
+    def option(found: re.Match[str]) -> str:
+        return "--" + found[1].replace("_", "-")
+
+    message = _SETTING.sub(lambda found: f"{option(found)} {found[2]}", message)
+    return _FIELD.sub(option, message)

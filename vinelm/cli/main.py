@@ -15,7 +15,7 @@ import click
 from vinelm.catalog.secrets import redacted
 from vinelm.cli.console import echo, one_json_object, print_json
 from vinelm.cli.failures import EXIT_FAILED, TRACEBACK_ENV, Failure, failure_of
-from vinelm.cli.groups import SuggestingGroup
+from vinelm.cli.options import SuggestingGroup
 from vinelm.version import __version__
 
 SECTIONS = {
@@ -28,9 +28,6 @@ SECTIONS = {
 """The subcommands by what they are for, as the help shows them."""
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 """The subcommands in the order of use. Each is defined as ``vinelm.cli.commands.NAME.command``."""
-FOLDERS = {"drift": "serving", "fleet": "serving"}
-"""Those in a folder of their own kind: ``vinelm.cli.commands.FOLDER.NAME.command``."""
-
 GROUPS = ("store", "trie", "fleet")
 """The subcommands that have subcommands of their own."""
 _OPTION = re.compile(r"--?[a-z][a-z-]*")
@@ -62,8 +59,7 @@ class LazyGroup(SuggestingGroup):
         """Import and return the subcommand; None if there is none of this name."""
         if cmd_name not in COMMANDS:
             return None
-        place = f"{FOLDERS[cmd_name]}.{cmd_name}" if cmd_name in FOLDERS else cmd_name
-        command: click.Command = import_module(f"vinelm.cli.commands.{place}").command
+        command: click.Command = import_module(f"vinelm.cli.commands.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

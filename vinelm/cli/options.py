@@ -1,14 +1,32 @@
-"""Declarations of options: short ones for all commands, and those that several commands share."""
+"""Declarations: short ones of options for all commands, those that several commands share, and groups of commands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class SuggestingGroup(click.Group):
+    """A group whose error for an unknown command names the commands that may have been meant."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; :class:`click.UsageError` with suggestions if there is none of this name."""
+        name = args[0]
+        if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
+            near = " or ".join(map(repr, self.nearest(ctx, name)))
+            question = f" Did you mean {near}?" if near else ""
+            raise click.UsageError(f"No such command {name!r}.{question}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def nearest(self, ctx: click.Context, name: str) -> list[str]:
+        """Return the command that ``name`` may be a slip of, or nothing."""
+        return get_close_matches(name, self.list_commands(ctx), n=1)
 
 
 def option(usage: str, help: str, kind: Any = str, *, into: str | None = None, **more: Any) -> Callable[[Command], Command]:

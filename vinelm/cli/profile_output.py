@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from vinelm.cli.console import echo
+from vinelm.cli.console import echo, print_json, say, show_table
+from vinelm.reports import percent, usd
 
 if TYPE_CHECKING:
     from vinelm.api.certainty import Shortfall
@@ -20,8 +21,6 @@ GROUPS = ("model", "depth", "stage")
 
 def show(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_error: float | None) -> None:
     """Print the cost by model, depth and stage, the coverage, what was saved, and the next command."""
-    from vinelm.cli.console import say
-    from vinelm.reports import percent, usd
     from vinelm.reports.store_text import shown_lines
     from vinelm.traces.store.shown import ShownRows
 
@@ -60,8 +59,6 @@ def _show_next(result: ProfileResult, store: ObservationStore, max_error: float 
     """Print the next command: `vinelm estimate`, or how to go on where it would refuse these rows."""
     from vinelm.api.certainty import shortfall
     from vinelm.api.estimation import MAX_ERROR
-    from vinelm.cli.console import say
-    from vinelm.reports import usd
 
     depths = store.spend("depth").values()
     if result.stopped_by == "broken" or (depths and all(spend.failures == spend.rows for spend in depths)):
@@ -95,8 +92,6 @@ def _known(lacks: Shortfall) -> str:
 
 def _show_judge(store: ObservationStore) -> float:
     """Print what the judge gave, and return the dollars that it cost; 0 without a judge."""
-    from vinelm.cli.console import say
-    from vinelm.reports import usd
     from vinelm.traces.store.judgements import Judgements
 
     records = Judgements(store)
@@ -112,9 +107,6 @@ def _show_judge(store: ObservationStore) -> float:
 
 
 def _spend_table(title: str, spend: Mapping[str | int, Any], total: float) -> None:
-    from vinelm.cli.console import show_table
-    from vinelm.reports import percent, usd
-
     rows = [
         (
             str(key),
@@ -129,12 +121,8 @@ def _spend_table(title: str, spend: Mapping[str | int, Any], total: float) -> No
     show_table(f"Cost by {title}", (title, "rows", "calls", "failed", "cost", "share"), rows)
 
 
-def print_json(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_error: float | None) -> None:
+def print_result(result: ProfileResult, store: ObservationStore, inputs: Inputs, *, max_error: float | None) -> None:
     """Print the result as one JSON object."""
-    from dataclasses import asdict
-
-    from vinelm.cli.console import print_json
-
     spend = {by: {str(k): asdict(v) for k, v in store.spend(by).items()} for by in GROUPS}  # type: ignore[arg-type]
     facts = {"workflow": inputs.workflow.name, "store": str(store.path), "is_simulated": inputs.is_simulated}
     facts |= {} if max_error is None else {"max_error": max_error}
@@ -143,8 +131,6 @@ def print_json(result: ProfileResult, store: ObservationStore, inputs: Inputs, *
 
 def print_interrupted(result: ProfileResult) -> None:
     """Print what an interrupted run has done, and how to continue it."""
-    from vinelm.reports import usd
-
     cut = result.committed_usd - result.spent_usd
     billed = f", {usd(cut)} is reserved for units that were cut short" if cut > 1e-9 else ""
     echo(
@@ -154,9 +140,7 @@ def print_interrupted(result: ProfileResult) -> None:
 
 
 def _show_judge_price(inputs: Inputs, forecast: Forecast) -> None:
-    from vinelm.cli.console import say
     from vinelm.profiler.execution.judging import judge_price
-    from vinelm.reports import usd
 
     price = judge_price(inputs.workflow, inputs.catalog)
     if price is not None:
@@ -169,9 +153,6 @@ def _show_judge_price(inputs: Inputs, forecast: Forecast) -> None:
 
 def print_forecast(forecast: Forecast, needs: Needs, inputs: Inputs, *, max_error: float | None, as_json: bool) -> None:
     """Print what the run would do, and what it needs against what is left."""
-    from vinelm.cli.console import print_json, say, show_table
-    from vinelm.reports import percent, usd
-
     if as_json:
         facts = {"workflow": inputs.workflow.name, "is_simulated": inputs.is_simulated, "dry_run": True}
         print_json({**facts, **_plain(forecast), "needs": {**_plain(needs), "short_usd": needs.short_usd}})
@@ -206,9 +187,6 @@ def print_forecast(forecast: Forecast, needs: Needs, inputs: Inputs, *, max_erro
 
 def _show_needs(needs: Needs) -> None:
     """Print what the coverage needs beside what the budgets, the dataset and the paths leave."""
-    from vinelm.cli.console import say, show_table
-    from vinelm.reports import percent, usd
-
     left_usd = "no budget" if needs.left_usd is None else usd(needs.left_usd)
     left_calls = "no budget" if needs.left_calls is None else f"{needs.left_calls:,}"
     rows = [

@@ -6,9 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal
 
 from vinelm.cli.console import echo, json_text
+from vinelm.reports import percent, usd
 
 if TYPE_CHECKING:
     from vinelm.profiler import Progress
@@ -75,8 +77,6 @@ def share(now: Progress) -> float:
 
 def line(now: Progress, rate: RateEstimate) -> str:
     """Format the progress as one line of text."""
-    from vinelm.reports import percent, usd
-
     low, high = now.interval
     target = f" of {percent(now.target)}" if now.target else ""
     budget = f" of {usd(now.budget_usd)}" if now.budget_usd is not None else ""
@@ -97,16 +97,12 @@ def line(now: Progress, rate: RateEstimate) -> str:
 
 def _money(now: Progress) -> str:
     """Dollars that are spent, and those that units in flight may still cost."""
-    from vinelm.reports import usd
-
     spent = f"{usd(now.committed_usd - now.reserved_usd)} spent"
     is_reserved = now.reserved_usd > 1e-9  # less is what rounding left
     return f"{spent} + {usd(now.reserved_usd)} reserved" if is_reserved else spent
 
 
 def _event(now: Progress, rate: RateEstimate) -> None:
-    from dataclasses import asdict
-
     event = {"event": "progress", **asdict(now), "calls_per_s": rate.calls_per_s, "eta_s": rate.eta_s}
     echo(json_text(event), err=True)
 

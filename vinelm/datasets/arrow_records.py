@@ -99,6 +99,3 @@ def _plain_value(value: Any) -> Any:
     if isinstance(value, (date, datetime, time)):
         return value.isoformat()
     return str(value) if isinstance(value, Decimal) else value
-
-
-__all__ = ["arrow_records", "folder_records", "parquet_records"]

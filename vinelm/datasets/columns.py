@@ -83,6 +83,3 @@ def names_of(row: Mapping[str, Any]) -> str:
     """Return the columns of a row for an error, shortened."""
     names = [str(name)[:60] for name in row]
     return ", ".join(map(repr, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-
-
-__all__ = ["Columns", "names_of", "value_at"]

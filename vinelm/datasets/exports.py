@@ -95,6 +95,3 @@ def decoded(row: Mapping[str, Any]) -> dict[str, Any]:
     nested = _nested(row)
     parts = ("inputs", "outputs", "input", METADATA, *_LANGFUSE_OUTPUTS)
     return {name: _value(value) if name in parts else value for name, value in nested.items()}
-
-
-__all__ = ["Unfolded", "decoded", "unfolded"]

@@ -183,6 +183,3 @@ class _ClosingGzip(gzip.GzipFile):
 
 def _short(text: str) -> str:
     return repr(text if len(text) <= 60 else f"{text[:60]}...")
-
-
-__all__ = ["Record", "csv_records", "json_line_records", "json_records"]

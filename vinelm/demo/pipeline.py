@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
@@ -14,8 +13,6 @@ from vinelm.evaluation.judging.store_evaluation import evaluate
 from vinelm.io.atomic import require_regular
 from vinelm.profiler.scheduling.results import ProfileResult
 from vinelm.requests.workflow import Workflow
-
-Advance = Callable[[float, float, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +33,7 @@ class DemoResult:
 
 
 def run_demo(
-    workflow: Workflow, catalog: Catalog, folder: Path, *, seed: int, start: Callable[[str], Any], coverage: float = 0.5
+    workflow: Workflow, catalog: Catalog, folder: Path, *, seed: int, advance: Callable[..., None], coverage: float = 0.5
 ) -> DemoResult:
     """Run a demo. Writes a store, a trie and a report into ``folder``, in place of those of an earlier demo.
 
@@ -45,7 +42,7 @@ def run_demo(
         catalog: Simulated models.
         folder: Made if it does not exist.
         seed: Decides the sample, the split and the simulated answers.
-        start: Starts a progress bar with this title and returns its callback.
+        advance: Shows progress: done, total, the title of the step, and a short text.
         coverage: Fraction of the dollars that profiling everything would cost, in (0, 1].
 
     Raises:
@@ -58,22 +55,19 @@ def run_demo(
 
     store, trie = folder / "demo.db", folder / "demo.vine"
     _prepare(folder)
-    advance: Advance = start("profile")
     profiled = profile(
         workflow,
         catalog,
         store,
         coverage=coverage,
         seed=seed,
-        on_progress=lambda now: advance(now.coverage, coverage, f"{now.executed:,} rows, {usd(now.spent_usd)}"),
+        on_progress=lambda now: advance(now.coverage, coverage, "profile", f"{now.executed:,} rows, {usd(now.spent_usd)}"),
     )
     if profiled.stopped_by == "interrupted":  # the profiler returns normally; a demo of a part of the rows would mislead
         raise KeyboardInterrupt
     save_trie(trie, estimate(store, check=False))
-    judged: Advance = start("evaluate")
-    found = evaluate(store, trie, seed=seed, on_done=judged)
-    written: Advance = start("report")
-    written(0, 1, "")
+    found = evaluate(store, trie, seed=seed, on_done=lambda done, total, what: advance(done, total, "evaluate", what))
+    advance(0, 1, "report", "")
     page = report(store, trie, folder, evaluation=found, seed=seed)
     return DemoResult(profiled=profiled, evaluation=found, store=store, trie=trie, page=page)
 

@@ -274,7 +274,7 @@ class ServingRun:
 
 def _digest(annotated: AnnotatedTrie) -> str:
     """A hash of what plans are made from."""
-    arrays = annotated.plan_arrays
+    arrays = annotated.reading.plan_arrays
     if annotated.outcomes is not None:
         arrays += [getattr(annotated.outcomes, name) for name in OUTCOME_ARRAYS]
     return hashlib.sha256(b"".join(values.tobytes() for values in arrays)).hexdigest()

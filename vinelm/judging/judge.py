@@ -166,6 +166,3 @@ def llm_judge(
 
 def _keys(names: str | tuple[str, ...]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-__all__ = ["LLMJudge", "llm_judge"]

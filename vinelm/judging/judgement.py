@@ -74,6 +74,3 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({key for key, _ in pairs}) != len(pairs):
         raise ValueError("a key repeats")
     return dict(pairs)
-
-
-__all__ = ["JUDGED", "REFUSED", "Judgement", "verdict_of"]

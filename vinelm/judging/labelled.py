@@ -34,6 +34,3 @@ def scored_by_labels(workflow: Workflow) -> Workflow:
         return judge.truth_of(request, state) is True
 
     return replace(workflow, requests=labelled, score=score)
-
-
-__all__ = ["scored_by_labels"]

@@ -110,15 +110,40 @@ class Promise:
     @classmethod
     def of(cls, annotated: AnnotatedTrie, node: int) -> Self:
         """Return the promise of the plan that ends at ``node``, chosen among all paths of the trie."""
-        curve, error = SelectionOptimism.of(annotated), annotated.accuracy_se
-        cost = float(annotated.path_cost_usd[node])
-        reference = _reference(annotated, node)
-        known = error is not None and math.isfinite(error[node])
+        error = np.full(len(annotated.trie), np.nan) if annotated.accuracy_se is None else annotated.accuracy_se
+        figures = annotated.accuracy, error, annotated.path_cost_usd, annotated.path_latency_s
+        return cls.among(node, *figures, single_model_paths(annotated.trie), SelectionOptimism.of(annotated))
+
+    @classmethod
+    def among(
+        cls,
+        chosen: int,
+        accuracy: FloatArray,
+        error: FloatArray,
+        cost_usd: FloatArray,
+        latency_s: FloatArray,
+        single: BoolArray,
+        curve: SelectionOptimism | None,
+    ) -> Self:
+        """Return the promise of one of several plans.
+
+        Args:
+            chosen: Its index.
+            accuracy: Of each plan.
+            error: Standard error of each accuracy; NaN where it is not known.
+            cost_usd: Of each plan.
+            latency_s: Of each plan.
+            single: Whether each plan runs on one model.
+            curve: The optimism of the choice; None if it was not measured.
+        """
+        cost, own_error = float(cost_usd[chosen]), float(error[chosen])
+        alone = single & (cost_usd <= cost) & (latency_s <= latency_s[chosen])
+        reference = int(np.argmax(np.where(alone, accuracy, -1.0))) if alone.any() and not single[chosen] else None
         return cls(
-            estimate=float(annotated.accuracy[node]),
-            standard_error=float(error[node]) if known and error is not None else None,
+            estimate=float(accuracy[chosen]),
+            standard_error=own_error if math.isfinite(own_error) else None,
             optimism=None if curve is None else curve.accuracy_at(cost),
-            advantage=0.0 if reference is None else float(annotated.accuracy[node] - annotated.accuracy[reference]),
+            advantage=0.0 if reference is None else float(accuracy[chosen] - accuracy[reference]),
             advantage_optimism=None if curve is None else curve.advantage_at(cost),
             reference=reference,
         )
@@ -249,13 +274,3 @@ def single_model_paths(trie: Trie) -> BoolArray:
         before = only[trie.parent[level]]
         only[level] = np.where((before == -1) | (before == trie.model[level]), trie.model[level], -2)
     return (only >= 0) & trie.answerable
-
-
-def _reference(annotated: AnnotatedTrie, node: int) -> int | None:
-    """The most accurate single-model path that is neither more expensive nor slower; None if the plan is one itself."""
-    alone = single_model_paths(annotated.trie)
-    if alone[node]:
-        return None
-    cost, latency = annotated.path_cost_usd, annotated.path_latency_s
-    allowed = alone & (cost <= cost[node]) & (latency <= latency[node])
-    return int(np.argmax(np.where(allowed, annotated.accuracy, -1.0))) if allowed.any() else None

@@ -16,7 +16,7 @@ def judge_words(facts: Mapping[str, Any], *, has_common_error: bool = True) -> s
 
     Args:
         facts: ``meta["judge"]`` of a trie.
-        has_common_error: Whether the intervals hold the judge's error (``AnnotatedTrie.holds_common_errors``).
+        has_common_error: Whether the intervals hold the judge's error (``AnnotatedTrie.reading``).
     """
     cost = f"it gave {facts['verdicts']:,} verdicts for {usd(facts['cost_usd'])}"
     if facts["unscored"]:

@@ -98,7 +98,7 @@ def difference(path: Path, new: str) -> str:
 
 
 def _own_modules(root: Path) -> Iterator[ModuleType]:
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # not list(items()): a collection while it is built may import
         file = getattr(module, "__file__", None)
         if file and Path(file).is_relative_to(root) and is_user_code(name, file):
             yield module

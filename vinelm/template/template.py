@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping, 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from vinelm.errors import TemplateError
 from vinelm.template.flow import Flow
@@ -26,9 +26,13 @@ from vinelm.template.steps import (
     words_of,
 )
 
+Told = TypeVar("Told")
 StopRule = Literal["oracle", "workflow"]
 """When a request leaves the workflow: ``oracle`` exactly when its answer is correct (labelled replay only), ``workflow`` when
 the application's own check ends it. See docs/mathematics.md."""
+
+
+_Known = TypeVar("_Known", str, str | None)
 
 
 @dataclass(frozen=True)
@@ -96,9 +100,12 @@ class Template:
         return not early or self.flow.is_linear
 
     @cached_property
-    def is_chain(self) -> bool:
-        """True if the stage of every invocation is known before it begins: linear, with no two stages in one superstep."""
-        return self.is_linear and not any(isinstance(step, Parallel) for step in walk(self.steps))
+    def places(self) -> Flow | None:
+        """The automaton that tells by its stages where a request is.
+
+        None on a chain, where their number tells it: one stage follows each prefix, and no two run in one superstep.
+        """
+        return None if self.is_linear and not self.joint_invocations else self.flow
 
     @cached_property
     def merges(self) -> bool:
@@ -118,24 +125,26 @@ class Template:
         A loop at the end of the template ends its last turn at its last answerable stage: the stages behind that one would
         only lead into one turn more than ``times``. :class:`TemplateError` if the template is not linear.
         """
-        if not self.is_linear:
+        if not self.certain_stages:
             raise TemplateError("the template branches: its requests do not run the same stages")
-        return tuple(stage for step in self._unrolled() for stage in stages_of([step]))
+        return self.certain_stages
 
     @cached_property
     def certain_stages(self) -> tuple[Stage, ...]:
         """The :attr:`invocations`, where the template alone tells them; none where the application chooses."""
-        return self.invocations if self.is_linear else ()
+        if not self.is_linear:
+            return ()
+        return tuple(self._by_name[name] for position in self.flow.positions for name in position.arms)
 
     @property
     def listed(self) -> tuple[Stage, ...] | None:
         """The invocations, where they say all: None where the template branches or merges histories."""
-        return self.invocations if self.is_linear and not self.merges else None
+        return None if self.merges else self.certain_stages or None
 
     @property
     def words(self) -> str:
         """The template on one line: its invocations, or its steps where it branches."""
-        return " > ".join(stage.name for stage in self.invocations) if self.is_linear else words_of(self.steps)
+        return " > ".join(stage.name for stage in self.certain_stages) or words_of(self.steps)
 
     @cached_property
     def joint_invocations(self) -> frozenset[int]:
@@ -155,7 +164,7 @@ class Template:
     @cached_property
     def depth(self) -> int:
         """The maximum number of invocations of one request."""
-        return len(self.invocations) if self.is_linear else self.flow.depth
+        return self.flow.depth
 
     def stage(self, name: str) -> Stage:
         """Return the stage of that name; :class:`TemplateError` if there is none."""
@@ -187,11 +196,22 @@ class Template:
 
     def noted(self, stage: str | None) -> str | None:
         """Return what a row says of the stage that came next, its ``arm``: None where the template alone tells it."""
-        return None if self.is_linear else stage
+        return self.told(lambda: stage)
 
-    def stages_along(self, length: int, known: Sequence[str | None]) -> tuple[str | None, ...]:
+    def told(self, find: Callable[[], Told]) -> Told | None:
+        """Return what ``find`` says of the arms that requests take; it is not asked where the template alone tells them."""
+        return None if self.is_linear else find()
+
+    def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
+        """Return what a row says of the end, its ``stopped``: the verdict of the workflow's own check, where it has one.
+
+        Where the application chooses what comes next, a check may lead on to another stage, so that only the end counts.
+        """
+        return has_ended if verdict is None or not self.is_linear else verdict
+
+    def stages_along(self, length: int, known: Sequence[_Known]) -> tuple[_Known, ...]:
         """Return the stages of so many invocations: the template's where it leaves no choice, else the known ones."""
-        return tuple(stage.name for stage in self.invocations[:length]) if self.is_linear else tuple(known)
+        return tuple(stage.name for stage in self.certain_stages[:length]) or tuple(known)
 
     @property
     def knows_past_ends(self) -> bool:
@@ -207,23 +227,17 @@ class Template:
         Raises:
             TemplateError: the template does not allow these stages in this order.
         """
-        if self.is_linear and len(stages) <= self.depth:  # the usual case: no look-up
-            if all(done.name == name for done, name in zip(self.invocations, stages, strict=False)):
-                return self.invocations[len(stages) : len(stages) + 1]
-        else:
-            try:
-                return tuple(self._by_name[name] for name in self.flow.positions[self.flow.at(stages)].arms)
-            except KeyError:
-                pass
-        raise TemplateError(f"the template does not allow the stages {', '.join(stages)} in this order")
+        positions = self.flow.positions
+        at = positions[0]
+        try:
+            for name in stages:
+                at = positions[at.arms[name]]
+        except KeyError:
+            raise TemplateError(f"the template does not allow the stages {', '.join(stages)} in this order") from None
+        return tuple(self._by_name[name] for name in at.arms)
 
     def choices_after(self, stages: Sequence[str]) -> frozenset[str] | None:
-        """Return the stages that the application may choose from behind these.
-
-        None where the template alone tells what comes next, and where it does not allow these stages in this order.
-        """
-        if self.is_linear:
-            return None
+        """Return the stages that may follow these; None where the template does not allow these in this order."""
         try:
             return frozenset(stage.name for stage in self.arms_after(stages))
         except TemplateError:
@@ -260,9 +274,8 @@ class Template:
         Raises:
             TemplateError: the template does not allow these stages in this order.
         """
-        if self.is_linear:
-            return self.invocations[length - 1 : length]
-        return (self.stage(stages[length - 1]),) if len(stages) >= length else self.arms_after(stages)
+        known = tuple(stage.name for stage in self.certain_stages[:length]) or stages
+        return (self.stage(known[length - 1]),) if len(known) >= length else self.arms_after(known)
 
     @property
     def first_stages(self) -> tuple[Stage, ...]:
@@ -334,6 +347,11 @@ class Template:
         last = self.steps[-1]
         is_left_by_edge = isinstance(last, Loop) and any(stage.name in names for stage in stages_of([last]))
         return self.stages_before(names) | (frozenset() if is_left_by_edge else {self.stages[-1].name})
+
+    @cached_property
+    def own_ends(self) -> frozenset[str]:
+        """The stages that the application's own edges may end a request after: the last, or where it chooses each."""
+        return frozenset(stage.name for stage in (self.stages[-1:] if self.is_linear else self.stages))
 
     def with_stop(self, stop: StopRule) -> Template:
         """Return this template under another stop rule."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +19,13 @@ from vinelm.template import Template
 from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.difficulty import DifficultyRates
-from vinelm.trie.merged import no_single_path
 from vinelm.trie.outcomes import Outcomes
 
 if TYPE_CHECKING:
     import pandas
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
+Made = TypeVar("Made")
 
 NODE_ARRAYS = ("success", "stop", "stop_success", "cost_usd", "cost_var", "latency_s", "latency_var")
 """Annotations of a node, all conditional on the request reaching it. :class:`AnnotatedTrie` explains each."""
@@ -118,17 +119,11 @@ class AnnotatedTrie:
 
     @cached_property
     def reach(self) -> FloatArray:
-        """reach_u: P(a request that follows this path invokes u), the product of (1 - s_j) over the proper ancestors j of u.
+        """reach_u: P(a request that follows this path invokes u), the product of the arms along it.
 
-        On a trie that branches, the product of the arms along the path: the request also has to take each of them.
+        Where one stage follows each node, that of (1 - s_j) over the proper ancestors j of u.
         """
-        if self.trie.is_merged:
-            raise no_single_path("reach")
-        reach = np.ones(len(self.trie))
-        for level in self.trie.levels[1:]:
-            up = self.trie.parent[level]
-            reach[level] = reach[up] * (1.0 - self.stop[up] if self.arm is None else self.arm[level])
-        return _read_only(reach)
+        return _read_only(self.trie.multiply(self.arms_by_edge[0]))
 
     @cached_property
     def arms_by_edge(self) -> tuple[FloatArray, FloatArray]:
@@ -145,55 +140,32 @@ class AnnotatedTrie:
     @property
     def rated(self) -> FloatArray:
         """What :attr:`accuracy_se` is the error of: the accuracy of the path to a node, where histories merge its success."""
-        return self.success if self.trie.is_merged else self.accuracy
+        return self.accuracy if self.has_path_metrics else self.success
 
     def weight_of(self, nodes: npt.NDArray[Any]) -> FloatArray:
         """Return weights for means over nodes: their observations; without any their reach, where a single path has one."""
         if self.count is not None and self.count[nodes].any():
             return np.asarray(self.count[nodes], np.float64)
-        return np.ones(len(nodes)) if self.trie.is_merged else np.asarray(np.maximum(self.reach[nodes], 1e-12))
+        return np.asarray(np.maximum(self.reach[nodes], 1e-12)) if self.has_path_metrics else np.ones(len(nodes))
 
-    @property
-    def holds_common_errors(self) -> bool:
-        """Whether an error common to all nodes, as a judge's, is in :attr:`accuracy_se`.
+    def by_ends(self, *, one: Callable[[AnnotatedTrie], Made], several: Callable[[AnnotatedTrie], Made]) -> Made:
+        """Return what is made of the trie: ``one(trie)`` where each plan ends at one node, ``several(trie)`` elsewhere."""
+        return several(self) if self.is_contingent else one(self)
 
-        Not where a plan has several ends: their errors are combined as if they erred apart.
-        """
-        return not self.is_contingent
+    @cached_property
+    def reading(self) -> Reading:
+        """What is said of the trie by where its plans end."""
+        return self.by_ends(one=PathReading, several=HistoryReading)
 
     @property
     def has_path_metrics(self) -> bool:
         """Whether a node has a single path, and so :attr:`accuracy` and the other metrics of it."""
         return not self.trie.is_merged
 
-    def display_path(self, node: int) -> tuple[str, ...]:
-        """Return the path to a node for people: its models, or where they alone do not tell it stages and models."""
-        if not self.is_contingent:
-            return self.trie.prefix(node)
-        return tuple(f"{stage} {model}" for stage, model in self.trie.edges(node))
-
-    @property
-    def answer_accuracy(self) -> FloatArray:
-        """Accuracy of the answer at each node: of a plan that ends there, or where plans have several ends given its reach."""
-        return self.success if self.is_contingent else self.accuracy
-
-    @property
-    def plan_arrays(self) -> list[npt.NDArray[Any]]:
-        """What plans are made from: the metrics of paths, or where plans have several ends the rates of nodes and arms."""
-        if not self.is_contingent:
-            return [self.accuracy, self.path_cost_usd, self.path_latency_s]
-        rates = (getattr(self, name) for name in (*NODE_ARRAYS, *ARM_ARRAYS))
-        return [values for values in rates if values is not None]
-
-    @property
-    def noun(self) -> str:
-        """The name of the nodes for people: paths where a plan ends at one of them, else histories."""
-        return "histories" if self.is_contingent else "paths"
-
     @property
     def everything_usd(self) -> float | None:
         """Expected dollars of a request on every path; None for merged histories: nobody runs all those of a long loop."""
-        return None if self.trie.is_merged else float((self.reach * self.cost_usd)[1:].sum())
+        return float((self.reach * self.cost_usd)[1:].sum()) if self.has_path_metrics else None
 
     @cached_property
     def stage_names(self) -> tuple[str, ...]:
@@ -230,12 +202,7 @@ class AnnotatedTrie:
     @property
     def is_contingent(self) -> bool:
         """True if plans over the trie are contingent: it branches, or its nodes have several histories."""
-        return not self.is_linear or self.trie.is_merged
-
-    @property
-    def is_linear(self) -> bool:
-        """True if one stage follows each prefix and none are merged. Else plans are contingent: a model for each arm."""
-        return self.arm is None and not self.trie.is_merged
+        return self.arm is not None or self.trie.is_merged
 
     @cached_property
     def accuracy(self) -> FloatArray:
@@ -276,10 +243,6 @@ class AnnotatedTrie:
     def latency_quantile(self, level: float) -> FloatArray:
         """Return the ``level`` quantile, in (0, 1), of the seconds of one invocation at zero load; shape (n + 1,)."""
         return lognormal_quantile(self.latency_s, self.latency_var, level)
-
-    def cost_quantile(self, level: float) -> FloatArray:
-        """Return the ``level`` quantile, in (0, 1), of the dollars of one invocation; shape (n + 1,)."""
-        return lognormal_quantile(self.cost_usd, self.cost_var, level)
 
     def path_latency_quantile(self, level: float) -> FloatArray:
         """Return the ``level`` quantile of the seconds of running the whole path to u at zero load; shape (n + 1,)."""
@@ -325,60 +288,17 @@ class AnnotatedTrie:
     def columns(self) -> dict[str, Any]:
         """Return what :meth:`to_pandas` shows, name to the values of all nodes but the root, in the order of the nodes."""
         columns: dict[str, Any] = self.trie.labels() | {"answerable": self.trie.answerable[1:]}
-        names = _FRAME_COLUMNS
-        if self.is_contingent:  # no plan ends at one node: its path metrics would be misread
-            arms = () if self.trie.is_merged else (*ARM_ARRAYS, "arm_se")
-            names = (*(("reach",) if not self.trie.is_merged else ()), *NODE_ARRAYS, *arms, "count")
-        for name in names:
+        for name in self.reading.columns:
             values = getattr(self, name)
             if values is not None:
                 columns[_FRAME_NAMES.get(name, name)] = values[1:]
         return columns
 
     def _repr_html_(self) -> str:
-        """The most accurate paths of the accuracy-cost frontier as a table, for notebooks.
-
-        Where plans are contingent, the stages by depth: a plan is no path, and only a planner can tell its accuracy.
-        """
-        if self.is_contingent:
-            return self._stages_html()
-        frontier = self._frontier()
-        rows = [
-            (
-                " > ".join(self.trie.prefix(node)),
-                f"{self.accuracy[node]:.1%}",
-                f"${self.path_cost_usd[node]:.4g}",
-                f"{self.path_latency_s[node]:.3g} s" if self.knows_latency else "-",
-            )
-            for node in frontier[:_SHOWN_PATHS]
-        ]
-        shown = f"{len(rows)} of {len(frontier)} paths on the accuracy-cost frontier"
-        caption = f"AnnotatedTrie: {self.trie.n_nodes:,} paths over {len(self.trie.models)} models; {shown}"
-        return html_table(caption, ("path", "accuracy", "cost per request", "latency"), rows)
-
-    def _stages_html(self) -> str:
-        trie, rows = self.trie, []
-        for depth, level in enumerate(trie.levels[1:], start=1):
-            for stage in np.unique(trie.stage[level]):
-                nodes = level[trie.stage[level] == stage]
-                count = "-" if self.count is None else f"{int(self.count[nodes].sum()):,}"
-                rows.append((depth, trie.stages[stage], f"{len(nodes):,}", count))
-        caption = f"AnnotatedTrie: {trie.n_nodes:,} histories over {len(trie.models)} models; plans over it are contingent"
-        return html_table(caption, ("depth", "stage", "histories", "observations"), rows)
-
-    def _frontier(self) -> list[int]:
-        """Answerable nodes that are more accurate than every node of the same or a lower cost, the most accurate first."""
-        nodes = np.flatnonzero(self.trie.answerable)
-        order = nodes[np.lexsort((-self.accuracy[nodes], self.path_cost_usd[nodes]))]
-        best = np.maximum.accumulate(self.accuracy[order])
-        is_better = np.concatenate(([True], best[1:] > best[:-1]))[: len(order)]
-        return [int(node) for node in order[is_better][::-1]]
+        """The trie as a table, for notebooks."""
+        return self.reading.table()
 
 
-_FRAME_COLUMNS = (
-    *("reach", *NODE_ARRAYS, "accuracy", "accuracy_se", "path_cost_usd", "cost_se", "path_latency_s", "latency_se"),
-    *("full_cost_usd", "count"),
-)
 _FRAME_NAMES = {
     "cost_var": "cost_var_usd2",
     "latency_var": "latency_var_s2",
@@ -386,6 +306,129 @@ _FRAME_NAMES = {
     "latency_se": "path_latency_se_s",
 }
 _SHOWN_PATHS = 10
+
+
+class Reading(ABC):
+    """What is said of a trie by where its plans end: at one node each, or at several."""
+
+    noun: ClassVar[str]
+    """The name of the nodes for people."""
+    holds_common_errors: ClassVar[bool]
+    """Whether an error common to all nodes, as a judge's, is in ``accuracy_se``."""
+
+    def __init__(self, annotated: AnnotatedTrie) -> None:
+        self._annotated = annotated
+
+    @property
+    @abstractmethod
+    def answer_accuracy(self) -> FloatArray:
+        """Accuracy of the answer at each node: of a plan that ends there, or where plans have several ends given its reach."""
+
+    @property
+    @abstractmethod
+    def plan_arrays(self) -> list[npt.NDArray[Any]]:
+        """What plans are made from."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The arrays that a data frame of the trie has."""
+
+    @abstractmethod
+    def display_path(self, node: int) -> tuple[str, ...]:
+        """Return the path to a node for people."""
+
+    @abstractmethod
+    def table(self) -> str:
+        """Return the trie as a table in HTML."""
+
+
+class PathReading(Reading):
+    """One stage follows each prefix, and each has a node of its own: a plan ends at one."""
+
+    noun = "paths"
+    holds_common_errors = True
+    columns = (
+        *("reach", *NODE_ARRAYS, "accuracy", "accuracy_se", "path_cost_usd", "cost_se", "path_latency_s", "latency_se"),
+        *("full_cost_usd", "count"),
+    )
+
+    @property
+    def answer_accuracy(self) -> FloatArray:
+        """See :attr:`Reading.answer_accuracy`."""
+        return self._annotated.accuracy
+
+    @property
+    def plan_arrays(self) -> list[npt.NDArray[Any]]:
+        """The metrics of paths."""
+        return [self._annotated.accuracy, self._annotated.path_cost_usd, self._annotated.path_latency_s]
+
+    def display_path(self, node: int) -> tuple[str, ...]:
+        """Return its models."""
+        return self._annotated.trie.prefix(node)
+
+    def table(self) -> str:
+        """Return the most accurate paths of the accuracy-cost frontier."""
+        own, frontier = self._annotated, self._frontier()
+        rows = [
+            (
+                " > ".join(own.trie.prefix(node)),
+                f"{own.accuracy[node]:.1%}",
+                f"${own.path_cost_usd[node]:.4g}",
+                f"{own.path_latency_s[node]:.3g} s" if own.knows_latency else "-",
+            )
+            for node in frontier[:_SHOWN_PATHS]
+        ]
+        shown = f"{len(rows)} of {len(frontier)} paths on the accuracy-cost frontier"
+        caption = f"AnnotatedTrie: {own.trie.n_nodes:,} paths over {len(own.trie.models)} models; {shown}"
+        return html_table(caption, ("path", "accuracy", "cost per request", "latency"), rows)
+
+    def _frontier(self) -> list[int]:
+        """Answerable nodes that are more accurate than every node of the same or a lower cost, the most accurate first."""
+        accuracy, cost_usd = self._annotated.accuracy, self._annotated.path_cost_usd
+        nodes = np.flatnonzero(self._annotated.trie.answerable)
+        order = nodes[np.lexsort((-accuracy[nodes], cost_usd[nodes]))]
+        best = np.maximum.accumulate(accuracy[order])
+        is_better = np.concatenate(([True], best[1:] > best[:-1]))[: len(order)]
+        return [int(node) for node in order[is_better][::-1]]
+
+
+class HistoryReading(Reading):
+    """Several stages may follow, or histories share nodes: a plan has several ends, and a planner alone tells its accuracy."""
+
+    noun = "histories"
+    holds_common_errors = False  # the errors of a plan's ends are combined as if they erred apart
+
+    @property
+    def answer_accuracy(self) -> FloatArray:
+        """See :attr:`Reading.answer_accuracy`."""
+        return self._annotated.success
+
+    @property
+    def plan_arrays(self) -> list[npt.NDArray[Any]]:
+        """The rates of nodes and arms."""
+        rates = (getattr(self._annotated, name) for name in (*NODE_ARRAYS, *ARM_ARRAYS))
+        return [values for values in rates if values is not None]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """No path metrics: no plan ends at one node, and they would be misread."""
+        of_paths = self._annotated.has_path_metrics  # merged histories have arms by edge, and no reach
+        return (*(("reach",) if of_paths else ()), *NODE_ARRAYS, *((*ARM_ARRAYS, "arm_se") if of_paths else ()), "count")
+
+    def display_path(self, node: int) -> tuple[str, ...]:
+        """Return its stages and models: the models alone do not tell it."""
+        return tuple(f"{stage} {model}" for stage, model in self._annotated.trie.edges(node))
+
+    def table(self) -> str:
+        """Return the stages by depth."""
+        trie, count, rows = self._annotated.trie, self._annotated.count, []
+        for depth, level in enumerate(trie.levels[1:], start=1):
+            for stage in np.unique(trie.stage[level]):
+                nodes = level[trie.stage[level] == stage]
+                rows.append((depth, trie.stages[stage], f"{len(nodes):,}", "-" if count is None else f"{count[nodes].sum():,}"))
+        caption = f"AnnotatedTrie: {trie.n_nodes:,} histories over {len(trie.models)} models; plans over it are contingent"
+        return html_table(caption, ("depth", "stage", "histories", "observations"), rows)
 
 
 def lognormal_quantile(mean: FloatArray, var: FloatArray, level: float) -> FloatArray:

@@ -19,3 +19,22 @@ def frozen(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         array = array.copy() if array is values else array
         array.flags.writeable = False
     return array
+
+
+def preorder_misfit(parent: npt.NDArray[Any], end: npt.NDArray[Any], depth: npt.NDArray[Any]) -> str | None:
+    """Return why these are not the parents and ends of the pre-order that the depths determine; None if they are."""
+    depth = depth.astype(np.int64)
+    if np.any(depth[1:] > depth[:-1] + 1):
+        return "trie.depth is not that of a pre-order"
+    n = len(depth)
+    own_parent, own_end = np.full(n, -1), np.full(n, n)
+    up: npt.NDArray[Any] = np.zeros(1, np.intp)
+    for level in range(1, int(depth.max()) + 1):
+        here = np.flatnonzero(depth == level)
+        own_parent[here] = up[np.searchsorted(up, here) - 1]
+        not_deeper = np.flatnonzero(depth <= level)
+        own_end[here] = np.append(not_deeper, n)[np.searchsorted(not_deeper, here) + 1]
+        up = here
+    if not np.array_equal(own_parent, parent):
+        return "trie.parent does not fit trie.depth"
+    return None if np.array_equal(own_end, end) else "trie.end does not fit trie.depth"

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -52,8 +52,7 @@ class DecisionGraph:
     """Nodes level by level, edges (source, stage, model) -> target, and groups of edges with one source and stage.
 
     Positions number the nodes level by level; the root is position 0. Groups are sorted by source and, within a source, in the
-    order of its arms; edges are sorted by group and, within a group, in the order of the stage's models. In a tree each
-    position but the root is the target of one edge, and edge ``e`` leads to position ``e + 1``.
+    order of its arms; edges are sorted by group and, within a group, in the order of the stage's models.
 
     - ``nodes``: the trie's node at each position. ``levels``: where each level begins, and the number of positions at the end.
     - ``first_group``, ``first_edge``: where the groups of each position and the edges of each group begin, one item more at the
@@ -68,8 +67,10 @@ class DecisionGraph:
     - ``checked``: whether a fixed plan ends at the group, because the workflow's own check has passed the answer.
     """
 
+    is_tree: ClassVar[bool] = False
+    """True if no two histories share a position."""
+
     annotated: AnnotatedTrie
-    is_tree: bool
     nodes: Integers
     levels: tuple[int, ...]
     first_group: Integers
@@ -88,8 +89,8 @@ class DecisionGraph:
     slot: Integers
     checked: BoolArray
 
-    @classmethod
-    def of(cls, annotated: AnnotatedTrie, ends: BoolArray | None = None) -> Self:
+    @staticmethod
+    def of(annotated: AnnotatedTrie, ends: BoolArray | None = None) -> DecisionGraph:
         """Return the graph of a trie, of a tree as of one whose histories are merged.
 
         Args:
@@ -105,9 +106,8 @@ class DecisionGraph:
         arms, rights = (of_edges[first] for of_edges in annotated.arms_by_edge)
         rates = PositionRates(annotated.success[nodes], annotated.stop[nodes], annotated.stop_success[nodes], arms, rights)
         may_end = (trie.answerable if ends is None else trie.answerable & ends)[nodes]
-        return cls(
+        return (DecisionGraph if trie.is_merged else TreeGraph)(
             annotated=annotated,
-            is_tree=not trie.is_merged,
             nodes=nodes,
             levels=(0, *np.cumsum([len(level) for level in trie.levels]).tolist()),
             first_group=np.searchsorted(source, np.arange(len(nodes) + 1)),
@@ -246,15 +246,15 @@ class DecisionGraph:
         return [group for group in groups if stages is None or names[self.stage[group]] in stages]
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return how much of a node's error a plan has: in a tree that of its ends, elsewhere of all that it reaches."""
-        return np.where(is_end, 1.0, 0.0) if self.is_tree else reach
+        """Return how much of a node's error a plan has: of every node that it reaches."""
+        return reach
 
     def joined(self, plan: Integers, at: Integers) -> tuple[Integers, Integers] | None:
         """Return one key (plan, position) for all histories of a plan that share a position, and the key of each history.
 
-        None in a tree, where no two share one.
+        None where no two share one.
         """
-        if self.is_tree or not len(plan):
+        if not len(plan):
             return None
         key, which = np.unique(plan * len(self.nodes) + at, return_inverse=True)
         return key, which
@@ -299,12 +299,8 @@ class DecisionGraph:
         return range(int(self.first_edge[group]), int(self.first_edge[group + 1]))
 
     def spans(self, position: int, groups: Sequence[int] | None = None) -> Iterator[Span]:
-        """Return what is below a position, level by level: first the position itself, with those of its groups only.
-
-        In a tree it is the position's subtree. Elsewhere it is whole levels.
-        """
+        """Return what is below a position, level by level: first the position itself, with those of its groups only."""
         low, high = position, position + 1
-        level = bisect_right(self.levels, position)
         while low < high:
             if groups:
                 ends, groups = (groups[0], groups[-1] + 1), None
@@ -314,15 +310,40 @@ class DecisionGraph:
             yield Span((low, high), ends, edges)
             if edges[0] == edges[1]:
                 return
-            if self.is_tree:
-                low, high = edges[0] + 1, edges[1] + 1
-            else:
-                low, high = self.levels[level], self.levels[level + 1]
-                level += 1
+            low, high = self._led_to(low, edges)
+
+    def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
+        """The positions, as a half-open range, that include the targets of edges of a position's level: all of the next."""
+        level = self.level_of(position) + 1
+        return self.levels[level], self.levels[level + 1]
+
+    def of_targets(self, span: Span, below: Span) -> Integers | slice:
+        """Return where the target of each edge of a span stands among the nodes of the next one."""
+        return np.asarray(self.target[slice(*span.edges)] - below.nodes[0])
 
     def _per_source(self, values: FloatArray) -> FloatArray:
         """The sum of the values over all groups of the same source, by group."""
         return np.asarray(np.bincount(self.source, values, len(self.nodes))[self.source])
+
+
+class TreeGraph(DecisionGraph):
+    """The graph of a tree: each position but the root is the target of one edge, and edge ``e`` leads to position ``e + 1``."""
+
+    is_tree = True
+
+    def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
+        """Return how much of a node's error a plan has: of its ends, whose errors are those of the paths to them."""
+        return np.where(is_end, 1.0, 0.0)
+
+    def joined(self, plan: Integers, at: Integers) -> None:
+        """Return None: no two histories share a position."""
+
+    def of_targets(self, span: Span, below: Span) -> slice:
+        """Return all: the nodes of the next span stand in the order of the edges that lead to them."""
+        return slice(None)
+
+    def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
+        return edges[0] + 1, edges[1] + 1
 
 
 def _slots(annotated: AnnotatedTrie, stage: Integers, depth: Integers) -> Integers:

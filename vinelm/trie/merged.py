@@ -90,6 +90,10 @@ class SharedNodes:
         """Raise :class:`VineLMError`: several paths lead to a node."""
         raise no_single_path("a sum along the path")
 
+    def multiply(self, of_edges: npt.NDArray[Any]) -> NoReturn:
+        """Raise :class:`VineLMError`: several paths lead to a node."""
+        raise no_single_path("reach")
+
     def __getattr__(self, name: str) -> Any:
         """Raise :class:`VineLMError` for ``end``, which only a tree has."""
         if name == "end":

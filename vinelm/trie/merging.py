@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from vinelm.errors import TemplateError
 from vinelm.template import Branch, Loop, Stage, Template
-from vinelm.template.steps import Step, mapped, stages_of
+from vinelm.template.steps import Step, mapped, stages_of, walk
 
 MOST_MERGED = 1_000_000
 """The most nodes of a trie with merged histories."""
@@ -202,6 +202,11 @@ def _merging_loops(steps: Sequence[Step]) -> Iterator[Loop]:
         elif isinstance(step, Branch):
             for arm in step.ways.values():
                 yield from _merging_loops(arm)
+
+
+def merging_words(template: Template) -> list[str]:
+    """Return the settings of the loops that merge histories, in words."""
+    return [step.merging for step in walk(template.steps) if isinstance(step, Loop) and step.merging]
 
 
 def _check_one_place(template: Template, loops: Sequence[Loop]) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from vinelm.template import Template
-from vinelm.trie.arrays import BoolArray, IntArray, frozen
+from vinelm.trie.arrays import BoolArray, FloatArray, IntArray, frozen, preorder_misfit
 from vinelm.trie.merged import SharedNodes
-from vinelm.trie.merging import MOST_MERGED, merged_arrays
+from vinelm.trie.merging import MOST_MERGED, merged_arrays, merging_words
 from vinelm.trie.preorder import prefix_arrays, template_arrays
 
 ARRAYS = ("parent", "end", "depth", "stage", "model", "answerable")
@@ -96,10 +96,10 @@ class Trie:
         """True if histories share nodes (:class:`MergedTrie`), so that a node has no single path."""
         return False
 
-    def with_answerable(self, answerable: npt.ArrayLike) -> Trie:
+    def with_answerable(self, answerable: npt.ArrayLike) -> Self:
         """Return the same trie with other answerable nodes, shape (n + 1,)."""
         arrays = {name: getattr(self, name) for name in self.array_names} | {"answerable": answerable}
-        return Trie(stages=self.stages, models=self.models, **arrays)
+        return type(self)(stages=self.stages, models=self.models, **arrays)
 
     def __len__(self) -> int:
         """Number of array entries, the root included."""
@@ -129,6 +129,17 @@ class Trie:
 
     def require_paths(self, what: str) -> None:
         """Do nothing: each node has a single path. A merged trie raises :class:`ConfigError`, which begins with ``what``."""
+
+    def misfit(self, template: Template) -> str | None:
+        """Return why the arrays do not form such a trie, as one line; None if they do.
+
+        Labels that are out of range or that the template does not allow in this order are another matter.
+        """
+        problem = preorder_misfit(self.parent, self.end, self.depth)
+        siblings = (self.parent.astype(np.int64) * len(self.stages) + self.stage) * len(self.models) + self.model
+        if problem is None and len(np.unique(siblings[1:])) < len(self) - 1:
+            return "a node has two children of one model"
+        return problem
 
     # -- edges: sorted by the depth of their source, then by source; those of one source by stage and model in trie order ------
 
@@ -195,6 +206,13 @@ class Trie:
             total[..., level] += total[..., self.parent[level]]
         return total
 
+    def multiply(self, of_edges: FloatArray) -> FloatArray:
+        """Multiply values of edges along every path, from 1 at the root down to each node; shape (n + 1,)."""
+        product = np.ones(len(self))
+        for level in self.levels[1:]:
+            product[level], of_edges = product[self.parent[level]] * of_edges[: len(level)], of_edges[len(level) :]
+        return product
+
     def children(self, node: int) -> list[int]:
         """Return the node's children, in trie order."""
         found, at, stop = [], node + 1, int(self.end[node])
@@ -230,6 +248,18 @@ class Trie:
         """True if the children of each node run one stage."""
         first = self.stage[np.minimum(self.parent[1:] + 1, len(self) - 1)]  # a parent's first child follows it
         return bool(np.array_equal(self.stage[1:], first))
+
+    @cached_property
+    def kinds(self) -> tuple[npt.NDArray[np.int64], int]:
+        """The kind of invocation of each node, shape (n + 1,), and the number of kinds; depth and kind tell stage and model.
+
+        The kind is the model; where the trie branches, the stage and the model, since nodes of one depth run several stages.
+        """
+        model = np.maximum(self.model, 0).astype(np.int64)
+        if self.is_linear:
+            return model, len(self.models)
+        stage = np.maximum(self.stage, 0).astype(np.int64)
+        return stage * len(self.models) + model, len(self.stages) * len(self.models)
 
     @cached_property
     def _stage_index(self) -> dict[str, int]:
@@ -293,7 +323,7 @@ class Trie:
         }
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Trie):
+        if not isinstance(other, Trie) or type(other) is not type(self):
             return NotImplemented
         return (
             self.stages == other.stages
@@ -368,21 +398,15 @@ class MergedTrie(SharedNodes, Trie):
         arrays = merged_arrays(template, most)
         return cls(stages=tuple(stage.name for stage in template.stages), models=template.models, **arrays)
 
-    def with_answerable(self, answerable: npt.ArrayLike) -> MergedTrie:
-        """Return the same trie with other answerable nodes, shape (n + 1,)."""
-        arrays = {name: getattr(self, name) for name in self.array_names} | {"answerable": answerable}
-        return MergedTrie(stages=self.stages, models=self.models, **arrays)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, MergedTrie):
-            return NotImplemented
-        return (
-            self.stages == other.stages
-            and self.models == other.models
-            and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.array_names)
-        )
-
-    __hash__ = None
+    def misfit(self, template: Template) -> str | None:
+        """See :meth:`Trie.misfit`: the template determines every array but which of its nodes a request may end at."""
+        own, settings = MergedTrie.of(template), ", ".join(merging_words(template))
+        if len(self) != len(own):
+            return f"it has {self.n_nodes:,} merged nodes where its template ({settings}) has {own.n_nodes:,}"
+        if np.any(self.answerable & ~own.answerable):
+            return "trie.answerable does not follow the template"
+        is_same = self.with_answerable(own.answerable) == own
+        return None if is_same else f"its merged nodes are not those of its template ({settings})"
 
     def __repr__(self) -> str:
         size = f"{self.n_nodes:,} nodes, {self.n_edges:,} edges"

@@ -8,19 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.errors import TrieFileError
-from vinelm.template import Loop
-from vinelm.template.steps import walk
-from vinelm.trie import Trie
 from vinelm.trie.difficulty import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRates
 
 if TYPE_CHECKING:
     from vinelm.template import Template
+    from vinelm.trie import Trie
     from vinelm.trie.annotated_trie import AnnotatedTrie
     from vinelm.trie.outcomes import Outcomes
 
 PROBABILITIES = ("success", "stop", "stop_success")
 AMOUNTS = ("cost_usd", "cost_var", "latency_s", "latency_var")
 ROUNDING = 1e-6
+_OF_NODES = ("parent", "depth", "stage", "model", "answerable")
 _WHOLE = ("node", "label", "answer_class", "returned", "arm")
 LARGEST = 1e15
 """Dollars and seconds above it are damage, and their sums along a path would overflow."""
@@ -33,12 +32,10 @@ def check_annotated(annotated: AnnotatedTrie) -> None:
     """
     trie, template = annotated.trie, annotated.template
     _require(set(trie.models) <= set(annotated.catalog), "its catalog lacks one of the models")
-    if template.merges:
-        _check_merged(trie, template)
-    else:
-        _check_labels(trie, template)
-        _check_tree(trie)
-        _check_flow(trie, template)
+    _check_labels(trie, template)
+    problem = trie.misfit(template)
+    _require(problem is None, str(problem))
+    _check_flow(trie, template)
     _check_amounts(annotated)
     if annotated.signals is not None and annotated.signals.outcomes is not None:
         _check_signals(annotated.signals, annotated.signals.outcomes)
@@ -47,9 +44,10 @@ def check_annotated(annotated: AnnotatedTrie) -> None:
 def _check_signals(annotated: AnnotatedTrie, signals: Outcomes) -> None:
     """The same for the trie of what requests show, whose stages are arms."""
     trie, n = annotated.trie, len(annotated.trie)
-    for name in ("parent", "end", "depth", "stage", "model", "answerable"):
+    for name in _OF_NODES:
         _require(getattr(trie, name).shape == (n,), f"signals.trie.{name} has another length than signals.trie.parent")
-    _check_tree(trie)
+    problem = trie.misfit(annotated.template)
+    _require(problem is None, str(problem))
     _require(bool(np.all((trie.stage[1:] >= 0) & (trie.stage[1:] < len(trie.stages)))), "signals.trie.stage is out of range")
     _require(bool(np.all((trie.model[1:] >= 0) & (trie.model[1:] < len(trie.models)))), "signals.trie.model is out of range")
     _check_amounts(annotated)
@@ -115,7 +113,7 @@ def _check_amounts(annotated: AnnotatedTrie) -> None:
 
 def _check_labels(trie: Trie, template: Template) -> None:
     n = len(trie)
-    for name in ("parent", "end", "depth", "stage", "model", "answerable"):
+    for name in _OF_NODES:
         _require(getattr(trie, name).shape == (n,), f"trie.{name} has another length than trie.parent")
     _require(n > 0 and len(set(trie.models)) == len(trie.models), "the models are not distinct")
     _require(trie.stages == tuple(stage.name for stage in template.stages), "the stages are not the template's")
@@ -165,17 +163,6 @@ def check_edges(n_nodes: int, source: npt.NDArray[Any], target: npt.NDArray[Any]
         _require(bool(np.all((ends >= 0) & (ends < n_nodes))), f"trie.{name} is out of range")
 
 
-def _check_merged(trie: Trie, template: Template) -> None:
-    """Build the template's merged trie again, which determines every array but for nodes that a request may not end at."""
-    own = Trie.from_template(template)
-    loops = [step for step in walk(template.steps) if isinstance(step, Loop)]
-    settings = ", ".join(filter(None, (loop.merging for loop in loops)))
-    _require(len(trie) == len(own), f"it has {trie.n_nodes:,} merged nodes where its template ({settings}) has {own.n_nodes:,}")
-    _require(not np.any(trie.answerable & ~own.answerable), "trie.answerable does not follow the template")
-    same = trie.with_answerable(own.answerable) == own
-    _require(same, f"its merged nodes are not those of its template ({settings})")
-
-
 def _check_difficulty(rates: DifficultyRates, trie: Trie) -> None:
     for name in (*DIFFICULTY_ARRAYS, *DIFFICULTY_ARM_ARRAYS):
         values = getattr(rates, name)
@@ -188,25 +175,6 @@ def _check_difficulty(rates: DifficultyRates, trie: Trie) -> None:
         n_arms = int(trie.begins_arm.sum())
         _require(len(rates.arm) == len(rates.arm_success) == n_arms, "the arms of difficulty are not those of the trie")
     _require(abs(float(rates.weight.sum()) - 1.0) <= ROUNDING, "difficulty.weight does not sum to 1")
-
-
-def _check_tree(trie: Trie) -> None:
-    """Derive parents and ends from the depths, which determine a pre-order, and compare."""
-    depth = trie.depth.astype(np.int64)
-    _require(bool(np.all(depth[1:] <= depth[:-1] + 1)), "trie.depth is not that of a pre-order")
-    n = len(depth)
-    parent, end = np.full(n, -1), np.full(n, n)
-    up: npt.NDArray[Any] = np.zeros(1, np.intp)
-    for level in range(1, int(depth.max()) + 1):
-        here = np.flatnonzero(depth == level)
-        parent[here] = up[np.searchsorted(up, here) - 1]
-        not_deeper = np.flatnonzero(depth <= level)
-        end[here] = np.append(not_deeper, n)[np.searchsorted(not_deeper, here) + 1]
-        up = here
-    _require(np.array_equal(parent, trie.parent), "trie.parent does not fit trie.depth")
-    _require(np.array_equal(end, trie.end), "trie.end does not fit trie.depth")
-    siblings = (parent[1:].astype(np.int64) * len(trie.stages) + trie.stage[1:]) * len(trie.models) + trie.model[1:]
-    _require(len(np.unique(siblings)) == n - 1, "a node has two children of one model")
 
 
 def _require(holds: bool, problem: str) -> None:

@@ -14,7 +14,6 @@ from functools import partial
 from vinelm.backends.limits.rate_limits import EngineRateLimiter
 from vinelm.backends.limits.replica_gate import ReplicaGate
 from vinelm.controller.fleet.config import FleetConfig
-from vinelm.controller.fleet.fleet_reader import FleetReader
 from vinelm.controller.fleet.joined.catalog_comparison import CatalogComparison, Facts
 from vinelm.controller.fleet.joined.session_rows import SessionRows
 from vinelm.controller.fleet.joined.shared_corrections import SharedCorrections
@@ -24,6 +23,7 @@ from vinelm.controller.fleet.leases.rate_lease import RateLease
 from vinelm.controller.fleet.live_invocations import LiveInvocations, session_number
 from vinelm.controller.fleet.loop.standing_orders import StandingOrders
 from vinelm.controller.fleet.member import FleetMember
+from vinelm.controller.fleet.neighbours import FleetReader
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.controller.planner import Planner
 from vinelm.errors import ConfigError, FleetUnreachable

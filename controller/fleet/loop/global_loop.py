@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event
 
-from vinelm.controller.fleet.fleet_reader import FleetReader
 from vinelm.controller.fleet.loop.leadership import Leadership
 from vinelm.controller.fleet.loop.order_bytes import order_fields
 from vinelm.controller.fleet.loop.policy_runs import PolicyAnswer, PolicyRunner
-from vinelm.controller.fleet.policies.orders import FleetPolicy
+from vinelm.controller.fleet.neighbours import FleetReader
+from vinelm.controller.fleet.orders import FleetPolicy
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.errors import ConfigError, FleetUnreachable
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.controller.fleet.columns import from_bytes, to_bytes
-from vinelm.controller.fleet.policies.orders import Orders
+from vinelm.controller.fleet.orders import Orders
+from vinelm.controller.fleet.snapshot import from_bytes, to_bytes
 from vinelm.controller.fleet.view import FleetView
 from vinelm.errors import VineLMError
 

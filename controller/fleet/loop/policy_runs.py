@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.controller.fleet.policies.orders import FleetPolicy, Orders, check_orders
+from vinelm.controller.fleet.orders import FleetPolicy, Orders, check_orders
 from vinelm.controller.fleet.view import FleetView
 from vinelm.errors import InputError
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from vinelm.controller.fleet.loop.leadership import ORDERS, ORDERS_FOR_S
 from vinelm.controller.fleet.loop.order_bytes import COMMON, LocalOrders, local_orders, own_field
 from vinelm.controller.fleet.member import Chore
-from vinelm.controller.fleet.policies.orders import MOST_PRIORITY
+from vinelm.controller.fleet.orders import MOST_PRIORITY
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.errors import VineLMError
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.controller.fleet.columns import LiveState
 from vinelm.controller.fleet.loop.leadership import LOCK, ORDERS
 from vinelm.controller.fleet.loop.order_bytes import COMMON, local_orders
 from vinelm.controller.fleet.redis_link import RedisLink
+from vinelm.controller.fleet.snapshot import LiveState
 from vinelm.controller.fleet.view import FleetView
 
 

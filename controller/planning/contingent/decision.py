@@ -12,7 +12,7 @@ import numpy as np
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
-from vinelm.controller.planning.decision import EFFORT, Alternative, Decision
+from vinelm.controller.planning.decision import EFFORT, Alternative, BoundUse, Decision
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS
 from vinelm.plans.promise import Z90, Promise, SelectionOptimism
 from vinelm.trie.arrays import FloatArray
@@ -78,6 +78,8 @@ class ContingentDecision(Decision):
 
     noun = "plan"
     latency_words = "of the longest way through the plan"
+    alternatives_shown = ("stage", "next_model", "accuracy", "path_cost_usd", "why")
+    alternatives_words = "Accuracy and cost: of a request that goes on to that stage, from here on."
     _latency_name = "longest history"
 
     def next_for(self, stage: str | None) -> str | None:
@@ -240,6 +242,11 @@ class ContingentDecision(Decision):
             found[COST_CAP] = objective.max_cost_usd - self.plan.cost_usd
         return found
 
+    @property
+    def bounds(self) -> list[BoundUse]:
+        """See :attr:`Decision.bounds`."""
+        return [BoundUse(bound, None, None) for bound in self.slack]
+
     @cached_property
     def binding(self) -> str | None:
         """The bound that was relaxed first, else the one with the least slack relative to its value; None without bounds."""
@@ -279,6 +286,7 @@ class ContingentDecision(Decision):
         prefix = self.metrics.trie.prefix(self.node)
         return [
             Alternative(
+                stage=option.stage,
                 next_model=option.model,
                 plan=prefix if option.model is None else (*prefix, option.model),
                 accuracy=option.accuracy,

@@ -47,9 +47,9 @@ class Worth(NamedTuple):
     lost: FloatArray | None
     longest_s: FloatArray | None
 
-    def take(self, items: Integers) -> Worth:
+    def take(self, items: Integers | slice) -> Worth:
         """The worth of some of the items."""
-        return self.each(lambda values: values.take(items, -1))
+        return self.each(lambda values: values[..., items])
 
     def picked(self, items: Integers) -> Worth:
         """The worth of items by their place in the flattened arrays; the shape is that of ``items``."""
@@ -124,10 +124,7 @@ class Induction:
         low, high = span.edges
         if low == high or below is None:
             return _nothing((*self._grid, span.groups[1] - span.groups[0]), with_latency)
-        # In a tree the nodes of the next level stand in the order of the edges that lead to them; merged ones have several
-        # edges.
-        if not graph.is_tree:
-            below = below.take(graph.target[low:high] - self.spans[depth + 1].nodes[0])
+        below = below.take(graph.of_targets(span, self.spans[depth + 1]))
         if self.left is not None:
             left, edges = self.left, slice(low, high)
             below = over_times(below, left, edges).each(lambda values: left.shifted(values, edges))

@@ -11,10 +11,9 @@ from typing import Any
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Interrupt
 
-from vinelm.adapters.langgraph.inner_app import FunctionApp
+from vinelm.adapters.langgraph.inner_app import FunctionApp, runs_async
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy, StageParkedError
 from vinelm.profiler.execution.unit_policy import StageReachedError, answered
@@ -41,7 +40,7 @@ class Application:
             self._saver = InMemorySaver()  # the application's own would keep each unit's states
             app = app.copy(update={"checkpointer": self._saver})
         self._app = app
-        self._is_async = app.is_async if self._is_function else _runs_async(app)
+        self._is_async = app.is_async if self._is_function else runs_async(app)
         self._threads = count()
 
     def run(self, inputs: dict[str, Any], context: Any, policy: ReplayPolicy, callbacks: list[Any]) -> dict[str, Any] | None:
@@ -156,18 +155,6 @@ def _callbacks(config: dict[str, Any]) -> Iterator[None]:
         yield
     finally:
         var_child_runnable_config.reset(token)
-
-
-def _runs_async(app: Any) -> bool:
-    """True if some node or edge exists only as a coroutine, so that the graph must be run asynchronously."""
-    if not isinstance(app, CompiledStateGraph):
-        bound = [getattr(node, "bound", None) for node in app.nodes.values()]
-        return any(hasattr(one, "afunc") and getattr(one, "func", one) is None for one in bound)
-    nodes = [node.runnable for node in app.builder.nodes.values()]
-    edges = [branch.path for branches in app.builder.branches.values() for branch in branches.values()]
-    if any(getattr(runnable, "func", runnable) is None for runnable in (*nodes, *edges)):
-        return True
-    return any(isinstance(node, CompiledStateGraph) and _runs_async(node) for node in nodes)
 
 
 class RepeatGuard(BaseCallbackHandler):

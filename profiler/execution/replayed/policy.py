@@ -321,6 +321,3 @@ class ReplayPolicy(UnitPolicy):
             return replace(row, tool_latency_s=tools_s)
         longest_s = max(one.latency_s for one in self.before.invocations[-count:])
         return replace(row, latency_s=max(row.latency_s - longest_s, 0.0), tool_latency_s=tools_s)
-
-
-__all__ = ["ReplayPolicy", "StageParkedError"]

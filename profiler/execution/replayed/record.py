@@ -93,6 +93,3 @@ def _invocation(plain: Sequence[Any]) -> RecordedInvocation:
     stage, model, latency_s, calls = plain
     found = [RecordedCall(digest, answer, None if failure is None else tuple(failure)) for digest, answer, failure in calls]
     return RecordedInvocation(stage, model, latency_s, found)
-
-
-__all__ = ["RECORD", "Record", "RecordedCall", "RecordedInvocation"]

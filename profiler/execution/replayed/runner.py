@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from vinelm.adapters.langgraph import build_graph
-from vinelm.adapters.langgraph.chat_call import profiled_unit
 from vinelm.adapters.langgraph.exits import resolved, with_graph_exits
+from vinelm.adapters.langgraph.runs.run_context import profiled_unit
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError
 from vinelm.profiler.execution.job import UnitBudget, UnitOutcome
 from vinelm.profiler.execution.judging import make_judging
-from vinelm.profiler.execution.outcome import arm_after, failed_row, scored, with_shown
+from vinelm.profiler.execution.outcome import arm_after, failed_row, refuse_other, scored, with_shown
 from vinelm.profiler.execution.replayed.application import Application, RepeatGuard
 from vinelm.profiler.execution.replayed.model import UnitCalls
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy
@@ -127,9 +127,9 @@ class ReplayRunner:
             return UnitOutcome(policy.observation("state", policy.drift))
         if error is not None:
             return UnitOutcome(failed_row(policy, error))
-        stage = self.template.stage(policy.stage)
-        row = with_shown(policy.observation(), self.signals, None if policy.is_joint else values, stage)
-        success, problem = self._success(policy, request, values)
+        stage, seen = self.template.stage(policy.stage), None if policy.is_joint else values
+        row = with_shown(policy.observation(), self.signals, seen, stage)
+        success, problem = scored(self.workflow, request, seen, stage)
         row = replace(row, success=success) if problem is None else replace(row, failure="tool", detail=problem)
         return UnitOutcome(row)
 
@@ -174,44 +174,25 @@ class ReplayRunner:
         if policy.reached is None:
             policy.at_boundary()
         stages = (*policy.before.stages, policy.stage)
-        arm, problem = self._arm(stages, policy.reached)
+        reached = [] if policy.reached is None else [policy.reached]
+        refuse_other(self.workflow, self.template, len(stages), reached, "application")
+        arm, problem = arm_after(self.template, stages, reached)
         if problem is not None:
             return UnitOutcome(policy.observation("unexpected_arm", problem))
-        success, problem = self._success(policy, request, values)
+        stage, seen = self.template.stage(policy.stage), None if policy.is_joint else values
+        success, problem = scored(self.workflow, request, seen, stage)
         if problem is not None:
             return UnitOutcome(policy.observation("tool", problem))
         may_go_on = bool(self.template.arms_after(stages))  # at the template's end a route's own verdict counts
         stopped = policy.reached is None and (may_go_on or policy.verdicts.get(len(stages), True))
         row = policy.observation(success=success, stopped=stopped, arm=arm)
-        row = with_shown(row, self.signals, None if policy.is_joint else values, self.template.stage(policy.stage))
+        row = with_shown(row, self.signals, seen, stage)
         try:
             record = policy.record_after(row).to_bytes()
         except Exception as error:
             detail = f"an answer of the stage {policy.stage!r} cannot be recorded: {type(error).__name__}"
             return UnitOutcome(policy.observation("state", detail))
         return UnitOutcome(policy.joint_row(row), record)
-
-    def _arm(self, stages: tuple[str, ...], reached: str | None) -> tuple[str | None, str | None]:
-        """The stage that comes next where the template allows several; the second value says that it allows another."""
-        follower = self.template.stage_after(len(stages))
-        if follower is None:
-            return arm_after(self.template, stages, [] if reached is None else [reached])
-        if reached not in {None, follower.name}:
-            raise WorkflowError(
-                f"workflow {self.workflow.name!r}: after {len(stages)} invocations the application goes to {reached}, "
-                f"its template to {follower.name!r}: make them agree"
-            )
-        return None, None
-
-    def _success(
-        self, policy: ReplayPolicy, request: Request, values: dict[str, Any] | None
-    ) -> tuple[bool | float | None, str | None]:
-        """The success, None where no answer can be seen yet; and what is wrong with the scorer."""
-        if not self.template.stage(policy.stage).answerable:
-            return False, None
-        if values is None or policy.is_joint:
-            return None, None
-        return scored(self.workflow, request, values)
 
 
 Units: TypeAlias = UnitRunner | ReplayRunner

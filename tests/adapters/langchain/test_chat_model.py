@@ -133,7 +133,7 @@ def test_sixty_requests_at_once_keep_apart(vine, model, backend):
         assert await asyncio.gather(*map(request, paths)) == paths
 
     asyncio.run(main())
-    assert len(vine._runs) == 0
+    assert len(vine.finder.runs) == 0
 
 
 def test_calls_at_once_share_a_place(vine, model):

@@ -308,7 +308,7 @@ def test_calls_at_once_go_over_together(monkeypatch):
         return {"a": ";".join(answer.content for answer in model.batch(["1", "2", "3"]))}
 
     vine = off_the_record(backend)
-    policy = vine.adapter._finder._policy_of(vine.context())
+    policy = vine.adapter.finder._policy_of(vine.context())
     graph = one_stage(vine, generate)
     assert graph.invoke({}, context=vine.context(policy=policy))["a"] == "m1;m1;m1"
     assert [(one.prefix, one.failure) for one in policy.invocations] == [(("m0",), "server"), (("m1",), None)]
@@ -374,7 +374,7 @@ def test_branches_of_a_fan_out_fall_back_each_and_leave_one_entry(annotated, wan
     """Every branch fails on the same model from its own thread; no cent is lost."""
     vine = VineLM(annotated.catalog, {"test": EchoBackend(failing(wanted))}, trie=annotated)
     session = vine.session(OBJECTIVE)
-    run_ = vine.adapter._runs.alone(vine.context(policy=session))
+    run_ = vine.adapter.finder.runs.alone(vine.context(policy=session))
     scopes = [
         InvocationScope(vine.models, vine.adapter.observers, run_, "generate", run_.decide(1, "generate", ())) for _ in range(4)
     ]

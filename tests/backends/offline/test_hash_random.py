@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.backends.offline.hash_random import digest, exp, generator, normal, uniform
+from vinelm.backends.offline.simulated import digest, exp, generator, normal, uniform
 
 
 def test_draws_are_pinned():

@@ -1,24 +1,18 @@
-import tomllib
 from itertools import product
 
 import pytest
 
 from vinelm.backends import PRESETS
-from vinelm.backends.offline.presets import BEHAVIOURS
-from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog, simulated_tables, simulated_toml
+from vinelm.backends.offline.presets import BEHAVIOURS, simulated_catalog, simulated_tables
+from vinelm.backends.offline.simulated import SimulatedBackend
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.workflows.nl2sql.simulated_writer import SqlWriter
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_presets_load_the_same_from_toml(preset, tmp_path):
-    path = tmp_path / "models.toml"
-    path.write_text(simulated_toml(preset))
-    catalog = simulated_catalog(preset)
-    assert Catalog.from_file(path).to_dict() == catalog.to_dict()
-    assert Catalog.from_dict(simulated_tables(preset)).to_dict() == catalog.to_dict()
-    assert tomllib.loads(path.read_text())["model"][0]["provider"] == "simulated"
+def test_presets_load_the_same_from_tables(preset):
+    assert Catalog.from_dict(simulated_tables(preset)).to_dict() == simulated_catalog(preset).to_dict()
 
 
 @pytest.mark.parametrize("preset", PRESETS)

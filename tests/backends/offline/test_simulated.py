@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 from langchain_core.messages import HumanMessage
 
-from vinelm.backends.offline.presets import BEHAVIOURS
-from vinelm.backends.offline.simulated import SimulatedBackend, create, simulated_catalog
+from vinelm.backends.offline.presets import BEHAVIOURS, simulated_catalog
+from vinelm.backends.offline.simulated import SimulatedBackend, create
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Catalog
 from vinelm.clock import WallClock
@@ -139,7 +139,8 @@ CHILD = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from conftest import make_requests
-from vinelm.backends.offline.simulated import SimulatedBackend, create, simulated_catalog
+from vinelm.backends.offline.presets import simulated_catalog
+from vinelm.backends.offline.simulated import SimulatedBackend, create
 from vinelm.clock import VirtualClock
 from vinelm.requests.protocols import CallContext
 from vinelm.workflows.nl2sql.simulated_writer import SqlWriter

@@ -4,10 +4,10 @@ import warnings
 
 import pytest
 
-from vinelm.controller.fleet.fleet_reader import FleetReader
 from vinelm.controller.fleet.joined.catalog_comparison import CatalogComparison, difference
 from vinelm.controller.fleet.live_invocations import LiveInvocations
 from vinelm.controller.fleet.member import FleetMember
+from vinelm.controller.fleet.neighbours import FleetReader
 from vinelm.controller.fleet.redis_link import RedisLink
 
 FACTS = {"model 'large'": {"engine": "east", "price": 1.0}, "limits of 'openai:east'": {"requests_per_min": 100}}

@@ -4,10 +4,9 @@ import sys
 
 import pytest
 
-from vinelm.controller.fleet.fleet_reader import FleetReader
 from vinelm.controller.fleet.live_invocations import InvocationStart, LiveInvocations
 from vinelm.controller.fleet.member import ALONE, FleetMember
-from vinelm.controller.fleet.neighbours import GONE_AFTER_S
+from vinelm.controller.fleet.neighbours import GONE_AFTER_S, FleetReader
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.errors import ConfigError, FleetUnreachable, MissingExtra
 

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.controller.fleet.columns import COLUMNS, LiveState
 from vinelm.controller.fleet.live_invocations import InvocationStart, LiveInvocations, session_number
-from vinelm.controller.fleet.snapshot import Snapshot
+from vinelm.controller.fleet.snapshot import COLUMNS, LiveState, Snapshot
 from vinelm.controller.fleet.view import merge
 from vinelm.errors import VineLMError
 

@@ -105,7 +105,7 @@ def test_every_choice_is_the_best_of_the_recursion_written_plainly(kind, seed, w
     for position in range(len(graph.nodes)):
         node = int(graph.nodes[position])
         groups = graph.groups_at(position)
-        is_linear = not planner.is_contingent
+        is_linear = not planner.annotated.is_contingent
         for left in (BINS,) if is_linear else (1, BINS // 3, BINS):  # a linear trie has its grid from each request on
             if not groups or (is_linear and target != {"maximize": "accuracy"} and position):
                 continue  # shares of what the rest of the path may take
@@ -169,7 +169,7 @@ def served(planner, objective, rng, n=4_000):
                 stage = stages[graph.stage[group]]
                 known[key] = planner.plan(
                     objective, node=int(graph.nodes[at]), elapsed_s=int(used * 20) / 20,
-                    stage=stage if planner.is_contingent else None, may_stop=bool(at),
+                    stage=stage if planner.annotated.is_contingent else None, may_stop=bool(at),
                 ).next_model  # fmt: skip
             if known[key] is None:
                 total += float(graph.chance_right[group])

@@ -7,7 +7,6 @@ from science.random_cases import random_annotated, random_question
 
 from vinelm.clock import VirtualClock
 from vinelm.controller import Planner, Session, explain
-from vinelm.controller.explanation import alternatives
 from vinelm.objective import Objective
 
 
@@ -21,7 +20,7 @@ def test_every_next_step_is_shown_with_its_best_plan_and_why_it_lost(seed):
         if brute_force(annotated, objective, **asked) is None:
             continue
         decision = planner.plan(objective, **asked)
-        found = alternatives(decision)
+        found = decision.alternatives()
         chosen = [option for option in found if option.is_chosen]
         assert [option.next_model for option in chosen] == [decision.next_model]
         assert chosen[0].plan == decision.path

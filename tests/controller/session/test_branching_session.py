@@ -83,7 +83,7 @@ def test_an_arm_that_the_template_lacks_runs_the_default_and_the_trace_says_so(p
     session.record(ran("router", ("m1",)))
     assert session.should_continue(("m1",), False, {}, arms={"review"})
     assert session.next_model("review", ("m1",)) == "m0"
-    assert session.steps[-1].note == "the template has no arm 'review' after m1: default model"
+    assert session.steps[-1].note == "the template has no arm 'review' after m1, it is not planned for: default model"
     assert session.trace()[-1]["note"] == session.steps[-1].note
     session.record(ran("review", ("m1", "m0")))
     assert not session.should_continue(("m1", "m0"), False, {})

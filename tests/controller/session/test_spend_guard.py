@@ -17,7 +17,8 @@ from langgraph.types import RetryPolicy
 
 from vinelm import VineChatModel, VineLM
 from vinelm.backends import RecordedBackend, TextWriter, create_backends
-from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog
+from vinelm.backends.offline.presets import simulated_catalog
+from vinelm.backends.offline.simulated import SimulatedBackend
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import VirtualClock
 from vinelm.controller import Planner, Session

@@ -61,7 +61,7 @@ def test_it_comes_back_whole(tmp_path, mmap):
     save_trie(tmp_path / "a.vine", annotated)
     loaded = load_trie(tmp_path / "a.vine", mmap=mmap)
     assert_same(loaded, annotated)
-    assert not loaded.is_linear
+    assert loaded.is_contingent
     np.testing.assert_allclose(loaded.reach, annotated.reach)
     assert version_of(tmp_path / "a.vine") == 2, "an older reader would take the arms for models of one stage"
 

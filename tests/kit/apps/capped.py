@@ -15,7 +15,8 @@ from langgraph.graph import END, START, StateGraph
 from kit.apps.savers import load
 from vinelm import AnnotatedTrie, Loop, Objective, Request, Stage, Template, VineLM
 from vinelm.backends import TextWriter
-from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog
+from vinelm.backends.offline.presets import simulated_catalog
+from vinelm.backends.offline.simulated import SimulatedBackend
 from vinelm.errors import CallRefused
 from vinelm.trie.trie import Trie
 

@@ -20,7 +20,7 @@ from vinelm.profiler.cluster.messages import (
 
 
 class FakeCluster:
-    """A :class:`vinelm.profiler.cluster.messages.HostLink`. A dropped host goes on for itself, and is not heard any more."""
+    """Stands in for :class:`vinelm.profiler.cluster.bridge.RayLink`. A dropped host goes on, and is not heard any more."""
 
     def __init__(self, setup, make_worker, nodes=("one", "two"), announced=0):
         self.setup, self.make_worker = setup, make_worker

@@ -3,7 +3,6 @@
 import threading
 import time
 from contextlib import contextmanager
-from types import MappingProxyType
 
 from kit.toys.profiling import LoadedWorkflow, State, catalog_for, one_stage, toy
 from vinelm.backends.base import Counts
@@ -12,7 +11,7 @@ from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.transport import TransportRequest
+from vinelm.backends.remote.transport import Transport, TransportRequest
 from vinelm.backends.settings import ProviderSettings
 from vinelm.template import Stage, Template
 
@@ -21,10 +20,8 @@ CALLS = 2
 """That the stage makes."""
 
 
-class ToyWire:
+class ToyWire(Transport):
     """Each attempt takes a while; the first of a model's calls with ``flaky`` in its prompt is turned down."""
-
-    finish_failures = MappingProxyType({})
 
     def __init__(self, seconds=0.0):
         self.seconds = seconds
@@ -35,15 +32,13 @@ class ToyWire:
 
     def request(self, model, messages, options, *, is_streamed):
         text = str(messages[-1].content)
-        return TransportRequest({"prompt": text}, len(text), is_streamed)
+        return TransportRequest({"prompt": text, "max_tokens": model.max_tokens}, len(text), is_streamed)
 
-    def attempt_bound(self, model, body):
-        return AttemptBound(1000, model.max_tokens)
+    @staticmethod
+    def attempt_bound(body):
+        return AttemptBound(1000, body["max_tokens"])
 
     def connect(self, model):
-        pass
-
-    async def aconnect(self, model):
         pass
 
     def send(self, model, request):
@@ -58,11 +53,9 @@ class ToyWire:
         for delta in self.send(model, request):
             yield delta
 
-    def failed(self, error):
+    @staticmethod
+    def failed(error):
         return None
-
-    def close(self):
-        pass
 
 
 def generate(state: State, model) -> State:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vinelm.controller.fleet.columns import LiveState
+from vinelm.controller.fleet.snapshot import LiveState
 from vinelm.controller.fleet.view import FleetView
 
 QUEUED, RUNNING = LiveState.QUEUED, LiveState.RUNNING

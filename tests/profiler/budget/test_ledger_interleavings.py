@@ -16,14 +16,13 @@ from vinelm.errors import BudgetExhausted, StoreError
 from vinelm.profiler import ProfileLimits
 from vinelm.profiler.execution.ledger import Ledger
 from vinelm.traces import ObservationStore
-from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.testing import a_row, an_identity
 
 INTERLEAVINGS = 10_000
 
 
 class MemoryStore:
-    """The part of a store that a ledger needs, and of its run records. ``fails()`` says whether the next write does."""
+    """The part of a store that a ledger needs. ``fails()`` says whether the next write does."""
 
     def __init__(self, fails=lambda: False):
         self.entries, self.rows, self.fails = {}, [], fails
@@ -99,14 +98,14 @@ def unit(world, name, rng):
 class OutcomeModel:
     """Units in any order over one store, with runs that die and begin again."""
 
-    def __init__(self, store, records, cap, rng):
-        self.store, self.records, self.cap, self.rng = store, records, cap, rng
+    def __init__(self, store, cap, rng):
+        self.store, self.cap, self.rng = store, cap, rng
         self.billed = self.excess = 0.0
         self.refused = self.faults = self.deaths = 0
         self.begin()
 
     def begin(self):
-        self.ledger = Ledger(self.store, ProfileLimits(budget_usd=self.cap), records=self.records)
+        self.ledger = Ledger(self.store, ProfileLimits(budget_usd=self.cap))
 
     def play(self, n_units):
         waiting = [f"q{i}" for i in range(n_units)]
@@ -141,7 +140,7 @@ def test_ten_thousand_interleavings_with_faults_never_overspend():
         rng = random.Random(seed)
         rate = rng.choice([0.0, 0.0, 0.05])
         store = MemoryStore(lambda rng=rng, rate=rate: rng.random() < rate)
-        world = OutcomeModel(store, store, rng.random() * 4, rng)
+        world = OutcomeModel(store, rng.random() * 4, rng)
         world.play(rng.randrange(1, 9))
         assert store.abandon_open() == 0  # nothing dangles
         seen.update(refused=world.refused > 0, faults=world.faults > 0, deaths=world.deaths > 0, excess=world.excess > 0)
@@ -152,7 +151,7 @@ def test_the_real_store_gives_the_same_ledger(tmp_path):
     for seed in range(40):
         rng = random.Random(seed)
         with ObservationStore.create(tmp_path / f"{seed}.db", an_identity()) as store:
-            world = OutcomeModel(store, RunRecords(store), rng.random() * 4, rng)
+            world = OutcomeModel(store, rng.random() * 4, rng)
             world.play(8)
             world.check()
 
@@ -160,7 +159,7 @@ def test_the_real_store_gives_the_same_ledger(tmp_path):
 @pytest.mark.parametrize("seed", range(20))
 def test_real_threads_never_overspend_either(seed):
     store = MemoryStore()
-    ledger = Ledger(store, ProfileLimits(budget_usd=3.0), records=store)
+    ledger = Ledger(store, ProfileLimits(budget_usd=3.0))
     barrier = threading.Barrier(8)
     most = []
 

@@ -17,7 +17,7 @@ from vinelm.profiler.cluster import worker as worker_module
 from vinelm.profiler.cluster.bridge import said_by
 from vinelm.profiler.cluster.messages import Connected, HostSetup
 from vinelm.profiler.cluster.worker import LOSSES, ClusterWorker
-from vinelm.profiler.execution.job import Job, UnitOutcome
+from vinelm.profiler.execution.job import Job, UnitOutcome, UnitSetup
 from vinelm.profiler.execution.replayed.runner import make_units
 from vinelm.profiler.execution.unit import LocalWorker
 from vinelm.requests.workflow import Request
@@ -28,10 +28,11 @@ WORKFLOW = toy(n_requests=8, n_models=2, depth=2)
 
 
 def setup_of(**changes):
-    fields = {
-        "version": __version__, "source": WorkflowSource(function="none:none"), "template": WORKFLOW.template,
-        "fingerprint": {}, "timeout_s": 1.0, "memory_mb": 0, "is_virtual_time": True, "limited": (), "folder": None, "path": (),
-    }  # fmt: skip
+    units = UnitSetup(
+        source=WorkflowSource(function="none:none"), template=WORKFLOW.template, fingerprint={}, timeout_s=1.0, memory_mb=0,
+        is_virtual_time=True,
+    )  # fmt: skip
+    fields = {"version": __version__, "units": units, "limited": (), "folder": None, "path": ()}
     return HostSetup(**(fields | changes))
 
 

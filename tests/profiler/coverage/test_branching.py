@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from kit.toys.branching import branching, cost_of, reachable
 
 from vinelm.profiler import CascadeSampler, ProfileLimits, coverage_of, forecast_profile
-from vinelm.profiler.coverage.coverage import Coverage
-from vinelm.profiler.scheduling.request_paths import activate
+from vinelm.profiler.coverage import Coverage
+from vinelm.profiler.scheduling.admission import CoverageUpperBound
+from vinelm.profiler.scheduling.request_paths import ActivePath
 from vinelm.requests.protocols import RequestPath
 from vinelm.rows.observation import Observation
 from vinelm.template import END, Branch, Loop, Stage, Template
@@ -75,7 +76,7 @@ def test_no_outcome_and_no_subset_goes_beyond_the_bound(seed, is_routed, share, 
     for row in every[: int(share * len(every))]:
         account.add(row)
         done.add((row.request_id, row.prefix))
-    bound, ahead = account.upper_bound(), []
+    bound, ahead = CoverageUpperBound(account), []
     for row in every:
         cell, parent = (row.request_id, row.prefix), (row.request_id, row.prefix[:-1])
         if cell in done or rng.random() < 0.5 or not (row.depth == 1 or parent in done or parent in ahead):
@@ -108,7 +109,7 @@ def test_the_estimate_of_the_whole_is_fair():
         cells, whole = {(row.request_id, row.prefix): row for row in rows}, sum(row.cost_usd for row in rows)
         account, done = Coverage(ROUTED, 150), set()
         for number, path in enumerate(CascadeSampler(ROUTED, [f"q{i}" for i in range(150)], seed).propose(0, ())):
-            active = activate(path, number, ROUTED)
+            active = ActivePath(path, number, ROUTED)
             k = 0
             while k < active.resolve(cells, "workflow"):
                 k += 1
@@ -144,14 +145,14 @@ def test_the_forecast_of_a_whole_profile_holds_its_price():
 
 
 def test_a_path_ends_where_the_stage_does_not_allow_its_model():
-    path = activate(RequestPath("q", ("m0", "m2")), 0, OPEN)
+    path = ActivePath(RequestPath("q", ("m0", "m2")), 0, OPEN)
     row = Observation(
         request_id="q", prefix=("m0",), stage="b", arm="b", success=False, stopped=False, cost_usd=1.0, latency_s=1.0
     )
     assert path.next_length({}, "workflow") == 1
     assert path.possible(1) == (("a", "m0"), ("b", "m0"))
     assert path.next_length({("q", ("m0",)): row}, "workflow") is None
-    other = activate(RequestPath("q", ("m0", {"b": "m1", "c": "m2"})), 0, OPEN)
+    other = ActivePath(RequestPath("q", ("m0", {"b": "m1", "c": "m2"})), 0, OPEN)
     assert set(other.possible(2)) == {("b", "m1"), ("c", "m2")}
     assert other.next_length({("q", ("m0",)): row}, "workflow") == 2
     assert other.cell(2) == ("q", ("m0", "m1"))

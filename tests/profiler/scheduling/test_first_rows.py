@@ -8,7 +8,7 @@ import pytest
 from kit.toys.profiling import State, ToyBackend, catalog_for, cost_of, generate, new_store, repair, toy
 
 from vinelm.profiler import ExecutionConfig, ProfileSettings, profile
-from vinelm.profiler.scheduling.first_rows import BROKEN_AFTER, FirstRows
+from vinelm.profiler.scheduling.observed_cells import BROKEN_AFTER, FirstRows
 from vinelm.rows.observation import Observation
 
 BROKEN = "TOY_BROKEN_STAGE"

@@ -20,7 +20,7 @@ from examples_before import sql as bare_sql
 from vinelm import AnnotatedTrie
 from vinelm.adapters.langgraph import GraphAdapter, build_graph
 from vinelm.backends import create_backends
-from vinelm.backends.offline.simulated import simulated_catalog
+from vinelm.backends.offline.presets import simulated_catalog
 from vinelm.backends.resolver import ModelResolver
 from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.trie.trie import Trie

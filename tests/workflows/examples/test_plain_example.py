@@ -12,7 +12,7 @@ from langchain_core.language_models import FakeListChatModel
 from vinelm import VineLM
 from vinelm.adapters.langgraph import build_graph
 from vinelm.backends import create_backends
-from vinelm.backends.offline.simulated import simulated_catalog
+from vinelm.backends.offline.presets import simulated_catalog
 from vinelm.profiler.execution.replayed.runner import make_units
 from vinelm.workflows.examples.example_cli import SIMULATED, Defaults, run
 from vinelm.workflows.examples.plain import app

@@ -15,7 +15,7 @@ import pytest
 from vinelm import AnnotatedTrie, Objective, VineLM
 from vinelm.adapters.langgraph import build_graph
 from vinelm.backends import create_backends
-from vinelm.backends.offline.simulated import simulated_catalog
+from vinelm.backends.offline.presets import simulated_catalog
 from vinelm.errors import CallError, ConfigError
 from vinelm.trie.trie import Trie
 from vinelm.vinefile import save_trie

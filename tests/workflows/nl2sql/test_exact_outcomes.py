@@ -8,7 +8,8 @@ from science.exact_outcomes import ExactAnswers, exact_table
 
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.backends import RecordedBackend, create_backends
-from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog
+from vinelm.backends.offline.presets import simulated_catalog
+from vinelm.backends.offline.simulated import SimulatedBackend
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import VirtualClock

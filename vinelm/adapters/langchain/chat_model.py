@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.language_models.base import LangSmithParams
@@ -16,7 +16,7 @@ from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel
 from vinelm.adapters.calls.fallback_model import REPEATABLE
 from vinelm.adapters.calls.traced_model import name_model
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.adapters.langgraph.adapter import AdapterHolder
+from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.chat_call import ChatCall, ChatOptions, halted_here, node_of
 from vinelm.errors import CallError
 from vinelm.objective import Objective
@@ -58,7 +58,7 @@ class VineChatModel(DelegatingChatModel):
 
     def model_post_init(self, context: Any, /) -> None:
         """Declare the stage; :class:`~vinelm.errors.ConfigError` for an unknown default model."""
-        adapter = cast("AdapterHolder", self.vine).adapter
+        adapter: GraphAdapter = self.vine.adapter
         if self.stage is None:
             adapter.declare_unnamed()
         else:
@@ -115,7 +115,7 @@ class VineChatModel(DelegatingChatModel):
     def _place(self, attempt: int) -> tuple[GraphAdapter, ChatOptions]:
         """The adapter of the object that made this model, and what it is told of a call."""
         given = {"max_tokens": self.max_tokens, "timeout_s": self.timeout}
-        return cast("AdapterHolder", self.vine).adapter, {
+        return self.vine.adapter, {
             "default": self.default,
             "objective": self.objective,
             "limits": {name: value for name, value in given.items() if value is not None},
@@ -130,7 +130,7 @@ class _Call(Attempt):
 
     def __init__(self, owner: VineChatModel, call: ChatCall, options: Mapping[str, Any], *, is_last: bool) -> None:
         self._is_last = is_last
-        self._raises = cast("AdapterHolder", owner.vine).adapter.on_error == "raise"
+        self._raises = owner.vine.adapter.on_error == "raise"
         self._call, self.scope = call, call.scope
         try:
             super().__init__(self.scope.model, options)
@@ -172,3 +172,22 @@ class _Call(Attempt):
         self.scope.failed(error)
         may_repeat = isinstance(error, CallError) and error.kind in REPEATABLE
         return may_repeat and not (self._is_last or self.is_begun)
+
+
+class VineInterface(GraphInterface):
+    """What an application knows as ``vine``: it wraps nodes and edges, and makes chat models."""
+
+    def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
+        """Return a LangChain chat model whose every call is an invocation of ``stage``, on the model that the plan chooses.
+
+        It may be made at module level, before the graph, and stand in chains, tools, ``bind_tools`` and
+        ``with_structured_output``. When the graph is profiled, the profiler takes charge of its calls.
+
+        Args:
+            stage: name of the stage; by default that of the node that makes the call, so that one object serves all nodes.
+            **settings: fields of :class:`~vinelm.VineChatModel`, such as ``default``, ``temperature`` and ``max_tokens``.
+
+        Raises:
+            ConfigError: the catalog lacks the default model.
+        """
+        return VineChatModel(vine=self, stage=stage, **settings)

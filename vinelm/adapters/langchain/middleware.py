@@ -13,7 +13,7 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph.adapter import AdapterHolder
+from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY, PathChannel, PathValue
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
@@ -45,7 +45,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
 
     state_schema = RoutedAgentState
 
-    def __init__(self, vine: AdapterHolder, *, stage: str = STAGE, default: str | None = None) -> None:
+    def __init__(self, vine: GraphInterface, *, stage: str = STAGE, default: str | None = None) -> None:
         super().__init__()
         self._adapter = vine.adapter
         self._stage = stage

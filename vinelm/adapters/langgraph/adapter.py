@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
-from typing import Any, Protocol, overload
+from typing import Any, overload
 
 from vinelm.adapters.langgraph.nodes.finish import make_finish
 from vinelm.adapters.langgraph.nodes.route import ROUTE_INJECTED, Destinations, To, make_route
@@ -31,15 +31,156 @@ from vinelm.template import Template
 Node = Callable[..., Any]
 
 
-class AdapterHolder(Protocol):
-    """Anything that wraps stages through a :class:`GraphAdapter`: the adapter itself, or an object that holds one."""
+class GraphInterface:
+    """What an application calls to build its graph and to begin its runs; its adapter does it.
+
+    Attributes:
+        adapter: wraps the stages and routes.
+    """
+
+    adapter: GraphAdapter
+
+    # -- building the graph ------------------------------------------------------------------------------------
+
+    @overload
+    def stage(self, name: str, fn: Node, *, state: type | None = None, default: str | None = None) -> Node: ...
+    @overload
+    def stage(
+        self, name: str, fn: None = None, *, state: type | None = None, default: str | None = None
+    ) -> Callable[[Node], Node]: ...
+    def stage(self, name: str, fn: Node | None = None, *, state: type | None = None, default: str | None = None) -> Any:
+        """Return a graph node that runs ``fn(state, model[, config, runtime, writer, store, previous])`` on the planned model.
+
+        Args:
+            name: the node's name in the graph.
+            fn: function, method or callable object, sync or async, that returns what any node returns. Without it a decorator
+                is returned.
+            state: the state's type; needed where ``fn`` does not annotate its first parameter.
+            default: the model that runs where nothing is planned; by default what the template declares.
+
+        Raises:
+            WorkflowError: ``fn`` cannot be wrapped.
+            ConfigError: the catalog lacks the default model.
+        """
+        if fn is None:
+            return lambda given: self.stage(name, given, state=state, default=default)
+        label = f"stage {name!r}"
+        asked = injected_parameters(fn, label, INJECTED)
+        if "model" not in asked.names:
+            raise WorkflowError(f"{label}: its function never asks for its model: add a parameter named `model`")
+        state_type = state or asked.state
+        if not inspect.isclass(state_type):
+            raise WorkflowError(f"{label}: the type of its state is unknown: annotate the first parameter, or pass state=State")
+        self.adapter.declare(name, default)
+        return make_stage(self.adapter.finder, name, fn, asked, state_type)
+
+    def route(
+        self,
+        fn: Node,
+        *,
+        again: str | None = None,
+        end: str | None = None,
+        to: To | None = None,
+        times: int | Mapping[str, int] | None = None,
+    ) -> Node:
+        """Return a path function for ``add_conditional_edges``: a loop's (``again`` and ``end``) or a branch's (``to``).
+
+        Args:
+            fn: ``fn(state[, config, runtime])`` returns where to go: one of the places, a key of ``to``, or a list of them and
+                of Sends. For a loop it may return True where the workflow is finished; any other place must then be declared
+                by its return type ``Literal[...]`` and is followed as it is.
+            again: the node that the loop goes on with.
+            end: the place behind the loop or branch; the plan may lead there before ``fn`` does, if no stage follows it. For a
+                branch it is END by default if that is one of its places; without an end the plan never ends there.
+            to: the places of a branch, as in ``add_conditional_edges``: names of nodes, or ``{verdict: name}``.
+            times: the most times that the edge leads to a place other than ``end`` in one run, >= 1, for all or by place; by
+                default what the template allows, and 25 where no template is known.
+
+        Raises:
+            WorkflowError: ``fn`` cannot be wrapped, or the arguments do not fit together.
+        """
+        destinations = Destinations(again, end, to, times)
+        asked = injected_parameters(fn, f"route {destinations.name}", ROUTE_INJECTED)
+        if destinations.end is not None:
+            self.adapter.note_exits(destinations.again, destinations.end)
+        return make_route(self.adapter.finder, fn, asked, destinations)
 
     @property
-    def adapter(self) -> GraphAdapter:
-        """The adapter."""
+    def finish(self) -> Node:
+        """A graph node that returns an earlier answer of the request where the plan trusts it more than the last one.
+
+        ``graph.add_node("finish", vine.finish)``, with ``vine.route(..., end="finish")`` and an edge from it to END. It
+        writes all ``answer=`` keys with the values that they had after the first answer of that class; their reducers are
+        passed over. A request whose tokens were streamed to the caller returns its last answer. Without the node every
+        request does.
+        """
+        self.adapter.note_exits()
+        return self.adapter.finish_node
+
+    @property
+    def stages(self) -> Mapping[str, str | None]:
+        """The stages wrapped so far, each with the default model that ``stage(default=)`` declared, or None."""
+        return dict(self.adapter.declared)
+
+    def default_model(self, stage: str) -> str:
+        """Return the model that ``stage(default=)`` declared, else the template's default, else the catalog's first."""
+        return self.adapter.defaults.default_model(stage)
+
+    def observe(self, observer: Observer) -> None:
+        """Notify ``observer`` of every decision and invocation from now on; exceptions that it raises are ignored."""
+        self.adapter.observers.add(observer)
+
+    # -- one run -----------------------------------------------------------------------------------------------
+
+    def context(
+        self,
+        objective: Objective | Mapping[str, Any] | None = None,
+        *,
+        user: Any = None,
+        policy: Policy | None = None,
+        request: Request | None = None,
+        started_at: float | None = None,
+        request_id: str | None = None,
+        priority: float = 0.0,
+    ) -> Any:
+        """Return what to pass as ``context=``. LangGraph does not store it: pass it again on resume.
+
+        Args:
+            objective: target and bounds of the request; also as plain JSON.
+            user: the application's own context object or dict; a copy of it that carries the rest is returned, with the same
+                type, fields, equality and dumps.
+            policy: chooses the models instead of a new session.
+            request: the labelled request, for offline backends and the oracle stop.
+            started_at: the request's arrival in ``time.monotonic()`` seconds; by default the call of invoke.
+            request_id: distinguishes requests on one thread; by default the labelled request's own.
+            priority: of the request's calls where calls wait for rate limits, from -100 to 100: higher goes first. One step is
+                worth 10 s of waiting, so that nobody waits forever.
+
+        Returns:
+            A context of our own, or the copy of ``user``.
+        """
+        run = _run_context(self.adapter, objective, policy, request, started_at, request_id, priority)
+        return run if user is None else attach(run, user)
+
+    def request(
+        self,
+        objective: Objective | Mapping[str, Any] | None = None,
+        *,
+        policy: Policy | None = None,
+        request: Request | None = None,
+        started_at: float | None = None,
+        request_id: str | None = None,
+        priority: float = 0.0,
+    ) -> AbstractContextManager[None]:
+        """Apply these settings (see :meth:`context`) to every run that begins inside the block without a ``context=``."""
+        return self.adapter.within(_run_context(self.adapter, objective, policy, request, started_at, request_id, priority))
+
+    def new_clock(self) -> Clock:
+        """Return the clock of a new run: virtual if the models' latencies are, else real."""
+        return self.adapter.models.new_clock()
 
 
-class GraphAdapter(AdapterSettings):
+class GraphAdapter(AdapterSettings, GraphInterface):
     """Wraps the LLM stages of a LangGraph application and asks one policy per run for their models.
 
     Without a policy of its own a run uses the stages' default models. Safe under concurrent runs, threads and asyncio.
@@ -49,7 +190,9 @@ class GraphAdapter(AdapterSettings):
     Attributes:
         invoke, ainvoke, call, acall, path_of: what nodes, chat models and edges ask; see
             :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
-        default_model, default_scope: see :class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`.
+        defaults, default_scope: see :class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`.
+        finder: see :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
+        finish_node: see :attr:`GraphInterface.finish`.
 
     Args:
         models: makes the chat models.
@@ -77,64 +220,16 @@ class GraphAdapter(AdapterSettings):
         signals: Signals | None = None,
     ) -> None:
         super().__init__(models, template, on_error, signals)
+        self.adapter = self
         self._agents: set[str] = set()
         self._has_unnamed = False
-        defaults = DefaultRuns(self, enforces=enforces, fallback=fallback)
-        finder = self._finder = RunFinder(self, new_policy, defaults)
-        self._runs = finder.runs
-        self._finish = make_finish(finder)
+        defaults = self.defaults = DefaultRuns(self, enforces=enforces, fallback=fallback)
+        finder = self.finder = RunFinder(self, new_policy, defaults)
+        self.finish_node = make_finish(finder)
         self.invoke, self.ainvoke, self.path_of = finder.invoke, finder.ainvoke, finder.path_of
         self.call, self.acall = finder.call, finder.acall
-        self.default_model, self.default_scope = defaults.default_model, defaults.default_scope
+        self.default_scope = defaults.default_scope
         self.thread_paths = ThreadPaths()
-
-    @property
-    def adapter(self) -> GraphAdapter:
-        """This adapter; see :class:`AdapterHolder`."""
-        return self
-
-    def new_clock(self) -> Clock:
-        """Return the clock of a new run."""
-        return self.models.new_clock()
-
-    # -- building the graph ------------------------------------------------------------------------------------
-
-    @property
-    def stages(self) -> Mapping[str, str | None]:
-        """The stages wrapped so far, each with the default model that ``stage(default=)`` declared, or None."""
-        return dict(self.declared)
-
-    @overload
-    def stage(self, name: str, fn: Node, *, state: type | None = None, default: str | None = None) -> Node: ...
-    @overload
-    def stage(
-        self, name: str, fn: None = None, *, state: type | None = None, default: str | None = None
-    ) -> Callable[[Node], Node]: ...
-    def stage(self, name: str, fn: Node | None = None, *, state: type | None = None, default: str | None = None) -> Any:
-        """Return a graph node that runs ``fn(state, model[, config, runtime, writer, store, previous])`` on the policy's model.
-
-        Args:
-            name: the node's name in the graph.
-            fn: function, method or callable object, sync or async, that returns what any node returns. Without it a decorator
-                is returned.
-            state: the state's type; needed where ``fn`` does not annotate its first parameter.
-            default: the model that runs where nothing is planned; by default what the template declares.
-
-        Raises:
-            WorkflowError: ``fn`` cannot be wrapped.
-            ConfigError: the catalog lacks the default model.
-        """
-        if fn is None:
-            return lambda given: self.stage(name, given, state=state, default=default)
-        label = f"stage {name!r}"
-        asked = injected_parameters(fn, label, INJECTED)
-        if "model" not in asked.names:
-            raise WorkflowError(f"{label}: its function never asks for its model: add a parameter named `model`")
-        state_type = state or asked.state
-        if not inspect.isclass(state_type):
-            raise WorkflowError(f"{label}: the type of its state is unknown: annotate the first parameter, or pass state=State")
-        self.declare(name, default)
-        return make_stage(self._finder, name, fn, asked, state_type)
 
     def declare(self, name: str, default: str | None = None, *, is_agent: bool = False) -> None:
         """Declare a stage that VineLM does not wrap itself; ``is_agent`` if a middleware runs it.
@@ -176,86 +271,6 @@ class GraphAdapter(AdapterSettings):
             return None
         return template.exits_by(self.agains)
 
-    def observe(self, observer: Observer) -> None:
-        """Notify ``observer`` of every decision and invocation from now on; exceptions that it raises are ignored."""
-        self.observers.add(observer)
-
-    def route(
-        self,
-        fn: Node,
-        *,
-        again: str | None = None,
-        end: str | None = None,
-        to: To | None = None,
-        times: int | Mapping[str, int] | None = None,
-    ) -> Node:
-        """Return a path function for ``add_conditional_edges`` that leads where ``fn`` says; see :meth:`vinelm.VineLM.route`.
-
-        The policy receives the verdict of ``fn`` and may end the request earlier or, in a profile, later. Whatever the policy,
-        the template's number of invocations bounds the loop.
-
-        Raises:
-            WorkflowError: ``fn`` cannot be wrapped, or the arguments do not fit together.
-        """
-        destinations = Destinations(again, end, to, times)
-        asked = injected_parameters(fn, f"route {destinations.name}", ROUTE_INJECTED)
-        if destinations.end is not None:
-            self.note_exits(destinations.again, destinations.end)
-        return make_route(self._finder, fn, asked, destinations)
-
-    @property
-    def finish(self) -> Node:
-        """The node that returns an earlier answer where the policy trusts it more; see :attr:`vinelm.VineLM.finish`."""
-        self.note_exits()
-        return self._finish
-
-    # -- one run -----------------------------------------------------------------------------------------------
-
-    def context(
-        self,
-        objective: Objective | Mapping[str, Any] | None = None,
-        *,
-        user: Any = None,
-        policy: Policy | None = None,
-        request: Request | None = None,
-        started_at: float | None = None,
-        request_id: str | None = None,
-        priority: float = 0.0,
-    ) -> Any:
-        """Return what to pass as ``context=``. LangGraph does not store it: pass it again on resume.
-
-        Args:
-            objective: target and bounds of the request; also as plain JSON.
-            user: the application's own context object or dict; a copy of it that carries the rest is returned, with the same
-                type, fields, equality and dumps.
-            policy: chooses the models instead of a new session.
-            request: the labelled request, for offline backends and the oracle stop.
-            started_at: the request's arrival in ``time.monotonic()`` seconds; by default the call of invoke.
-            request_id: distinguishes requests on one thread; by default the labelled request's own.
-            priority: of the request's calls where calls wait for rate limits: higher goes first. One step is worth 10 s
-                of waiting, so that nobody waits forever.
-
-        Returns:
-            A :class:`RunContext`, or the copy of ``user``.
-        """
-        run = _run_context(self, objective, policy, request, started_at, request_id, priority)
-        return run if user is None else attach(run, user)
-
-    @contextmanager
-    def request(
-        self,
-        objective: Objective | Mapping[str, Any] | None = None,
-        *,
-        policy: Policy | None = None,
-        request: Request | None = None,
-        started_at: float | None = None,
-        request_id: str | None = None,
-        priority: float = 0.0,
-    ) -> Iterator[None]:
-        """Apply these settings to every run that begins inside the block without a ``context=`` of its own."""
-        with self.within(_run_context(self, objective, policy, request, started_at, request_id, priority)):
-            yield
-
     @contextmanager
     def within(self, settings: RunContext) -> Iterator[None]:
         """The same for settings that are known: calls outside of a graph are the invocations of one request."""
@@ -266,7 +281,7 @@ class GraphAdapter(AdapterSettings):
         finally:
             AMBIENT.reset(token)
             with suppress(Exception):  # it is dropped when others have come
-                self._runs.forget(context)
+                self.finder.runs.forget(context)
 
 
 def _run_context(  # noqa: PLR0917 - the arguments of two public methods

@@ -9,7 +9,7 @@ from typing import Any
 from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 
-from vinelm.adapters.langgraph.adapter import AdapterHolder
+from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.inner_app import FunctionApp
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.path.within_node import with_path_channel
@@ -21,7 +21,7 @@ from vinelm.template import Parallel, Template
 from vinelm.template.steps import walk
 
 
-def build_graph(workflow: Workflow, vine: AdapterHolder, checkpointer: Any = None) -> Any:
+def build_graph(workflow: Workflow, vine: GraphInterface, checkpointer: Any = None) -> Any:
     """Return the compiled graph of ``workflow.build(vine)``, checked against the template. Runs no node and spends nothing.
 
     An entrypoint of LangGraph's functional API is returned as it is, and a plain function as a :class:`FunctionApp`: both are
@@ -57,7 +57,7 @@ def build_graph(workflow: Workflow, vine: AdapterHolder, checkpointer: Any = Non
     return with_path_channel(graph) if chats else graph
 
 
-def _no_graph(workflow: Workflow, built: Any, vine: AdapterHolder, checkpointer: Any) -> Any:
+def _no_graph(workflow: Workflow, built: Any, vine: GraphInterface, checkpointer: Any) -> Any:
     if workflow.template is None:
         raise WorkflowError(f"workflow {workflow.name!r} has no graph to read its template from: give Workflow(template=...)")
     if not isinstance(built, Pregel):
@@ -246,6 +246,3 @@ def _check_stages(
 def _routed_agents(graph: CompiledStateGraph[Any, Any, Any, Any], agents: Iterable[str]) -> dict[str, str]:
     """The same for nodes that a ``VineMiddleware`` runs: its state schema brings the path's channel."""
     return {name: name for name in agents if name in graph.nodes and PATH_KEY in graph.channels}
-
-
-__all__ = ["StageNodes", "build_graph", "refuse_unsupported", "replay_reason", "stage_nodes", "wrapped_stages"]

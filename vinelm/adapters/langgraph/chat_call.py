@@ -16,16 +16,13 @@ from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.path.path_channel import is_inner, models_of
 from vinelm.adapters.langgraph.path.within_node import path_here, write_path
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
-from vinelm.adapters.langgraph.runs.run_context import AMBIENT, carried_by
+from vinelm.adapters.langgraph.runs.run_context import AMBIENT, PROFILED, carried_by
 from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.errors import ConfigError, VineLMError, WorkflowError
 from vinelm.objective import Objective
 
 if TYPE_CHECKING:
     from vinelm.adapters.langgraph.adapter import GraphAdapter
-
-_PROFILED: list[object] = []
-"""One item for each profiled unit under way in this process."""
 
 
 class ChatOptions(TypedDict, total=False):
@@ -115,7 +112,7 @@ class ChatCall:
     ) -> ChatCall:
         context = carried_by(None if runtime is None else runtime.context)
         host, adapter = context.chat_host, context.owner.adapter or adapter
-        if _PROFILED and runtime is None and AMBIENT.get() is None:
+        if PROFILED and runtime is None and AMBIENT.get() is None:
             raise WorkflowError(
                 "a chat model was called in a thread or a graph of the application's own while it was being profiled: "
                 "its calls would be in no row, so make them in a node of the workflow's graph"
@@ -194,16 +191,3 @@ def _node() -> tuple[RunnableConfig | None, Runtime[Any] | None]:
         return get_config(), get_runtime()
     except (RuntimeError, KeyError):
         return None, None
-
-
-class profiled_unit:  # noqa: N801 - used as a with-block
-    """While a unit runs, a chat model that is called outside of every run is refused: nobody would pay for the call."""
-
-    def __enter__(self) -> None:
-        _PROFILED.append(self)
-
-    def __exit__(self, *_: object) -> None:
-        _PROFILED.remove(self)
-
-
-__all__ = ["ChatCall", "halted_here", "node_of", "profiled_unit"]

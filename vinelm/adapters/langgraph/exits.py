@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from langgraph.graph import END
 from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph.adapter import AdapterHolder
+from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.build import build_graph, stage_nodes, template_of_graph
 from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK
 from vinelm.errors import TemplateError, WorkflowError
@@ -19,7 +19,7 @@ from vinelm.template import Template
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 
-def resolved(workflow: Workflow, vine: AdapterHolder) -> Workflow:
+def resolved(workflow: Workflow, vine: GraphInterface) -> Workflow:
     """Return the workflow with a template: its own, or the one that its graph implies, with the graph's exits.
 
     Args:
@@ -59,9 +59,9 @@ def with_graph_exits(template: Template, graph: Any) -> Template:
     every = {node for group in nodes.values() for node in group}
     if not every <= set(graph.builder.nodes):
         return template  # a chat model that is made at run time: nothing is known about its node
-    last = {template.stages[-1].name} if template.is_linear else set(nodes)
+    own = template.own_ends
     exits = {
-        name for name, group in nodes.items() if any(edges.can_end_after(node, every, is_last=name in last) for node in group)
+        name for name, group in nodes.items() if any(edges.can_end_after(node, every, is_last=name in own) for node in group)
     }
     if not exits:
         return template  # the edges are chosen at run time (Command without annotations): nothing is known about them
@@ -75,16 +75,22 @@ def with_graph_exits(template: Template, graph: Any) -> Template:
         ) from error
 
 
-def route_ends(graph: Graph, stages: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Return where the ends of the ``vine.route`` edges behind each stage lead, before any other stage."""
+def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable[[str], frozenset[str]]:
+    """Return where the ends of the ``vine.route`` edges behind a stage lead, before any other stage.
+
+    Args:
+        graph: the compiled graph.
+        holders: the nodes of each stage; of a stage without any, every edge of the graph may stand behind it.
+    """
     edges = _Edges(graph)
-    known = stage_nodes(graph, list(stages)).by_stage
-    every = {node for group in known.values() for node in group}
-    found: dict[str, frozenset[str]] = {}
-    for stage in stages:
-        region = {node for holder in known.get(stage, ()) for node in (holder, *edges.tools_after(holder, every))}
-        found[stage] = frozenset(end for node in region for end in edges.route_ends.get(node, ()))
-    return found
+    every = {node for group in holders.values() for node in group}
+
+    def ends(stage: str) -> frozenset[str]:
+        own = holders.get(stage, ())
+        region = {node for holder in own for node in (holder, *edges.tools_after(holder, every))} or set(edges.route_ends)
+        return frozenset(end for node in region for end in edges.route_ends.get(node, ()))
+
+    return ends
 
 
 class _Edges:

@@ -1,4 +1,4 @@
-"""Applications that are no graph: a plain function that calls chat models, as something that can be invoked like a graph."""
+"""How applications are run: a plain function that calls chat models like a graph, and a graph with coroutines in it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from langgraph.graph.state import CompiledStateGraph
+
 from vinelm.adapters.langgraph.runs.run_context import carried_by
 from vinelm.errors import WorkflowError
 
 if TYPE_CHECKING:
-    from vinelm.adapters.langgraph.adapter import AdapterHolder
+    from vinelm.adapters.langgraph.adapter import GraphInterface
 
 
 class FunctionApp:
@@ -26,7 +28,7 @@ class FunctionApp:
         vine: whose chat models it calls.
     """
 
-    def __init__(self, function: Callable[[dict[str, Any]], Any], vine: AdapterHolder) -> None:
+    def __init__(self, function: Callable[[dict[str, Any]], Any], vine: GraphInterface) -> None:
         self.function = function
         called = function if inspect.isroutine(function) else type(function).__call__
         self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
@@ -58,4 +60,13 @@ class FunctionApp:
         return dict(found)
 
 
-__all__ = ["FunctionApp"]
+def runs_async(app: Any) -> bool:
+    """Return whether some node or edge exists only as a coroutine, so that the graph must be run asynchronously."""
+    if not isinstance(app, CompiledStateGraph):
+        bound = [getattr(node, "bound", None) for node in app.nodes.values()]
+        return any(hasattr(one, "afunc") and getattr(one, "func", one) is None for one in bound)
+    nodes = [node.runnable for node in app.builder.nodes.values()]
+    edges = [branch.path for branches in app.builder.branches.values() for branch in branches.values()]
+    if any(getattr(runnable, "func", runnable) is None for runnable in (*nodes, *edges)):
+        return True
+    return any(isinstance(node, CompiledStateGraph) and runs_async(node) for node in nodes)

@@ -1,15 +1,16 @@
-"""Clients of the anthropic SDK, one set per server and key."""
+"""Clients of the anthropic SDK, one set per server and key; and some that answer from memory."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Hashable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from vinelm.backends.http.clients import async_http_client, http_client, library_of
+from vinelm.backends.http.clients import answering_client, library_of, sdk_clients
 from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S
-from vinelm.backends.openai.client import named_key
-from vinelm.backends.remote.client_pool import EventLoopClients, SdkTransport, keep_quiet
+from vinelm.backends.http.transport import tls_context
+from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients, keep_quiet, rehearsing_pool
 from vinelm.catalog import Model
 from vinelm.extras import required_extra
 
@@ -27,17 +28,6 @@ AMBIENT_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 """A variable with headers that the SDK would send to every server."""
 
 
-class AnthropicSdkTransport(SdkTransport["Anthropic", "AsyncAnthropic"]):
-    """Base of the transport: its clients."""
-
-    def _made(self, model: Model) -> EventLoopClients[Anthropic, AsyncAnthropic]:
-        key = named_key(model, KEY_ENV)  # read outside of the cache: a missing key must not be cached
-        return clients_of(model.api_base or HOME, key, api_version(model))
-
-    def _place(self, model: Model) -> Hashable:
-        return (model.api_base, model.api_key_env, api_version(model))
-
-
 def api_version(model: Model) -> str:
     """Return the API version of the entry: its option ``anthropic_version``, or the default."""
     return str(model.options.get("anthropic_version", VERSION))
@@ -53,21 +43,13 @@ def clients_of(base_url: str, key: str, version: str) -> EventLoopClients[Anthro
     """Create the clients of one server, with the SDK's retries and its tracing disabled."""
     keep_quiet(*LOGGERS)
 
-    def make() -> tuple[Anthropic, Any]:
-        from anthropic import Anthropic, DefaultHttpxClient
+    def load() -> tuple[Any, Any, str, Mapping[str, Any]]:
+        from anthropic import Anthropic, AsyncAnthropic, DefaultHttpxClient
 
-        http = http_client(library_of(DefaultHttpxClient))
-        client = Anthropic(api_key=key, base_url=base_url, http_client=http, **_settings(base_url, key, version))
-        return client, client.close
+        settings = {"api_key": key, "base_url": base_url, **_settings(base_url, key, version)}
+        return Anthropic, AsyncAnthropic, library_of(DefaultHttpxClient), settings
 
-    def amake() -> tuple[AsyncAnthropic, Any]:
-        from anthropic import AsyncAnthropic, DefaultHttpxClient
-
-        http = async_http_client(library_of(DefaultHttpxClient))
-        client = AsyncAnthropic(api_key=key, base_url=base_url, http_client=http, **_settings(base_url, key, version))
-        return client, client.close
-
-    return EventLoopClients(make, amake)
+    return sdk_clients(load)
 
 
 def _settings(base_url: str, key: str, version: str) -> dict[str, Any]:
@@ -92,3 +74,42 @@ def timeout_of(model: Model) -> Timeout:
     from anthropic import Timeout
 
     return Timeout(model.timeout_s, connect=min(model.timeout_s, CONNECT_TIMEOUT_S))
+
+
+# -- rehearsals --------------------------------------------------------------------------------------------------
+
+_USAGE = {"input_tokens": 1, "output_tokens": 1}
+_MESSAGE = {
+    "id": "msg_rehearsal",
+    "type": "message",
+    "role": "assistant",
+    "model": "rehearsal",
+    "content": [{"type": "text", "text": "yes"}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": _USAGE,
+}
+_EVENTS: tuple[dict[str, Any], ...] = (
+    {"type": "message_start", "message": {**_MESSAGE, "content": [], "stop_reason": None}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "yes"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": _USAGE},
+    {"type": "message_stop"},
+)
+
+
+def rehearsing_clients() -> ClientPool[EventLoopClients[Anthropic, AsyncAnthropic]]:
+    """Return a pool of synchronous clients that answer every call alike."""
+
+    def make() -> tuple[Anthropic, Callable[[], None]]:
+        from anthropic import Anthropic, DefaultHttpxClient
+
+        library = library_of(DefaultHttpxClient)
+        tls_context(library)  # for the asynchronous clients: a synchronous one is made before the first call
+        stream = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in _EVENTS)
+        http = answering_client(library, _MESSAGE, stream)
+        client = Anthropic(api_key="none", base_url="http://rehearsal.invalid", max_retries=0, http_client=http)
+        return client, client.close
+
+    return rehearsing_pool(make)

@@ -57,7 +57,7 @@ def attempt_bound(body: Mapping[str, Any]) -> AttemptBound:
     """Return the most tokens that one attempt can cost."""
     prompt = _prompt_text(body)
     return AttemptBound.of(
-        prompt_bytes=len(prompt.encode("utf-8", "surrogatepass")),
+        prompt,
         max_tokens=body["max_tokens"],
         links=prompt.count('"type": "url"'),
         writes_cache="cache_control" in prompt or "cache_control" in body,

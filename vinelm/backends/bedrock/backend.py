@@ -8,25 +8,28 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from vinelm.backends.bedrock.client import MAX_CONNECTIONS, BedrockClient, boto_session, region_of
-from vinelm.backends.bedrock.rehearsal import RehearsingClient
+from vinelm.backends.bedrock.client import MAX_CONNECTIONS, BedrockClient, RehearsingClient, boto_session, region_of
 from vinelm.backends.bedrock.request import attempt_bound, check_options, converse_request
 from vinelm.backends.bedrock.response import FINISH_FAILURES, begun, failed, pieces, whole
-from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend, check_base
 from vinelm.backends.remote.client_pool import ClientPool
 from vinelm.backends.remote.response import Delta
-from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.transport import TransportRequest
+from vinelm.backends.remote.transport import Transport, TransportRequest
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
-from vinelm.errors import FailureKind
 
 
-class BedrockTransport:
-    """The transport over boto3; see :class:`vinelm.backends.remote.transport.Transport`."""
+class BedrockTransport(Transport):
+    """The transport over boto3.
 
-    finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
+    Credentials come from boto3's usual chain, or from a Bedrock API key in ``AWS_BEARER_TOKEN_BEDROCK``. A catalog entry's
+    option ``region`` sets the region (default: the environment's), ``api_base`` another endpoint. boto3 is synchronous: async
+    calls wait on threads of the transport.
+    """
+
+    finish_failures = FINISH_FAILURES
+    attempt_bound = staticmethod(attempt_bound)
+    failed = staticmethod(failed)
 
     def __init__(self) -> None:
         self.clients: ClientPool[BedrockClient | RehearsingClient] = ClientPool(
@@ -44,15 +47,7 @@ class BedrockTransport:
         """Build the arguments of ``converse``."""
         return converse_request(model, messages, options, is_streamed=is_streamed)
 
-    def attempt_bound(self, model: Model, body: Mapping[str, Any]) -> AttemptBound:
-        """Return the most tokens that one attempt can cost."""
-        return attempt_bound(body)
-
     def connect(self, model: Model) -> None:
-        """Create the client."""
-        self.clients.of(model)
-
-    async def aconnect(self, model: Model) -> None:
         """Create the client; it is shared by all event loops."""
         self.clients.of(model)
 
@@ -89,12 +84,8 @@ class BedrockTransport:
         finally:
             _when_done(step, deltas.close)
 
-    def failed(self, error: Exception) -> AttemptFailed | None:
-        """Translate an exception of boto3."""
-        return failed(error)
-
     def rehearsal(self) -> BedrockTransport:
-        """See :class:`vinelm.backends.remote.rehearsal.Rehearses`."""
+        """See :class:`vinelm.backends.remote.transport.Transport`."""
         twin = type(self)()
         twin.clients = ClientPool(lambda model: RehearsingClient(boto_session(model)), lambda model: None)
         return twin
@@ -103,15 +94,6 @@ class BedrockTransport:
         """Close all connections."""
         self.clients.close()
         self._threads.shutdown(wait=False)
-
-
-class BedrockBackend(RemoteBackend[BedrockTransport]):
-    """Chat models on Bedrock.
-
-    Credentials come from boto3's usual chain, or from a Bedrock API key in ``AWS_BEARER_TOKEN_BEDROCK``. A catalog entry's
-    option ``region`` sets the region (default: the environment's), ``api_base`` another endpoint. boto3 is synchronous: async
-    calls wait on threads of the backend.
-    """
 
 
 def _when_done(step: Future[Any], close: Callable[[], None]) -> None:
@@ -126,9 +108,9 @@ def _when_done(step: Future[Any], close: Callable[[], None]) -> None:
         step.add_done_callback(finish)
 
 
-def create(settings: ProviderSettings) -> BedrockBackend:
+def create(settings: ProviderSettings) -> RemoteBackend[BedrockTransport]:
     """Create the backend of the catalog's Bedrock models. Makes no call. :class:`ConfigError` for invalid settings."""
     for model in settings.models:
         check_options(model, model.options)
         check_base(model)
-    return BedrockBackend(settings, BedrockTransport())
+    return RemoteBackend(settings, BedrockTransport())

@@ -49,7 +49,7 @@ def attempt_bound(body: Mapping[str, Any]) -> AttemptBound:
     """Return the most tokens that one attempt can cost."""
     prompt = _prompt_text(body)
     return AttemptBound.of(
-        prompt_bytes=len(prompt.encode("utf-8", "surrogatepass")),
+        prompt,
         max_tokens=body["inferenceConfig"]["maxTokens"],
         links=prompt.count("s3Location"),
         writes_cache="cachePoint" in prompt,

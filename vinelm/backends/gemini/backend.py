@@ -8,23 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
-from vinelm.backends.gemini.client import clients_of, kept_responses
-from vinelm.backends.gemini.rehearsal import rehearsing_clients
-from vinelm.backends.gemini.request import attempt_bound, check_options, config_options, content_request
+from vinelm.backends.gemini.client import clients_of, kept_responses, rehearsing_clients
+from vinelm.backends.gemini.request import ModelSignatures, attempt_bound, check_options, config_options, content_request
 from vinelm.backends.gemini.response import FINISH_FAILURES, GeminiStreamReader, billed_once_begun, failed
-from vinelm.backends.gemini.thought_signatures import ModelSignatures
+from vinelm.backends.http.sdk_transport import SdkTransport
 from vinelm.backends.openai.client import named_key
 from vinelm.backends.openai.response import begun
-from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend, check_base
 from vinelm.backends.remote.call_memory import CallMemory
-from vinelm.backends.remote.client_pool import EventLoopClients, SdkTransport
+from vinelm.backends.remote.client_pool import EventLoopClients
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
-from vinelm.errors import ConfigError, FailureKind
+from vinelm.errors import ConfigError
 from vinelm.extras import required_extra
 
 if TYPE_CHECKING:
@@ -32,9 +30,16 @@ if TYPE_CHECKING:
 
 
 class GeminiTransport(SdkTransport["Client", "Client"]):
-    """The transport over the SDK; see :class:`vinelm.backends.remote.transport.Transport`."""
+    """The transport over the SDK.
 
-    finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
+    In a catalog entry, ``api_key_env`` names the key's variable, ``api_base`` sets another endpoint, and ``options`` are
+    fields of the SDK's ``GenerateContentConfig`` (``temperature``, ``thinking_config``, ...). The SDK's automatic function
+    calling is disabled.
+    """
+
+    finish_failures = FINISH_FAILURES
+    attempt_bound = staticmethod(attempt_bound)
+    failed = staticmethod(failed)
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,10 +50,6 @@ class GeminiTransport(SdkTransport["Client", "Client"]):
     ) -> TransportRequest:
         """Build the contents and the config."""
         return content_request(model, messages, options, self._signed(model), is_streamed=is_streamed)
-
-    def attempt_bound(self, model: Model, body: Mapping[str, Any]) -> AttemptBound:
-        """Return the most tokens that one attempt can cost."""
-        return attempt_bound(body)
 
     def check(self, model: Model) -> None:
         """Raise :class:`ConfigError` if the model's key or the SDK is missing, or an option is unknown."""
@@ -107,36 +108,23 @@ class GeminiTransport(SdkTransport["Client", "Client"]):
             for opened in kept:
                 await opened.aclose()
 
-    def failed(self, error: Exception) -> AttemptFailed | None:
-        """Translate an exception of the SDK."""
-        return failed(error)
-
     def rehearsal(self) -> GeminiTransport:
-        """See :class:`vinelm.backends.remote.rehearsal.Rehearses`."""
+        """See :class:`vinelm.backends.remote.transport.Transport`."""
         twin = GeminiTransport()
         twin.clients = rehearsing_clients()
         return twin
+
+    def context_tokens(self, model: Model) -> int | None:
+        """Return the model's input limit by the API."""
+        with suppress(Exception):
+            return self.clients.of(model).sync().models.get(model=model.model_id).input_token_limit
+        return None
 
     def _signed(self, model: Model) -> ModelSignatures:
         return ModelSignatures(self._signatures, model.model_id)
 
     def _made(self, model: Model) -> EventLoopClients[Client, Client]:
         return clients_of(base_url=model.api_base, **self.credentials(model))
-
-
-class GeminiBackend(RemoteBackend[GeminiTransport]):
-    """Chat models on the Gemini API.
-
-    In a catalog entry, ``api_key_env`` names the key's variable, ``api_base`` sets another endpoint, and ``options`` are
-    fields of the SDK's ``GenerateContentConfig`` (``temperature``, ``thinking_config``, ...). The SDK's automatic function
-    calling is disabled.
-    """
-
-    def context_tokens(self, model: Model) -> int | None:
-        """See :class:`vinelm.backends.diagnostics.KnowsContext`: the model's input limit by the API."""
-        with suppress(Exception):
-            return self.transport.clients.of(model).sync().models.get(model=model.model_id).input_token_limit
-        return None
 
 
 def _begun(kept: list[Any], request: TransportRequest) -> Delta:
@@ -167,9 +155,9 @@ def _arguments(model: Model, request: TransportRequest) -> dict[str, Any]:
     return {"model": model.model_id, "contents": contents, "config": config}
 
 
-def create(settings: ProviderSettings) -> GeminiBackend:
+def create(settings: ProviderSettings) -> RemoteBackend[GeminiTransport]:
     """Create the backend of the catalog's Gemini models. Makes no call. :class:`ConfigError` for invalid settings."""
     for model in settings.models:
         check_options(model, model.options)
         check_base(model)
-    return GeminiBackend(settings, GeminiTransport())
+    return RemoteBackend(settings, GeminiTransport())

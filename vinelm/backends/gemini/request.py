@@ -9,12 +9,13 @@ import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
-from vinelm.backends.gemini.thought_signatures import ModelSignatures
 from vinelm.backends.remote.attempt_bound import AttemptBound
+from vinelm.backends.remote.call_memory import CallMemory
 from vinelm.backends.remote.call_options import asked_of, functions_of, refuse_ours, tool_use_of
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.turns import inline_image, joined_turns, made_calls, plain_parts
@@ -28,6 +29,26 @@ OURS = (
 """Parameters that the backend sets; not allowed as options. The maximum output length is the entry's ``max_tokens``."""
 VERTEX_OPTIONS = ("project", "location")
 """Options of a Vertex model that select its project and location."""
+UNSIGNED = ("gemini-1", "gemini-2", "gemma")
+"""Prefixes of the names of models without signatures."""
+NO_SIGNATURE = base64.urlsafe_b64decode("skip_thought_signature_validator")
+"""The placeholder for a call of another model: https://ai.google.dev/gemini-api/docs/thought-signatures"""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSignatures:
+    """The thought signatures of one model's tool calls: it requires them back, but LangChain's tool calls cannot carry them."""
+
+    signatures: CallMemory[bytes | None]
+    model_id: str
+
+    def remember(self, call_id: str, signature: bytes | None) -> None:
+        """Store the signature of a call. Of parallel calls, the model signs only the first."""
+        self.signatures.put(self.model_id, call_id, signature)
+
+    def known(self, call_id: str) -> bytes | None:
+        """Return the signature to send with the call; None if the model uses none."""
+        return None if self.model_id.startswith(UNSIGNED) else self.signatures.get(self.model_id, call_id, NO_SIGNATURE)
 
 
 def content_request(
@@ -56,7 +77,7 @@ def attempt_bound(body: Mapping[str, Any]) -> AttemptBound:
     """Return the most tokens that one attempt can cost."""
     prompt = _prompt_text(body)
     return AttemptBound.of(
-        prompt_bytes=len(prompt.encode("utf-8", "surrogatepass")),
+        prompt,
         max_tokens=body["config"]["max_output_tokens"],
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from vinelm.backends.base import Counts, counted
-from vinelm.backends.gemini.thought_signatures import ModelSignatures
+from vinelm.backends.gemini.request import ModelSignatures
 from vinelm.backends.openai import response as openai_response
 from vinelm.backends.remote.failures import status_may_be_billed
 from vinelm.backends.remote.response import Delta, ToolPiece, parses

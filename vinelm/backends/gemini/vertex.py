@@ -12,10 +12,10 @@ from collections.abc import Hashable
 from contextlib import suppress
 from typing import Any
 
-from vinelm.backends.gemini.backend import GeminiBackend, GeminiTransport
+from vinelm.backends.gemini.backend import GeminiTransport
 from vinelm.backends.gemini.request import check_options
 from vinelm.backends.openai.client import named_key
-from vinelm.backends.remote.backend import check_base
+from vinelm.backends.remote.backend import RemoteBackend, check_base
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
@@ -25,7 +25,11 @@ SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
 
 class VertexTransport(GeminiTransport):
-    """Gemini's transport, with a Google Cloud project and application default credentials."""
+    """Gemini's transport, with a Google Cloud project and application default credentials.
+
+    The options ``project`` and ``location`` select the project (default: ``GOOGLE_CLOUD_PROJECT``) and location (default:
+    ``GOOGLE_CLOUD_LOCATION``, else ``global``). Everything else is as in :class:`GeminiTransport`.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,14 +82,6 @@ class VertexTransport(GeminiTransport):
                 self._credentials.refresh(Request())
 
 
-class VertexBackend(GeminiBackend):
-    """Gemini models on Vertex AI.
-
-    The options ``project`` and ``location`` select the project (default: ``GOOGLE_CLOUD_PROJECT``) and location (default:
-    ``GOOGLE_CLOUD_LOCATION``, else ``global``). Everything else is as in :class:`GeminiBackend`.
-    """
-
-
 def _where(model: Model) -> tuple[str | None, str | None]:
     """Return project and location; :class:`ConfigError` if there is no project, or the entry has both them and a key."""
     given = [model.options.get(name) for name in ("project", "location")]
@@ -103,10 +99,10 @@ def _where(model: Model) -> tuple[str | None, str | None]:
     return str(project), str(given[1] or os.environ.get("GOOGLE_CLOUD_LOCATION") or "global")
 
 
-def create(settings: ProviderSettings) -> VertexBackend:
+def create(settings: ProviderSettings) -> RemoteBackend[VertexTransport]:
     """Create the backend of the catalog's Vertex models. Makes no call. :class:`ConfigError` for invalid settings."""
     for model in settings.models:
         check_options(model, model.options)
         check_base(model)
         _where(model)
-    return VertexBackend(settings, VertexTransport())
+    return RemoteBackend(settings, VertexTransport())

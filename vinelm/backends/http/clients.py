@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from vinelm.backends.http.answer_body import BodyLimits
 from vinelm.backends.http.transport import AsyncBoundedTransport, BoundedTransport
+from vinelm.backends.remote.client_pool import EventLoopClients
 
 
 def http_client(library: str, limits: BodyLimits | None = None, *, ca_file: str | None = None, **settings: Any) -> Any:
@@ -30,6 +31,27 @@ def async_http_client(library: str, limits: BodyLimits | None = None, **settings
     httpx = importlib.import_module(library)
     transport = AsyncBoundedTransport(httpx, limits or BodyLimits())
     return httpx.AsyncClient(transport=transport, follow_redirects=False, **settings)
+
+
+def sdk_clients(
+    load: Callable[[], tuple[Any, Any, str, Mapping[str, Any]]], limits: BodyLimits | None = None
+) -> EventLoopClients[Any, Any]:
+    """Return the clients of an SDK over our own HTTP clients, which bound the time and size of each answer.
+
+    ``load`` imports the SDK: its class of synchronous clients and of others, their HTTP library and what both are made with.
+    """
+
+    def make() -> tuple[Any, Callable[[], None]]:
+        kind, _, library, settings = load()
+        client = kind(http_client=http_client(library, limits), **settings)
+        return client, client.close
+
+    def amake() -> tuple[Any, Callable[[], Awaitable[None]]]:
+        _, kind, library, settings = load()
+        client = kind(http_client=async_http_client(library, limits), **settings)
+        return client, client.close
+
+    return EventLoopClients(make, amake)
 
 
 def answering_client(library: str, whole: Mapping[str, Any], stream: str) -> Any:

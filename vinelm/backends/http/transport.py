@@ -44,12 +44,16 @@ class _Bounded:
         self._httpx = httpx
         self._limits = limits
         self._tls = tls_context(httpx.__name__) if ca_file is None else ssl.create_default_context(cafile=ca_file)
+        self._proxies: dict[tuple[str, str], str | None] = {}
         self._pools: dict[str | None, Any] = {}
         self._lock = Lock()
 
     def _pool_of(self, request: Any) -> Any:
-        proxy = _proxy_of(request.url.scheme, request.url.host)
+        target = request.url.scheme, request.url.host
         with self._lock:
+            if target not in self._proxies:  # once, as httpx reads them: they cost 50 µs
+                self._proxies[target] = _proxy_of(*target)
+            proxy = self._proxies[target]
             if proxy not in self._pools:
                 self._pools[proxy] = self._made(proxy)
             return self._pools[proxy]

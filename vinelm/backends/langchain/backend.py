@@ -20,21 +20,21 @@ from vinelm.backends.langchain.response import FINISH_FAILURES, LangChainStreamR
 from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend
 from vinelm.backends.remote.response import Delta
-from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.transport import TransportRequest
+from vinelm.backends.remote.transport import Transport, TransportRequest
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
-from vinelm.errors import ConfigError, FailureKind
+from vinelm.errors import ConfigError
 from vinelm.extras import required_extra
 
 
-class LangChainTransport:
+class LangChainTransport(Transport):
     """Delegates to a chat model's own ``_generate`` and ``_stream``; see :class:`vinelm.backends.remote.transport.Transport`.
 
     Not to ``invoke``: LangChain would then call every callback twice.
     """
 
-    finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
+    finish_failures = FINISH_FAILURES
+    failed = staticmethod(failed)
 
     def __init__(self, live: Mapping[str, BaseChatModel]) -> None:
         self._chats = {name: _with_usage(chat) for name, chat in live.items()}
@@ -64,20 +64,17 @@ class LangChainTransport:
         body = {"chat": chat, "messages": list(messages), "stop": stop, "options": given, "max_tokens": limit, "tools": tools}
         return TransportRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
 
-    def attempt_bound(self, model: Model, body: Mapping[str, Any]) -> AttemptBound:
+    @staticmethod
+    def attempt_bound(body: Mapping[str, Any]) -> AttemptBound:
         """Return the most tokens that one attempt can cost, if the chat model respects the entry's ``max_tokens``."""
         prompt = _prompt_text(body)
         return AttemptBound.of(
-            prompt_bytes=len(prompt.encode("utf-8", "surrogatepass")),
+            prompt,
             max_tokens=body["max_tokens"],
             writes_cache="cache_control" in prompt or "cachePoint" in prompt,
         )
 
     def connect(self, model: Model) -> None:
-        """Create the chat model."""
-        self._chat(model)
-
-    async def aconnect(self, model: Model) -> None:
         """Create the chat model."""
         self._chat(model)
 
@@ -108,10 +105,6 @@ class LangChainTransport:
             yield reader.whole(result)
         yield self._last(model, reader)
 
-    def failed(self, error: Exception) -> AttemptFailed | None:
-        """Translate an exception of the chat model."""
-        return failed(error)
-
     def preload(self, model: Model) -> None:
         """Import the model's integration; create the chat model too where that starts no thread and opens no connection."""
         if model.name in self._chats or ":" not in model.model_id:
@@ -122,9 +115,6 @@ class LangChainTransport:
                 import_module(name)
         if provider in _OVER_HTTP:
             self._chat(model)
-
-    def close(self) -> None:
-        """Do nothing: the chat models own their connections."""
 
     def _last(self, model: Model, reader: LangChainStreamReader) -> Delta:
         """Return the last piece. A chat model that has given a finish reason once is expected to do so always."""

@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import ToolCall, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from vinelm.backends.base import BoundChatModel, bound_instance
-from vinelm.backends.offline.tool_script import next_step
 from vinelm.catalog import Model
 from vinelm.clock import WallClock
 from vinelm.errors import CallError, ConfigError
@@ -217,3 +216,42 @@ def _chunks(text: str, calls: list[ToolCall], usage: Usage) -> Iterator[tuple[fl
             message.response_metadata = {"model_name": usage.model, "finish_reason": usage.finish_reason}
             message.chunk_position = "last"
         yield first_s if index == 0 else step_s, ChatGenerationChunk(message=message)
+
+
+# -- tool use: an answer is a script of tool calls, and each invocation makes the next one -----------------------
+# {"calls": [{"name": ..., "args": {...}}, ...], "answer": "..."}: the next call is the first that was not made since the last
+# human message; after all calls comes the answer. Used only if tools are bound.
+
+
+def next_step(text: str, messages: Sequence[BaseMessage]) -> tuple[str, list[ToolCall]]:
+    """Return the text and the tool calls of the next message. A text that is not a script is returned unchanged."""
+    script = _script(text)
+    if script is None:
+        return text, []
+    made = calls_since_human(messages)
+    for call in script["calls"]:
+        if not any(one["name"] == call["name"] and one["args"] == call["args"] for one in made):
+            return "", [ToolCall(name=call["name"], args=call["args"], id=f"call-{len(made)}", type="tool_call")]
+    return str(script["answer"]), []
+
+
+def _script(text: str) -> dict[str, Any] | None:
+    if not text.startswith("{"):
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    is_script = isinstance(found, dict) and set(found) == {"calls", "answer"} and isinstance(found["calls"], list)
+    return found if is_script and all({"name", "args"} <= set(call) for call in found["calls"]) else None
+
+
+def calls_since_human(messages: Sequence[BaseMessage]) -> list[ToolCall]:
+    """Return the tool calls of the current turn, in order."""
+    made: list[ToolCall] = []
+    for message in messages:
+        if isinstance(message, HumanMessage):
+            made = []
+        elif isinstance(message, AIMessage):
+            made.extend(message.tool_calls)
+    return made

@@ -105,20 +105,6 @@ def simulated_tables(preset: str = "paper") -> dict[str, Any]:
     return {"model": [_entry(name) for name in PRESETS[preset]]}
 
 
-def simulated_toml(preset: str = "paper") -> str:
-    """Return the text of a catalog file with the preset's models, as a template for one's own."""
-    lines = ["# Simulated models: nothing here was measured on a real one."]
-    for entry in simulated_tables(preset)["model"]:
-        price = entry["price"]
-        lines += ["", "[[model]]"]
-        lines += [f'{key} = "{entry[key]}"' for key in ("name", "provider", "model", "engine")]
-        lines.append(
-            f"price = {{ input = {price['input']}, output = {price['output']}, "
-            f'source = "{price["source"]}", as_of = {price["as_of"].isoformat()} }}'
-        )
-    return "\n".join(lines) + "\n"
-
-
 def behaviour_of(model: Model) -> Behaviour:
     """Return the behaviour named by the model's ``model_id``; :class:`ConfigError` for an unknown one."""
     try:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.backends.base import estimate_tokens
+from vinelm.backends.base import estimate_tokens, model_options
 from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
-from vinelm.backends.settings import ProviderSettings, model_options
+from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.io.fields import as_amount, as_count, as_text

@@ -9,9 +9,8 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.tool import ToolCall
 
-from vinelm.backends.offline.chat_model import OfflineChatModel
+from vinelm.backends.offline.chat_model import OfflineChatModel, calls_since_human
 from vinelm.backends.offline.schema_filler import fill
-from vinelm.backends.offline.tool_script import calls_since_human
 
 
 class ScriptedChatModel(OfflineChatModel):
@@ -81,6 +80,3 @@ def _filled(schema: Mapping[str, Any], text: str) -> Any:
     ):
         return given
     return fill(schema, text)
-
-
-__all__ = ["ScriptedChatModel"]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import math
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import fsum
+from struct import Struct
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.backends.base import Counts, estimate_tokens
+from vinelm.backends.base import Counts, estimate_tokens, model_options
 from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
-from vinelm.backends.offline.hash_random import digest, exp, generator, normal, uniform
 from vinelm.backends.offline.presets import (
     BEHAVIOURS,
     FEEDBACK_GAIN,
@@ -21,18 +23,13 @@ from vinelm.backends.offline.presets import (
     Behaviour,
     behaviour_of,
     simulated_catalog,
-    simulated_tables,
-    simulated_toml,
 )
-from vinelm.backends.offline.text_writer import writer_for
-from vinelm.backends.settings import ProviderSettings, model_options
+from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Catalog, Model
-from vinelm.errors import ConfigError, FailureKind
+from vinelm.errors import ConfigError, DatasetError, FailureKind
 from vinelm.requests.protocols import CallContext
 from vinelm.requests.workflow import AnswerWriter, Request, ShowsErrors, StagedWriter
 from vinelm.rows.observation import Usage
-
-__all__ = ["SimulatedBackend", "create", "simulated_catalog", "simulated_tables", "simulated_toml"]
 
 PREFILL_TOKENS_PER_S = 6000.0
 """How fast prompt tokens are read, on top of a model's own time to first token."""
@@ -43,8 +40,54 @@ FAILURES: tuple[FailureKind, ...] = ("rate_limit", "server", "timeout")
 OPTIONS = ("failure_rate", "cached_share")
 """Options of a simulated model; both are fractions."""
 
+DEFAULT_ANSWER_KEY = "answer"
+_WORDS = Struct(">16H")
+_SUM_MEAN = 16 * 65535 / 2
+_SUM_SD = math.sqrt(16 * (65536**2 - 1) / 12)
+_SEPARATOR = "\x1f"
+
+
+# -- draws: the same on every machine, in any order, thread and process ------------------------------------------------
+
+# Each is a function of a seed and the names of its subject, by SHA-256 and basic IEEE arithmetic: no shared generator,
+# no ``hash()``, and no ``libm``, whose last bit differs between platforms.
+
+
+def digest(*names: object) -> bytes:
+    """Return a 32-byte hash of the names in their order."""
+    return hashlib.sha256(_SEPARATOR.join(map(str, names)).encode("utf-8", "surrogatepass")).digest()
+
+
+def normal(*names: object) -> float:
+    """Draw from an approximately standard normal distribution: the standardised sum of 16 uniform words (at most 6.93)."""
+    total: int = sum(_WORDS.unpack(digest(*names)))
+    return (total - _SUM_MEAN) / _SUM_SD
+
+
+def uniform(*names: object) -> float:
+    """Draw uniformly from [0, 1)."""
+    return (int.from_bytes(digest(*names)[:8], "big") >> 11) / 2**53
+
+
+def exp(x: float) -> float:
+    """Return the exponential within 1e-4 of its value for x in [-4, 4], by multiplications only."""
+    h = x / 64.0
+    power = 1.0 + h * (1.0 + h * (0.5 + h / 6.0))
+    for _ in range(6):
+        power *= power
+    return power
+
+
+def generator(*names: object) -> random.Random:
+    """Return a new generator seeded with the names."""
+    return random.Random(int.from_bytes(digest(*names)[:16], "big"))
+
+
 _lasting = lru_cache(maxsize=65_536)(normal)
 """Draws that all invocations of a question share."""
+
+
+# -- the backend -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +190,9 @@ class SimulatedBackend:
     def _margin(self, task: _Task, behaviour: Behaviour, model_id: str) -> float:
         """Return the model's margin on this question, without the effect that is drawn per invocation."""
         seed, asked = self._seed, task.name
-        mean = fsum(behaviour.weakness.values()) / len(behaviour.weakness)
+        mean = math.fsum(behaviour.weakness.values()) / len(behaviour.weakness)
         skills = task.writer.skills(task.request)
-        demanded = fsum(behaviour.weakness.get(skill, mean) * share for skill, share in skills.items())
+        demanded = math.fsum(behaviour.weakness.get(skill, mean) * share for skill, share in skills.items())
         return (
             behaviour.ability
             - demanded
@@ -174,7 +217,7 @@ class SimulatedBackend:
         names = (model_id,) if is_usual else tuple(prefix)
         point = uniform(self._seed, task.name, *names, "kind")
         weights = [behaviour.kinds.get(kind, 1.0) for kind in task.writer.kinds]
-        point *= fsum(weights)  # sum() of floats rounds differently before Python 3.12
+        point *= math.fsum(weights)  # sum() of floats rounds differently before Python 3.12
         for kind, weight in zip(task.writer.kinds, weights, strict=True):
             point -= weight
             if point < 0.0:
@@ -230,6 +273,71 @@ def _checked_rate(rate: object, what: str) -> float:
     return float(rate)
 
 
+# -- the answers of a workflow without a writer of its own -------------------------------------------------------------
+
+
+class TextWriter:
+    """Writes the label as the right answer, or a different text as a wrong one. Long rows are harder."""
+
+    kinds: Sequence[str] = ("near_miss", "off_topic")
+
+    def __init__(self, answer_key: str = DEFAULT_ANSWER_KEY) -> None:
+        self._key = answer_key
+
+    def skills(self, request: Request) -> Mapping[str, float]:
+        """Return the skill ``length``: characters of the row over 1000, at most 1."""
+        chars = sum(len(value) for key, value in request.data.items() if isinstance(value, str) and key != self._key)
+        return {"length": min(1.0, chars / 1000.0)}
+
+    def right(self, request: Request, rng: random.Random) -> str:
+        """Return the label as text; :class:`DatasetError` if the row has none."""
+        if self._key not in request.data:
+            raise DatasetError(f"request {request.id!r}: the row has no {self._key!r}: name its label in answer_key")
+        return str(request.data[self._key])
+
+    def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
+        """Return a number near the label, its letters shuffled, or an unrelated answer."""
+        label = self.right(request, rng)
+        if kind == "near_miss":
+            near = _near(label, rng)
+            if near.strip().lower() != label.strip().lower():
+                return near
+        return "I do not know" if label.strip().lower() != "i do not know" else "no answer"
+
+
+def _near(label: str, rng: random.Random) -> str:
+    try:
+        return str(int(label) + rng.choice((-10, -1, 1, 2, 10)))
+    except ValueError:
+        pass
+    try:
+        return str(round(float(label) * rng.choice((0.5, 0.9, 1.1, 2.0)) + 1.0, 6))
+    except ValueError:
+        letters = list(label)
+        rng.shuffle(letters)
+        return "".join(letters)
+
+
+def _writer_for(settings: ProviderSettings) -> AnswerWriter:
+    """Return the workflow's own writer, or a :class:`TextWriter` over its label; :class:`ConfigError` if it has neither."""
+    workflow = settings.workflow
+    if workflow is None:
+        raise ConfigError("simulated models answer from a workflow's rows: give create_backends a workflow")
+    if workflow.writer is not None:
+        if "answer_key" in settings.table:
+            raise ConfigError(f"[backend.simulated]: answer_key has no effect: workflow {workflow.name!r} has its own writer")
+        return workflow.writer
+    columns = workflow.requests[0].data
+    only = workflow.labels[0] if len(workflow.labels) == 1 else DEFAULT_ANSWER_KEY
+    key = settings.setting("answer_key", str, only)
+    if key not in columns:
+        raise ConfigError(
+            f"workflow {workflow.name!r}: simulated models need the right answer and the rows have no {key!r}: "
+            f"set answer_key under [backend.simulated] to one of {', '.join(columns)}, or give the workflow a writer"
+        )
+    return TextWriter(key)
+
+
 def create(settings: ProviderSettings) -> SimulatedBackend:
     """Create the backend of the catalog's simulated models.
 
@@ -245,7 +353,7 @@ def create(settings: ProviderSettings) -> SimulatedBackend:
         for name, rate in model_options(model, *OPTIONS).items():
             _checked_rate(rate, f"model {model.name!r}: {name}")
     return SimulatedBackend(
-        writer_for(settings),
+        _writer_for(settings),
         seed=settings.setting("seed", int, settings.seed),
         real_time=settings.setting("real_time", bool, settings.real_time),
         catalog=settings.catalog,

@@ -6,10 +6,10 @@ OpenAI: use ``provider = "openai"`` with that ``api_base`` for it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from vinelm.backends.http.clients import async_http_client, http_client, library_of_openai
+from vinelm.backends.http.clients import library_of_openai, sdk_clients
 from vinelm.backends.openai.backend import OpenAITransport
 from vinelm.backends.openai.client import LOGGERS, elsewhere, named_key
 from vinelm.backends.openai.request import check_options
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 
 class AzureTransport(OpenAITransport):
-    """OpenAI's transport, with Azure's URL (``/openai/deployments/MODEL``) and key header."""
+    """OpenAI's transport, with Azure's URL (``/openai/deployments/MODEL``) and key header.
+
+    In a catalog entry, ``model`` is the deployment, ``api_base`` the resource, and the option ``api_version`` the version of
+    the API. Other options are added to the request's body unchanged.
+    """
 
     def check(self, model: Model) -> None:
         """Raise :class:`ConfigError` if the entry's key is missing."""
@@ -39,49 +43,39 @@ class AzureTransport(OpenAITransport):
 
     def _made(self, model: Model) -> EventLoopClients[OpenAI, AsyncOpenAI]:
         keep_quiet(*LOGGERS)
-        settings: dict[str, Any] = {
-            "api_key": named_key(model, "AZURE_API_KEY"),
-            "azure_endpoint": str(model.api_base).rstrip("/"),
-            "api_version": str(model.options["api_version"]),
-            "max_retries": 0,
-        }
+        key = named_key(model, "AZURE_API_KEY")
 
-        def make() -> tuple[OpenAI, Any]:
-            from openai import AzureOpenAI
+        def load() -> tuple[Any, Any, str, Mapping[str, Any]]:
+            from openai import AsyncAzureOpenAI, AzureOpenAI
 
-            client = AzureOpenAI(**settings, http_client=http_client(library_of_openai()), default_headers=elsewhere())
-            _refuse_ambient_token(client, model)
-            return client, client.close
+            settings = {
+                "api_key": key,
+                "azure_endpoint": str(model.api_base).rstrip("/"),
+                "api_version": str(model.options["api_version"]),
+                "max_retries": 0,
+                "default_headers": elsewhere(),
+            }
+            return _checked(AzureOpenAI, model), _checked(AsyncAzureOpenAI, model), library_of_openai(), settings
 
-        def amake() -> tuple[AsyncOpenAI, Any]:
-            from openai import AsyncAzureOpenAI
+        return sdk_clients(load)
 
-            client = AsyncAzureOpenAI(
-                **settings, http_client=async_http_client(library_of_openai()), default_headers=elsewhere()
+
+def _checked(kind: Callable[..., Any], model: Model) -> Callable[..., Any]:
+    """``kind``, whose clients are refused where an older SDK sends the environment's Entra token instead of the entry's key."""
+
+    def make(**settings: Any) -> Any:
+        client = kind(**settings)
+        if getattr(client, "_azure_ad_token", None) is not None:
+            raise ConfigError(
+                f"model {model.name!r}: this openai package sends AZURE_OPENAI_AD_TOKEN instead of {model.api_key_env}: "
+                "unset it"
             )
-            _refuse_ambient_token(client, model)
-            return client, client.close
+        return client
 
-        return EventLoopClients(make, amake)
-
-
-class AzureBackend(RemoteBackend[AzureTransport]):
-    """Chat models deployed on Azure OpenAI.
-
-    In a catalog entry, ``model`` is the deployment, ``api_base`` the resource, and the option ``api_version`` the version of
-    the API. Other options are added to the request's body unchanged.
-    """
+    return make
 
 
-def _refuse_ambient_token(client: Any, model: Model) -> None:
-    """Raise :class:`ConfigError` if an older SDK would send the environment's Entra token instead of the entry's key."""
-    if getattr(client, "_azure_ad_token", None) is not None:
-        raise ConfigError(
-            f"model {model.name!r}: this openai package sends AZURE_OPENAI_AD_TOKEN instead of {model.api_key_env}: unset it"
-        )
-
-
-def create(settings: ProviderSettings) -> AzureBackend:
+def create(settings: ProviderSettings) -> RemoteBackend[AzureTransport]:
     """Create the backend of the catalog's Azure deployments. Makes no call. :class:`ConfigError` for invalid settings."""
     where = 'say where the resource is: "https://NAME.openai.azure.com"'
     for model in settings.models:
@@ -91,4 +85,4 @@ def create(settings: ProviderSettings) -> AzureBackend:
             raise ConfigError(f"model {model.name!r}: api_base is None: {where}")
         if not isinstance(model.options.get("api_version"), str):
             raise ConfigError(f'model {model.name!r}: no API version: add options = {{ api_version = "2025-04-01-preview" }}')
-    return AzureBackend(settings, AzureTransport())
+    return RemoteBackend(settings, AzureTransport())

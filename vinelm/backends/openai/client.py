@@ -1,14 +1,18 @@
-"""Clients of the openai SDK, one set per server and key."""
+"""Clients of the openai SDK, one set per server and key; and some that answer from memory."""
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vinelm.backends.http.answer_body import BodyLimits
-from vinelm.backends.http.clients import async_http_client, http_client, library_of_openai
+from vinelm.backends.http.clients import answering_client, library_of_openai, sdk_clients
 from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S
-from vinelm.backends.remote.client_pool import EventLoopClients, SdkTransport, keep_quiet
+from vinelm.backends.http.sdk_transport import SdkTransport
+from vinelm.backends.http.transport import tls_context
+from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients, keep_quiet, rehearsing_pool
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 
@@ -60,27 +64,14 @@ def clients_of(base_url: str, key: str, limits: BodyLimits) -> EventLoopClients[
     """Create the clients of one server, with the SDK's retries disabled."""
     keep_quiet(*LOGGERS)
 
-    def make() -> tuple[OpenAI, Any]:
-        from openai import OpenAI
+    def load() -> tuple[Any, Any, str, Mapping[str, Any]]:
+        from openai import AsyncOpenAI, OpenAI
 
-        http = http_client(library_of_openai(), limits)
-        client = OpenAI(api_key=key, base_url=base_url, http_client=http, **_settings(base_url))
-        return client, client.close
+        settings = {} if base_url.startswith("https://api.openai.com/") else {"default_headers": elsewhere()}
+        given = {"api_key": key, "base_url": base_url, "max_retries": 0, **settings}
+        return OpenAI, AsyncOpenAI, library_of_openai(), given
 
-    def amake() -> tuple[AsyncOpenAI, Any]:
-        from openai import AsyncOpenAI
-
-        http = async_http_client(library_of_openai(), limits)
-        client = AsyncOpenAI(api_key=key, base_url=base_url, http_client=http, **_settings(base_url))
-        return client, client.close
-
-    return EventLoopClients(make, amake)
-
-
-def _settings(base_url: str) -> dict[str, Any]:
-    if base_url.startswith("https://api.openai.com/"):
-        return {"max_retries": 0}
-    return {"max_retries": 0, "default_headers": elsewhere()}
+    return sdk_clients(load, limits)
 
 
 def elsewhere() -> dict[str, Any]:
@@ -95,3 +86,44 @@ def timeout_of(model: Model) -> Timeout:
     from openai import Timeout
 
     return Timeout(model.timeout_s, connect=min(model.timeout_s, CONNECT_TIMEOUT_S))
+
+
+# -- rehearsals --------------------------------------------------------------------------------------------------
+
+
+def rehearsing_clients(
+    whole: Mapping[str, Any], *events: Mapping[str, Any]
+) -> ClientPool[EventLoopClients[OpenAI, AsyncOpenAI]]:
+    """Return a pool of synchronous clients: whole calls are answered with ``whole``, streamed ones with ``events``."""
+    stream = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+
+    def make() -> tuple[OpenAI, Callable[[], None]]:
+        from openai import OpenAI
+
+        library = library_of_openai()
+        tls_context(library)  # for the asynchronous clients: a synchronous one is made before the first call
+        http = answering_client(library, whole, stream)
+        client = OpenAI(api_key=NO_KEY, base_url="http://rehearsal.invalid/v1", max_retries=0, http_client=http)
+        return client, client.close
+
+    return rehearsing_pool(make)
+
+
+_USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+_HEAD = {"id": "rehearsal", "created": 1, "model": "rehearsal"}
+COMPLETION = {
+    **_HEAD,
+    "object": "chat.completion",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}],
+    "usage": _USAGE,
+}
+"""A whole answer of the chat completions API."""
+CHUNKS = (
+    {
+        **_HEAD,
+        "object": "chat.completion.chunk",
+        "choices": [{"index": 0, "delta": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}],
+    },
+    {**_HEAD, "object": "chat.completion.chunk", "choices": [], "usage": _USAGE},
+)
+"""The same answer, streamed."""

@@ -56,7 +56,7 @@ def attempt_bound(body: Mapping[str, Any]) -> AttemptBound:
     """Return the most tokens that one attempt can cost."""
     sent = {key: value for key, value in body.items() if key not in LIMIT_NAMES}
     return AttemptBound.of(
-        prompt_bytes=len(json.dumps(sent, ensure_ascii=False).encode("utf-8", "surrogatepass")),
+        json.dumps(sent, ensure_ascii=False),
         max_tokens=body.get("max_tokens") or body["max_completion_tokens"],
         links=sum(_attachments(message) for message in body["messages"]),
     )

@@ -31,9 +31,11 @@ class AttemptBound:
     writes_cache: bool = False
 
     @classmethod
-    def of(cls, *, prompt_bytes: int, max_tokens: int, links: int = 0, writes_cache: bool = False) -> AttemptBound:
-        """Return the bound for a prompt of that many bytes with ``links`` to attachments."""
-        return cls(prompt_bytes + TEMPLATE_TOKENS + ATTACHMENT_TOKENS * links, max_tokens, writes_cache)
+    def of(cls, prompt: str, *, max_tokens: int, links: int = 0, writes_cache: bool = False) -> AttemptBound:
+        """Return the bound for a prompt with ``links`` to attachments."""
+        return cls(
+            len(prompt.encode("utf-8", "surrogatepass")) + TEMPLATE_TOKENS + ATTACHMENT_TOKENS * links, max_tokens, writes_cache
+        )
 
     def usd(self, price: Price) -> float:
         """Return the most dollars of the attempt."""

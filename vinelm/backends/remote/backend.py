@@ -14,7 +14,7 @@ from vinelm.backends.base import bound_instance
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.limits.replica_gate import ReplicaGate
 from vinelm.backends.remote.chat_model import RemoteChatModel
-from vinelm.backends.remote.rehearsal import Rehearses, rehearse
+from vinelm.backends.remote.rehearsal import rehearse
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, SETTINGS, RetryPolicy
 from vinelm.backends.remote.transport import CallBinding, Transport
 from vinelm.backends.settings import ProviderSettings
@@ -93,14 +93,16 @@ class RemoteBackend(Generic[T]):
             with suppress(ConfigError):  # a model that no stage uses may lack its key: the first call reports it
                 self.transport.check(model)
                 self.transport.connect(model)
-        transport: object = self.transport
-        if isinstance(transport, Rehearses):
-            rehearse(transport, self._models[0])
+        rehearse(self.transport, self._models[0])
 
     def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
         """See :class:`vinelm.requests.protocols.PricesCalls`."""
         body = self.transport.request(model, messages, options, is_streamed=True).body
-        return BILLED_ATTEMPTS * self.transport.attempt_bound(model, body).usd(model.price)
+        return BILLED_ATTEMPTS * self.transport.attempt_bound(body).usd(model.price)
+
+    def context_tokens(self, model: Model) -> int | None:
+        """See :class:`vinelm.backends.diagnostics.KnowsContext`."""
+        return self.transport.context_tokens(model)
 
     def close(self) -> None:
         """Close the connections of synchronous calls."""

@@ -158,7 +158,7 @@ class RemoteChatModel(BoundChatModel):
             messages=messages,
             prompt_chars=request.prompt_chars,
             is_streamed=request.is_streamed,
-            bound=cache(lambda: bound.transport.attempt_bound(bound.model, request.body)),
+            bound=cache(lambda: bound.transport.attempt_bound(request.body)),
         )
         return request, metered
 

@@ -130,33 +130,6 @@ def rehearsing_pool(make: Callable[[], tuple[S, Callable[[], None]]]) -> ClientP
     return ClientPool(lambda model: EventLoopClients(make, amake), lambda model: None)
 
 
-class SdkTransport(Generic[S, A]):
-    """Base of transports over an SDK: the client methods of :class:`~vinelm.backends.remote.transport.Transport`."""
-
-    def __init__(self) -> None:
-        self.clients: ClientPool[EventLoopClients[S, A]] = ClientPool(self._made, self._place)
-
-    def connect(self, model: Model) -> None:
-        """Create the synchronous client."""
-        self.clients.of(model).sync()
-
-    async def aconnect(self, model: Model) -> None:
-        """Create the client of the running event loop."""
-        await self.clients.of(model).asynchronous()
-
-    def close(self) -> None:
-        """Close the connections of synchronous calls."""
-        self.clients.close()
-
-    def _place(self, model: Model) -> Hashable:
-        """Return a key that is equal for models that share clients."""
-        return (model.api_base, model.api_key_env)
-
-    def _made(self, model: Model) -> EventLoopClients[S, A]:
-        """Create the clients for the model's place."""
-        raise NotImplementedError
-
-
 def keep_quiet(*names: str) -> None:
     """Drop the debug and info records of these loggers; keep warnings and errors."""
     for name in names:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from importlib import import_module
-from typing import Protocol, runtime_checkable
 
 from vinelm.backends.base import bound_instance
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
@@ -22,27 +21,21 @@ _LAZY = ("anyio._backends._asyncio", "encodings.ascii", "encodings.idna")
 _SCHEMA = {"title": "Rehearsal", "description": "none", "type": "object", "properties": {"a": {"type": "string"}}}
 
 
-@runtime_checkable
-class Rehearses(Protocol):
-    """A transport that can make a call without a network."""
-
-    def rehearsal(self) -> Transport:
-        """Return a transport of the same kind whose SDK clients answer from memory: no key, no connection, no thread."""
-
-
-def rehearse(transport: Rehearses, model: Model) -> None:
-    """Make a whole and a streamed call on a transport that answers from memory. Sends nothing and spends nothing.
+def rehearse(transport: Transport, model: Model) -> None:
+    """Make a whole and a streamed call on a twin of the transport that answers from memory, if it has one. Spends nothing.
 
     A rehearsal that fails is logged at debug level: the first real call then does the work itself.
     """
-    for name in _LAZY:
-        with suppress(ImportError):
-            import_module(name)
     try:
         stage = transport.rehearsal()
     except Exception as error:  # such as an SDK that is not installed: the real call says so
         _LOGGER.debug("no rehearsal of %s: %s", type(transport).__name__, type(error).__name__)
         return
+    if stage is None:
+        return
+    for name in _LAZY:
+        with suppress(ImportError):
+            import_module(name)
     for streams in (False, True):
         try:
             _call(stage, model, streams=streams)

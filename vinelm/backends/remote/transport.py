@@ -1,10 +1,12 @@
-"""The interface of a provider's transport: it builds requests, sends them, and parses responses and errors."""
+"""The base class of a provider's transport: it builds requests, sends them, and parses responses and errors."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 
@@ -25,40 +27,62 @@ class TransportRequest:
     is_streamed: bool
 
 
-class Transport(Protocol):
+class Transport(ABC):
     """A provider's transport. One instance serves all threads and event loops."""
 
-    finish_failures: Mapping[str, FailureKind]
+    finish_failures: Mapping[str, FailureKind] = MappingProxyType({})
     """Finish reasons that are failures."""
 
+    @abstractmethod
     def check(self, model: Model) -> None:
         """Raise :class:`~vinelm.errors.ConfigError` if the model's key or SDK is missing. Makes no call."""
 
+    @abstractmethod
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
     ) -> TransportRequest:
         """Build the request. Raises :class:`~vinelm.errors.ConfigError` for options that the backend sets itself."""
 
-    def attempt_bound(self, model: Model, body: Mapping[str, Any]) -> AttemptBound:
+    @staticmethod
+    @abstractmethod
+    def attempt_bound(body: Mapping[str, Any]) -> AttemptBound:
         """Return the most tokens that one attempt can cost."""
 
+    @abstractmethod
     def connect(self, model: Model) -> None:
         """Import the SDK and create its client, before the latency of an attempt is measured."""
 
     async def aconnect(self, model: Model) -> None:
         """Like :meth:`connect`, for the client of the running event loop."""
+        self.connect(model)
 
+    @abstractmethod
     def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
         """Make one attempt. The first piece marks the start of the response; closing the generator releases the connection."""
 
+    @abstractmethod
     def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
         """Like :meth:`send`, for a coroutine."""
 
-    def failed(self, error: Exception) -> AttemptFailed | None:
+    @staticmethod
+    @abstractmethod
+    def failed(error: Exception) -> AttemptFailed | None:
         """Translate an exception of the SDK; None if neither the server nor the network caused it."""
+
+    def context_tokens(self, model: Model) -> int | None:
+        """Return the context length in tokens; None if the server does not report it. Costs nothing."""
+        return None
+
+    def rehearsal(self) -> Transport | None:
+        """Return a transport of the same kind that makes calls without a network; None if there is none.
+
+        Its SDK clients answer from memory: no key, no connection, no thread.
+        """
+        return None
 
     def close(self) -> None:
         """Close the connections of synchronous calls."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,20 +10,17 @@ from langchain_core.messages import BaseMessage
 
 from vinelm.backends.http.answer_body import BodyLimits
 from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S
-from vinelm.backends.openai.backend import adrained, drained
-from vinelm.backends.openai.client import OpenAISdkTransport, timeout_of
-from vinelm.backends.openai.rehearsal import rehearsing_clients
+from vinelm.backends.http.sdk_transport import adrained, drained
+from vinelm.backends.openai.client import OpenAISdkTransport, rehearsing_clients, timeout_of
 from vinelm.backends.openai.response import begun
-from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend, check_base
 from vinelm.backends.remote.response import Delta
-from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.settings import ProviderSettings
 from vinelm.backends.sglang.request import attempt_bound, check_options, generate_request
 from vinelm.backends.sglang.response import FINISH_FAILURES, SGLangStreamReader, failed
 from vinelm.catalog import Model
-from vinelm.errors import ConfigError, FailureKind
+from vinelm.errors import ConfigError
 
 _ANSWER = {
     "text": "yes",
@@ -34,9 +31,11 @@ WHERE = 'say where the engine is: "http://host:30000"'
 
 
 class SGLangTransport(OpenAISdkTransport):
-    """The transport over the openai SDK's HTTP client; see :class:`vinelm.backends.remote.transport.Transport`."""
+    """The transport over the openai SDK's HTTP client."""
 
-    finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
+    finish_failures = FINISH_FAILURES
+    attempt_bound = staticmethod(attempt_bound)
+    failed = staticmethod(failed)
     body_limits = BodyLimits(stream=None)  # each event repeats the text so far
 
     def request(
@@ -44,10 +43,6 @@ class SGLangTransport(OpenAISdkTransport):
     ) -> TransportRequest:
         """Build the body of the generation."""
         return generate_request(model, messages, options, is_streamed=is_streamed)
-
-    def attempt_bound(self, model: Model, body: Mapping[str, Any]) -> AttemptBound:
-        """Return the most tokens that one attempt can cost."""
-        return attempt_bound(body)
 
     def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
         """Make one attempt."""
@@ -88,12 +83,8 @@ class SGLangTransport(OpenAISdkTransport):
         finally:
             await events.response.aclose()
 
-    def failed(self, error: Exception) -> AttemptFailed | None:
-        """Translate an exception of the HTTP client."""
-        return failed(error)
-
     def rehearsal(self) -> SGLangTransport:
-        """See :class:`vinelm.backends.remote.rehearsal.Rehearses`."""
+        """See :class:`vinelm.backends.remote.transport.Transport`."""
         twin = type(self)()
         twin.clients = rehearsing_clients(_ANSWER, _ANSWER)
         return twin
@@ -102,6 +93,15 @@ class SGLangTransport(OpenAISdkTransport):
         """Send an administrative request to the engine. Errors of the HTTP client are not translated."""
         client: Any = self.clients.of(model).sync()
         return getattr(client, method)(path, cast_to=kind, options={"timeout": CONNECT_TIMEOUT_S})
+
+    def context_tokens(self, model: Model) -> int | None:
+        """Return the context length that the engine reports."""
+        plain: Any = None
+        with suppress(Exception):
+            plain = self.ask(model, "get", "/get_server_info", object)
+        known = plain if isinstance(plain, Mapping) else {}
+        found = known.get("context_length") or known.get("max_req_input_len")
+        return found if isinstance(found, int) else None
 
     def _base(self, model: Model) -> str:
         return str(model.api_base).rstrip("/").removesuffix("/v1")
@@ -120,15 +120,6 @@ class SGLangBackend(RemoteBackend[SGLangTransport]):
             self.transport.ask(model, "post", "/flush_cache", str)
             return True
         return False
-
-    def context_tokens(self, model: Model) -> int | None:
-        """See :class:`vinelm.backends.diagnostics.KnowsContext`."""
-        plain: Any = None
-        with suppress(Exception):
-            plain = self.transport.ask(model, "get", "/get_server_info", object)
-        known = plain if isinstance(plain, Mapping) else {}
-        found = known.get("context_length") or known.get("max_req_input_len")
-        return found if isinstance(found, int) else None
 
 
 def _arguments(model: Model, request: TransportRequest) -> dict[str, Any]:

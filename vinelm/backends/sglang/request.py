@@ -61,8 +61,7 @@ def generate_request(
 
 def attempt_bound(body: Mapping[str, Any]) -> AttemptBound:
     """Return the most tokens that one attempt can cost."""
-    size = len(body["text"].encode("utf-8", "surrogatepass"))
-    return AttemptBound.of(prompt_bytes=size, max_tokens=body["sampling_params"]["max_new_tokens"])
+    return AttemptBound.of(body["text"], max_tokens=body["sampling_params"]["max_new_tokens"])
 
 
 def check_options(model: Model, options: Mapping[str, Any]) -> None:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.console import echo
+from vinelm.cli.console import echo, print_json, progress, say, show_table
 from vinelm.cli.options import flag, option, output_options
+from vinelm.errors import ConfigError
 from vinelm.io.reading import read_text
+from vinelm.reports import usd
 
 if TYPE_CHECKING:
     from vinelm.controller import Endpoint
@@ -86,8 +88,6 @@ def _prepared(endpoint: str, settings: dict[str, Any]) -> tuple[Endpoint, Experi
 
 
 def _levels(text: str) -> tuple[int, ...]:
-    from vinelm.errors import ConfigError
-
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -95,8 +95,6 @@ def _levels(text: str) -> tuple[int, ...]:
 
 
 def _prompts(path: Path) -> tuple[str, ...]:
-    from vinelm.errors import ConfigError
-
     try:
         lines = read_text(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -110,9 +108,6 @@ def _prompts(path: Path) -> tuple[str, ...]:
 
 
 def _state(facts: dict[str, Any], settings: dict[str, Any], *, as_json: bool) -> None:
-    from vinelm.cli.console import print_json, say
-    from vinelm.reports import usd
-
     if as_json:
         print_json({**facts, "is_sent": False})
         return
@@ -125,12 +120,12 @@ def _state(facts: dict[str, Any], settings: dict[str, Any], *, as_json: bool) ->
 
 
 def _measured(experiment: Experiment, *, quiet: bool) -> Calibration:
-    from vinelm.cli.console import progress
     from vinelm.controller import calibrate_endpoint
 
-    with progress(quiet=quiet) as start:
-        advance = start("calibrate")
-        return calibrate_endpoint(experiment, on_run=lambda done, total: advance(done, total, f"{done} of {total} runs"))
+    with progress(quiet=quiet) as advance:
+        return calibrate_endpoint(
+            experiment, on_run=lambda done, total: advance(done, total, "calibrate", f"{done} of {total} runs")
+        )
 
 
 def _write(output: Path, target: Endpoint, found: Calibration) -> None:
@@ -146,9 +141,6 @@ def _write(output: Path, target: Endpoint, found: Calibration) -> None:
 
 
 def _report(facts: dict[str, Any], target: Endpoint, found: Calibration, output: Path, *, as_json: bool) -> None:
-    from vinelm.cli.console import print_json, say, show_table
-    from vinelm.reports import usd
-
     rows = _rows(found)
     if as_json:
         more = {"is_sent": True, "spent_usd": target.spent_usd, "failed": found.failed, "is_complete": found.is_complete}

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vinelm.cli.console import echo, print_json, progress, say
+from vinelm.cli.inputs import load_inputs
 from vinelm.cli.options import flag, limit_option, option, output_options, seed_option
+from vinelm.reports import percent, usd
 
 if TYPE_CHECKING:
     from vinelm.demo import DemoResult
@@ -53,17 +56,15 @@ def command(
 
     Example: vinelm demo support --seed 1 --output-dir runs/demo
     """
-    from vinelm.cli.console import echo, progress
-    from vinelm.cli.inputs import load_inputs
     from vinelm.demo import run_demo
     from vinelm.io.browser import has_desktop, open_page
 
     folder = output_dir or Path("runs/demo-support" if workflow == "support" else "runs/demo")
     if sys.stderr.isatty() and not quiet:
         echo(f"Profile, estimate, evaluate and report on simulated models.\nAll files go to {folder}.", err=True)
-    with progress(quiet=quiet) as start:
+    with progress(quiet=quiet) as advance:
         inputs = load_inputs(workflow, seed=seed, preset=preset, limit=limit)
-        found = run_demo(inputs.workflow, inputs.catalog, folder, seed=seed, start=start)
+        found = run_demo(inputs.workflow, inputs.catalog, folder, seed=seed, advance=advance)
     is_opened = (has_desktop() and not as_json if opens is None else opens) and open_page(found.page)
     _print(found, as_json=as_json, details=details, is_opened=is_opened)
     if opens and not is_opened:
@@ -72,8 +73,6 @@ def command(
 
 def _print(found: DemoResult, *, as_json: bool, details: bool, is_opened: bool) -> None:
     from vinelm.cli.commands.evaluate import evaluation_facts, show_evaluation
-    from vinelm.cli.console import echo, print_json, say
-    from vinelm.reports import percent, usd
 
     if as_json:
         files = {"report": str(found.page), "store": str(found.store), "trie": str(found.trie)}

@@ -6,6 +6,7 @@ import click
 
 from vinelm.cli.console import echo
 from vinelm.cli.options import flag
+from vinelm.errors import MissingExtra
 
 FLAGS = ("--enable-metrics", "--enable-priority-scheduling")
 """They enable ``/metrics``, for load reports of versions without ``/v1/loads``, and a catalog entry's option ``priority``."""
@@ -26,8 +27,6 @@ def command(*, model: str, is_printed: bool, more: tuple[str, ...]) -> int:
     import shlex
     import sys
     from importlib.util import find_spec
-
-    from vinelm.errors import MissingExtra
 
     line = [sys.executable, "-m", "sglang.launch_server", "--model-path", model, *FLAGS, *more]
     if is_printed:

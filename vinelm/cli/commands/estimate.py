@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.console import echo
+from vinelm.cli.console import echo, print_json, say, show_table
+from vinelm.cli.inputs import is_trie_file, refuse_other_file, refuse_replacing
 from vinelm.cli.options import option, output_options, stop_option, store_argument
+from vinelm.errors import ConfigError
+from vinelm.reports import percent
 
 if TYPE_CHECKING:
     from vinelm.template import StopRule
@@ -64,12 +67,10 @@ def command(
     from vinelm.api import estimate
     from vinelm.api import update as fold_in
     from vinelm.api.estimation import why_paths_only
-    from vinelm.cli.inputs import refuse_other_file, refuse_replacing
-    from vinelm.errors import ConfigError
     from vinelm.vinefile import load_trie, save_trie
 
     target = output or store.with_suffix(".vine")
-    is_updated = update is not None and _is_trie(store)
+    is_updated = update is not None and is_trie_file(store)
     if not is_updated:
         refuse_replacing(target, store)
     refuse_other_file(target)
@@ -82,12 +83,11 @@ def command(
     if update is not None:
         annotated = fold_in(annotated, update)
     save_trie(target, annotated)
-    if update is not None and _is_trie(store):
+    if is_updated:
         _show_update(annotated, target, as_json=as_json)
         return
     if as_json:
         from vinelm.cli.commands.trie import depths, signals_facts
-        from vinelm.cli.console import print_json
 
         signals = {"signals": signals_facts(annotated.signals), "paths_only": why_paths_only(store, annotated)}
         facts = {"trie": str(target), "paths": annotated.trie.n_nodes, **annotated.meta, **signals}
@@ -98,14 +98,7 @@ def command(
         echo(f"warning: {warning}", err=True)
 
 
-def _is_trie(path: Path) -> bool:
-    """True if the file is no store but a trie."""
-    return path.suffix == ".vine"
-
-
 def _show_update(annotated: AnnotatedTrie, target: Path, *, as_json: bool) -> None:
-    from vinelm.cli.console import print_json, say
-
     facts = annotated.meta["updated"]
     if as_json:
         print_json({"trie": str(target), "updated": facts})
@@ -117,8 +110,6 @@ def _show_update(annotated: AnnotatedTrie, target: Path, *, as_json: bool) -> No
 
 def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> None:
     from vinelm.cli.commands.trie import show_depths, signals_words
-    from vinelm.cli.console import say
-    from vinelm.reports import percent
     from vinelm.reports.store_text import judge_words
 
     meta = annotated.meta
@@ -129,7 +120,7 @@ def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> Non
         f"executing every cell; stop rule: {meta['stop']}; estimator: {meta['estimator']}.{simulated}"
     )
     if "judge" in meta:
-        say(judge_words(meta["judge"], has_common_error=annotated.holds_common_errors))
+        say(judge_words(meta["judge"], has_common_error=annotated.reading.holds_common_errors))
     if "evidence" in meta:
         _show_evidence(meta["evidence"])
     say(f"Signals: {paths_only or (annotated.signals and signals_words(annotated.signals))}.")
@@ -137,9 +128,6 @@ def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> Non
 
 
 def _show_evidence(found: Mapping[str, Any]) -> None:
-    from vinelm.cli.console import say, show_table
-    from vinelm.reports import percent
-
     rows = [
         (
             str(check["depth"]),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.console import print_json, progress, say, show_table
+from vinelm.cli.inputs import in_options, objective_of
 from vinelm.cli.options import (
     dataset_option,
     objective_options,
@@ -16,6 +18,7 @@ from vinelm.cli.options import (
     seed_option,
     store_argument,
 )
+from vinelm.errors import BudgetExhausted
 
 if TYPE_CHECKING:
     from vinelm.evaluation import Evaluation
@@ -58,9 +61,6 @@ def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool,
 
     Example: vinelm evaluate runs/nl2sql.db
     """
-    from vinelm.cli.console import progress
-    from vinelm.cli.objective_options import in_options, objective_of
-    from vinelm.errors import BudgetExhausted
     from vinelm.evaluation import evaluate
     from vinelm.workflows import load_workflow
 
@@ -72,13 +72,7 @@ def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool,
 
         workflow = load_workflow(workflow or workflow_of(store), dataset=own["dataset"])
         own["log"] = own["log"] or store.with_suffix(".evaluate.db")
-    with in_options(), progress(quiet=quiet) as start:
-        bars: dict[str, Any] = {}
-
-        def on_done(done: int, total: int, what: str) -> None:
-            advance = bars.get(what) or bars.setdefault(what, start(what))
-            advance(done, total, f"{done} of {total}")
-
+    with in_options(), progress(quiet=quiet) as advance:
         found = evaluate(
             store,
             trie,
@@ -89,7 +83,7 @@ def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool,
             models=own["models"],
             log=own["log"],
             seed=own["seed"],
-            on_done=on_done,
+            on_done=advance,
         )
     _print(found, as_json=as_json)
     if not found.is_complete:
@@ -114,7 +108,6 @@ def evaluation_facts(found: Evaluation) -> dict[str, Any]:
 
 def show_evaluation(found: Evaluation, *, is_short: bool = False) -> None:
     """Print the verdict, the policies, each budget alone and what the figures rest on; if ``is_short``, one screen of it."""
-    from vinelm.cli.console import say, show_table
     from vinelm.reports import evaluation_text as text
 
     say(text.evaluation_sentence(found), bold=True)
@@ -126,8 +119,6 @@ def show_evaluation(found: Evaluation, *, is_short: bool = False) -> None:
 
 
 def _print(found: Evaluation, *, as_json: bool) -> None:
-    from vinelm.cli.console import print_json
-
     if as_json:
         print_json(evaluation_facts(found))
     else:

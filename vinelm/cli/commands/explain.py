@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.console import print_json, say, show_table, stdout
+from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
+from vinelm.cli.inputs import in_options, objective_of
 from vinelm.cli.options import json_option, objective_options, option, signals_option, trie_argument
+from vinelm.errors import ConfigError
+from vinelm.reports import percent, seconds, usd
+from vinelm.reports.formatting import objective_words
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
-    from vinelm.controller.planning.contingent.decision import ContingentDecision
-    from vinelm.controller.planning.path_decision import PathDecision
+    from vinelm.controller.planning.decision import Alternative
     from vinelm.objective import Objective
     from vinelm.trie.annotated_trie import AnnotatedTrie
 
 _WIDE = 110
 """On terminals with at least this many columns, the table also shows the rest of each plan."""
+_TITLES = {
+    "next_model": "<model",
+    "accuracy": "accuracy",
+    "path_cost_usd": "cost",
+    "remaining_s": "remaining",
+    "why": "<why",
+    "plan": "<then",
+}
 _NAMES = {"min_accuracy": "accuracy floor", "max_cost_usd": "cost cap", "max_latency_s": "latency cap"}
 
 
@@ -58,9 +71,7 @@ def command(
     Example: vinelm explain nl2sql.vine --maximize accuracy --max-latency-s 15 --prefix gemma-27b --elapsed-s 9 --load gpu-1=2.5
     """
     from vinelm.api.planning import require_signals
-    from vinelm.cli.objective_options import in_options, objective_of
     from vinelm.controller import Planner
-    from vinelm.controller.planning.path_decision import PathDecision
     from vinelm.vinefile import load_trie
 
     objective = objective_of(bounds)
@@ -82,19 +93,18 @@ def command(
         _print_json(objective, decision)
         return
     _show_moment(decision, is_expected=elapsed_s is None and spent_usd is None)
-    if annotated.is_contingent:
-        _show_contingent(objective, annotated, cast("ContingentDecision", decision))
-        return
-    _show_candidates(objective, decision)
-    if isinstance(decision, PathDecision):
-        _show_bounds(decision)
-    _show_words(annotated, decision)
+    _show_alternatives(decision)
+    _show_bounds(decision)
+    if len(decision.lines(2)) > 1:
+        show_tree(decision, "The chosen plan")
+    for line in decision.sentences.splitlines():
+        say(line)
+    simulated = "Simulated models. " if annotated.meta.get("is_simulated") else ""
+    say(f"{simulated}{decision.alternatives_words}")
 
 
 def _check_effect(objective: Objective, elapsed_s: float | None, spent_usd: float | None) -> None:
     """Refuse the time or money used so far where no bound of the objective depends on it."""
-    from vinelm.errors import ConfigError
-
     if elapsed_s is not None and objective.max_latency_s is None:
         raise ConfigError("--elapsed-s has no effect without --max-latency-s: leave it out, or set that bound")
     if spent_usd is not None and objective.cost_budget != "per_request":
@@ -108,8 +118,6 @@ def _used(annotated: AnnotatedTrie, nodes: list[int]) -> tuple[float, float]:
 
 def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
     """Return the nodes of a comma-separated prefix, the root first; :class:`ConfigError` names the first that cannot follow."""
-    from vinelm.errors import ConfigError
-
     trie, node = annotated.trie, 0
     nodes = [node]
     for part in filter(None, (part.strip() for part in re.split(r",(?![^\[]*\])", prefix))):
@@ -127,8 +135,6 @@ def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
 
 def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, str]:
     """Return the stage (None: the only one) and the model of one step of a prefix."""
-    from vinelm.errors import ConfigError
-
     trie = annotated.trie
     arms, (stage, found, model) = tuple(trie.arms(node)), part.rpartition("=")
     if len(arms) < 2 and (not found or part in trie.models):
@@ -146,8 +152,6 @@ def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, s
 
 def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
     """Return the stage if it and others may come next; :class:`ConfigError` otherwise."""
-    from vinelm.errors import ConfigError
-
     arms = tuple(annotated.trie.arms(node))
     if len(arms) == 1:
         raise ConfigError(f"--arm has no effect: only {arms[0]} may come next: leave it out")
@@ -159,8 +163,6 @@ def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
 
 def _loads(annotated: AnnotatedTrie, given: tuple[str, ...]) -> dict[str, float]:
     """Parse ``ENGINE=SECONDS`` options; :class:`ConfigError` for an unknown engine or an invalid number."""
-    from vinelm.errors import ConfigError
-
     found = {}
     for item in given:
         engine, _, value = item.rpartition("=")
@@ -176,9 +178,6 @@ def _loads(annotated: AnnotatedTrie, given: tuple[str, ...]) -> dict[str, float]
 
 
 def _show_moment(decision: Decision, *, is_expected: bool) -> None:
-    from vinelm.cli.console import say
-    from vinelm.reports import seconds, usd
-
     trie, query = decision.metrics.trie, decision.request
     ran = ", ".join(f"{stage} {model}" for stage, model in trie.edges(query.node)) or "no invocation"
     expected = " (estimated)" if is_expected else ""
@@ -188,74 +187,52 @@ def _show_moment(decision: Decision, *, is_expected: bool) -> None:
         say(f"Load: {', '.join(f'{name} +{seconds(float(extra))} per invocation' for name, extra in loaded)}.")
 
 
-def _show_contingent(objective: Objective, annotated: AnnotatedTrie, decision: ContingentDecision) -> None:
-    """The alternatives of each arm, the bounds, and the plan as a tree."""
-    from vinelm.cli.console import say
-    from vinelm.cli.contingent_output import show_alternatives, show_bounds, show_tree
+def _show_alternatives(decision: Decision) -> None:
+    """Every possible next step: the best plan that begins with it, and why it was not chosen."""
+    hidden = () if stdout().width >= _WIDE else ("plan",)
+    shown = [name for name in decision.alternatives_shown if name not in hidden]
+    rows: list[list[str]] = []
+    stage: str | None = None
+    for found in decision.alternatives():
+        cells = _cells(decision, found)
+        if stage == found.stage and shown[0] == "stage":
+            cells["stage"] = ""
+        stage = found.stage if decision.annotated.outcomes is not None else None  # their names are long: once for each arm
+        mark = "* " if found.is_chosen else "  "
+        rows.append([f"{mark}{cells[shown[0]]}", *(cells[name] for name in shown[1:])])
+    titles = ["  next", *(_TITLES[name] for name in shown[1:])]
+    show_table(objective_words(decision.request.objective), titles, rows)
 
-    show_alternatives(objective, decision)
-    show_bounds(decision)
-    show_tree(decision, "The chosen plan")
-    simulated = "Simulated models. " if annotated.meta.get("is_simulated") else ""
-    say(f"{decision.reason[0].upper()}{decision.reason[1:]}.")
-    say(f"{simulated}Accuracy and cost: of a request that goes on to that stage, from here on.")
 
+def _cells(decision: Decision, found: Alternative) -> dict[str, str]:
 
-def _show_candidates(objective: Objective, decision: Decision) -> None:
-    from vinelm.cli.console import show_table, stdout
-    from vinelm.controller.explanation import alternatives
-    from vinelm.reports import percent, seconds, usd
-    from vinelm.reports.formatting import objective_words
-
-    is_wide = stdout().width >= _WIDE
     ran = decision.metrics.trie.depth[decision.node]
+    return {
+        "stage": found.stage or "",
+        "next_model": found.next_model or "end here",
+        "accuracy": percent(found.accuracy),
+        "path_cost_usd": usd(found.path_cost_usd),
+        "remaining_s": seconds(found.remaining_s),
+        "why": "chosen" if found.is_chosen else found.why,
+        "plan": " → ".join(found.plan[ran + 1 :]) or "end",
+    }
+
+
+def _show_bounds(decision: Decision) -> None:
+    """What each bound leaves, and how far it was used where a single number says it."""
+    is_used = any(bound.needed is not None for bound in decision.bounds)
     rows = []
-    for found in alternatives(decision):
-        figures = (percent(found.accuracy), usd(found.path_cost_usd), seconds(found.remaining_s))
-        name = found.next_model or "end here"
-        then = " → ".join(found.plan[ran + 1 :]) or "end"
-        why = "chosen" if found.is_chosen else found.why
-        rows.append((f"* {name}" if found.is_chosen else f"  {name}", *figures, why, *([then] if is_wide else [])))
-    columns = ("  next", "accuracy", "cost", "remaining", "<why", *(["<then"] if is_wide else []))
-    show_table(objective_words(objective), columns, rows)
-
-
-def _show_bounds(decision: PathDecision) -> None:
-    from vinelm.cli.console import show_table
-    from vinelm.reports import percent, seconds, usd
-
-    formats = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
-    view = decision.view
-    rows = []
-    for bound in view.bounds:
-        text, at = formats[bound], decision.target - decision.node
-        needed = float(view.values(bound)[at])
-        status = "relaxed" if bound in decision.relaxed else "binding" if bound == decision.binding else ""
-        limit = float(getattr(view.objective, bound))
-        used = "" if bound == "min_accuracy" else text(view.used(bound))
-        rows.append((_NAMES[bound], text(limit), used, text(needed), text(decision.slack[bound]), status))
+    for bound in decision.bounds:
+        text, limit = BOUND_TEXTS[bound.name], float(getattr(decision.request.objective, bound.name))
+        used = ["" if value is None else text(value) for value in (bound.used, bound.needed)] if is_used else []
+        status = "relaxed" if bound.name in decision.relaxed else "binding" if bound.name == decision.binding else ""
+        rows.append([_NAMES[bound.name], text(limit), *used, text(decision.slack[bound.name]), status])
     if rows:
-        show_table("Bounds of the chosen plan", ("bound", "limit", "used", "plan", "slack", "<status"), rows)
-
-
-def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
-    from vinelm.cli.console import say
-
-    found = decision.intervals.get("accuracy")
-    interval = ""
-    if found:
-        promised = f"Promised accuracy: {100 * decision.promise.accuracy:.1f} %. "
-        interval = f"{promised}Accuracy interval (90 %): {100 * found[0]:.1f} % to {100 * found[1]:.1f} %. "
-    say(f"{interval}{decision.reason[0].upper()}{decision.reason[1:]}.")
-    if decision.request.objective.risk == "dp":
-        say("The stochastic program made the choice; the reasons above compare the steps by their mean times.")
-    simulated = "Simulated models. " if annotated.meta.get("is_simulated") else ""
-    say(f"{simulated}Cost: expected dollars of the whole request. Remaining: seconds if every invocation of the plan runs.")
+        columns = ("bound", "limit", *(("used", "plan") if is_used else ()), "slack", "<status")
+        show_table("Bounds of the chosen plan", columns, rows)
 
 
 def _print_json(objective: Objective, decision: Decision) -> None:
-    from vinelm.cli.console import print_json
-
     annotated, query = decision.metrics.annotated, decision.request
     load = {} if query.load_s is None else dict(zip(annotated.engines, query.load_s.tolist(), strict=True))
     print_json(

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from vinelm.cli.console import echo
+from vinelm.cli.inputs import is_trie_file, refuse_replacing
 from vinelm.cli.options import option, path_argument
 
 
@@ -27,8 +28,6 @@ def command(*, source: Path, output: Path) -> None:
 
     Example: vinelm export runs/nl2sql.db -o nl2sql.csv
     """
-    from vinelm.cli.inputs import is_trie_file, refuse_replacing
-
     refuse_replacing(output, source)
     if is_trie_file(source):
         from vinelm.vinefile import export_trie, load_trie

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vinelm.cli.console import echo
+from vinelm.cli.console import echo, print_json, say
 from vinelm.cli.options import flag, json_option, option
+from vinelm.errors import ConfigError
 
 if TYPE_CHECKING:
     from vinelm.datasets import RequestSet
@@ -83,7 +84,6 @@ def command(
 
 def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool) -> tuple[str, ...]:
     """The chosen models; none where the folder has a catalog and no others are asked for."""
-    from vinelm.errors import ConfigError
     from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED, chosen_models
     from vinelm.scaffold.project import MODELS_FILE, suggested_models
 
@@ -165,8 +165,6 @@ def _edits(found: AppGraph) -> list[str]:
 
 
 def _print_json(found: AppGraph, project: Project) -> None:
-    from vinelm.cli.console import print_json
-
     print_json(
         {
             "graph": f"{found.target.module.__name__}:{found.target.attribute}",
@@ -185,8 +183,6 @@ def _print_json(found: AppGraph, project: Project) -> None:
 
 
 def _show(found: AppGraph, project: Project) -> None:
-    from vinelm.cli.console import say
-
     graph = f"{found.target.module.__name__}:{found.target.attribute}"
     say(f"{graph} has {len(found.stages)} LLM nodes: {', '.join(found.stages)}.")
     say(f"Wrote {' and '.join(path.name for path in project.files)}{_where(project)}.")

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.console import echo
+from vinelm.cli.console import echo, print_json, say, show_table
+from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
+from vinelm.cli.inputs import in_options, objective_of
 from vinelm.cli.options import flag, json_option, objective_options, signals_option, trie_argument
+from vinelm.reports import percent, seconds, usd
+from vinelm.reports.formatting import objective_words
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
@@ -44,7 +48,6 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
     Example: vinelm plan nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --max-latency-s 15
     """
     from vinelm.api.planning import require_evidence
-    from vinelm.cli.objective_options import in_options, objective_of
     from vinelm.evaluation.plans.plans_over import plans_over
     from vinelm.vinefile import load_trie
 
@@ -72,10 +75,6 @@ def _over_signals(objective: Objective, annotated: AnnotatedTrie) -> PlannedPoli
 
 def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[Any]) -> None:
     """Print the plan, the static plan and the single model as a table, and the plan's intervals and slack."""
-    from vinelm.cli.console import say, show_table
-    from vinelm.reports import percent, seconds, usd
-    from vinelm.reports.formatting import objective_words
-
     knows_latency = plans.annotated.knows_latency
     rows = []
     for item in planned:
@@ -91,8 +90,6 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[A
     if best is None:
         return
     if len(best.lines(2)) > 1:
-        from vinelm.cli.contingent_output import show_tree
-
         show_tree(best, "VineLM's plan")
     for line in (*promise_lines(best), *_slack_lines(best)):
         echo(line)
@@ -103,8 +100,6 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[A
 
 def promise_lines(best: Decision) -> list[str]:
     """The promised accuracy with its interval, and what was taken off for the optimism of choosing."""
-    from vinelm.reports import usd
-
     promise = best.promise
     if promise.interval is None:
         lines = ["Accuracy interval: unknown, this estimator gives no standard errors."]
@@ -122,18 +117,13 @@ def promise_lines(best: Decision) -> list[str]:
 
 
 def _slack_lines(best: Any) -> list[str]:
-    from vinelm.reports import percent, seconds, usd
-
-    formats = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
-    lines = [f"Slack of {bound}: {formats[bound](left)}" for bound, left in best.slack.items()]
+    lines = [f"Slack of {bound}: {BOUND_TEXTS[bound](left)}" for bound, left in best.slack.items()]
     if best.binding:
         lines.append(f"Binding bound: {best.binding}. Without it, another {best.noun} would be chosen.")
     return lines
 
 
 def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans[Any]) -> None:
-    from vinelm.cli.console import print_json
-
     rows = [
         {"policy": item.policy, "plan": None, "is_feasible": False}
         if item.decision is None

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo
+from vinelm.cli.inputs import load_inputs
 from vinelm.cli.options import flag, option, output_options, stop_option, workflow_inputs
+from vinelm.errors import BudgetExhausted, ConfigError, StageBroken, StoreError
 
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
@@ -81,11 +83,10 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     Example: vinelm profile nl2sql --models models.toml --store runs/nl2sql.db --coverage 0.02 --budget-usd 50
     """
     from vinelm.backends.diagnostics import require_keys
-    from vinelm.cli.inputs import load_inputs
-    from vinelm.cli.profile_output import print_forecast, print_json, show
+    from vinelm.cli.profile_output import print_forecast, print_result, show
     from vinelm.profiler import ProfileLimits
     from vinelm.profiler.sampling.samplers import require_sampler
-    from vinelm.profiler.scheduling.first_rows import only_failures
+    from vinelm.profiler.scheduling.observed_cells import only_failures
     from vinelm.traces.store.run_state import RunRecords
 
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
@@ -109,7 +110,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
             opened.keep_checkpoints_under(place)
         kind = "quiet" if quiet else "json" if as_json else "text"
         result = _run(inputs, opened, {**settings, "sampler": sampler, "identity": identity}, execution, kind)
-        (print_json if as_json else show)(result, opened, inputs, max_error=settings["max_error"])
+        (print_result if as_json else show)(result, opened, inputs, max_error=settings["max_error"])
         failed = only_failures(opened.observations()) if result.stopped_by in ("coverage", "complete", "sampler") else None
         if failed is not None:
             RunRecords(opened).note_only_failures()
@@ -119,7 +120,6 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
 def _exit_code(result: ProfileResult, failed: str | None, *, keep_going: bool) -> int | None:
     """Return the exit code of a run, or raise what ended it; ``failed`` says that every row failed, where it does."""
     from vinelm.cli.profile_output import print_interrupted
-    from vinelm.errors import BudgetExhausted, StageBroken
 
     if result.stopped_by == "budget":
         raise BudgetExhausted(
@@ -153,7 +153,6 @@ def _execution(workflow: str, settings: dict[str, Any]) -> ExecutionConfig:
 
 def _cluster(settings: dict[str, Any]) -> RayCluster | None:
     """The Ray cluster that executes the units; None for this machine."""
-    from vinelm.errors import ConfigError
     from vinelm.profiler import RayCluster
 
     engine, ship = settings["engine"], settings["ship"]
@@ -211,8 +210,6 @@ def _open(path: Path, identity: StoreIdentity, *, is_default: bool) -> Observati
 @contextmanager
 def _can_be_put_aside() -> Iterator[None]:
     """Errors about a store that does not match get the hint that belongs to this command."""
-    from vinelm.errors import StoreError
-
     try:
         yield
     except StoreError as error:

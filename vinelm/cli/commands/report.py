@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from vinelm.cli.console import echo
+from vinelm.cli.console import echo, print_json, progress, say
 from vinelm.cli.options import option, output_options, store_argument, trie_argument
 
 
@@ -27,24 +26,15 @@ def command(*, store: Path, trie: Path, output_dir: Path, in_use: str | None, as
 
     Example: vinelm report runs/nl2sql.db nl2sql.vine -o report/
     """
-    from vinelm.cli.console import print_json, progress
     from vinelm.reports import write_page
     from vinelm.reports.store.page import store_page
 
-    with progress(quiet=quiet) as start:
-        bars: dict[str, Any] = {}
-
-        def on_done(done: int, total: int, what: str) -> None:
-            advance = bars.get(what) or bars.setdefault(what, start(what))
-            advance(done, total, f"{done} of {total}")
-
-        page = store_page(store, trie, in_use=in_use, on_done=on_done)
+    with progress(quiet=quiet) as advance:
+        page = store_page(store, trie, in_use=in_use, on_done=advance)
     target = write_page(page, output_dir / "report.html")
     if as_json:
         print_json({"report": str(target), "headline": page.headline, "findings": page.findings, "simulated": page.simulated})
         return
-    from vinelm.cli.console import say
-
     for line in (page.headline, *page.findings):
         say(line)
     echo(f"wrote {target}")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from vinelm.cli.console import echo
+from vinelm.cli.console import echo, print_json, say, show_table
+from vinelm.cli.inputs import is_trie_file, refuse_other_file, refuse_replacing
 from vinelm.cli.options import json_option, option, path_argument
 from vinelm.errors import ConfigError
+from vinelm.reports import usd
 
 if TYPE_CHECKING:
     from vinelm.traces.growth.reprice_store import Repriced
@@ -33,8 +36,6 @@ def command(*, source: Path, models: Path, store: Path | None, output: Path, as_
       vinelm reprice runs/nl2sql.db --models new-prices.toml -o repriced.db
       vinelm reprice nl2sql.vine --store runs/nl2sql.db --models new-prices.toml -o new.vine
     """
-    from vinelm.cli.inputs import is_trie_file
-
     if is_trie_file(source):
         if store is None:
             raise ConfigError(f"{source}: a trie holds no tokens: name the store that it was estimated from with --store")
@@ -51,10 +52,6 @@ def _reprice_store(store: Path, models: Path, output: Path, *, as_json: bool) ->
 
     found = reprice_store(store, output, Catalog.from_file(models))
     if as_json:
-        from dataclasses import asdict
-
-        from vinelm.cli.console import print_json
-
         print_json({"store": str(store), "output": str(output), **asdict(found)})
     else:
         _show_store(found, output)
@@ -62,8 +59,7 @@ def _reprice_store(store: Path, models: Path, output: Path, *, as_json: bool) ->
 
 def _reprice_trie(file: Path, store: Path, models: Path, output: Path, *, as_json: bool) -> None:
     from vinelm.catalog.catalog import Catalog
-    from vinelm.cli.commands.subcommands.trie_diff import show_difference
-    from vinelm.cli.inputs import refuse_other_file, refuse_replacing
+    from vinelm.cli.commands.trie_diff import show_difference
     from vinelm.evaluation.tries import compare_tries, repriced_trie
     from vinelm.vinefile import load_trie, save_trie
 
@@ -79,9 +75,6 @@ def _reprice_trie(file: Path, store: Path, models: Path, output: Path, *, as_jso
 
 
 def _show_store(found: Repriced, output: Path) -> None:
-    from vinelm.cli.console import say, show_table
-    from vinelm.reports import usd
-
     rows = []
     for model in found.models:
         change = f"{100 * (model.after_usd / model.before_usd - 1):+.1f} %" if model.before_usd > 0 else "-"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.commands.subcommands.store_import import command as import_command
-from vinelm.cli.console import echo
-from vinelm.cli.groups import SuggestingGroup
-from vinelm.cli.options import flag, json_option, option, store_argument
+from vinelm.cli.commands.store_import import command as import_command
+from vinelm.cli.console import echo, print_json, say, show_table
+from vinelm.cli.options import SuggestingGroup, flag, json_option, option, store_argument
+from vinelm.reports import percent, usd
+from vinelm.reports.formatting import template_words
 
 if TYPE_CHECKING:
     from vinelm.template import Template
@@ -37,8 +39,6 @@ def info(*, store: Path, as_json: bool) -> None:
 
     Example: vinelm store info runs/nl2sql.db
     """
-    from dataclasses import asdict
-
     from vinelm.estimator.prompt_cache import cached_shares
     from vinelm.profiler import coverage_of
     from vinelm.traces import ObservationStore, contents_of
@@ -68,8 +68,6 @@ def info(*, store: Path, as_json: bool) -> None:
         "spend": {by: {str(key): asdict(item) for key, item in found.items()} for by, found in spend.items()},
     }
     if as_json:
-        from vinelm.cli.console import print_json
-
         print_json(facts)
     else:
         _show_info(facts)
@@ -83,9 +81,6 @@ def _shape(template: Template) -> dict[str, Any]:
 
 
 def _show_info(facts: dict[str, Any]) -> None:
-    from vinelm.cli.console import say, show_table
-    from vinelm.reports import percent, usd
-
     kind = "simulated models" if facts["is_simulated"] else "real models"
     created = facts["created_at"] or "at an unknown time"
     say(f"{facts['workflow']}: {facts['rows']:,} rows of {kind}, created {created}", bold=True)
@@ -123,7 +118,6 @@ def _show_info(facts: dict[str, Any]) -> None:
 
 
 def _shape_words(facts: dict[str, Any]) -> str:
-    from vinelm.reports.formatting import template_words
     from vinelm.template import Template
 
     if "invocations" in facts:
@@ -133,9 +127,6 @@ def _shape_words(facts: dict[str, Any]) -> str:
 
 def _show_growth(facts: dict[str, Any]) -> None:
     """The fate of rows when workflow, dataset or catalog changed."""
-    from vinelm.cli.console import say
-    from vinelm.reports import usd
-
     if facts["retired"]:
         count = sum(facts["retired"].values())
         say(
@@ -152,7 +143,6 @@ def _show_growth(facts: dict[str, Any]) -> None:
 
 def _show_signals(facts: dict[str, Any]) -> None:
     """The rows' signals, where the workflow declares them."""
-    from vinelm.cli.console import say
     from vinelm.reports.store_text import shown_lines
     from vinelm.traces.store.shown import SignalRecord
 
@@ -174,8 +164,6 @@ def check(*, store: Path, accept: bool, as_json: bool) -> int | None:
 
     Example: vinelm store check runs/nl2sql.db
     """
-    from dataclasses import asdict
-
     from vinelm.traces import check_store
     from vinelm.traces.databases.recovery import recover
 
@@ -183,8 +171,6 @@ def check(*, store: Path, accept: bool, as_json: bool) -> int | None:
         recover(store, accept=True)
     found = check_store(store)
     if as_json:
-        from vinelm.cli.console import print_json
-
         print_json({"store": str(store), "is_whole": found.is_whole, **asdict(found)})
     else:
         _show_check(found, store)
@@ -192,8 +178,6 @@ def check(*, store: Path, accept: bool, as_json: bool) -> int | None:
 
 
 def _show_check(found: CheckedStore, store: Path) -> None:
-    from vinelm.cli.console import say
-
     for item in found.findings:
         say(f"{'DAMAGE' if item.is_damage else 'note  '}  {item.what}: {item.count:,}, first: {item.first}", hanging=8)
     checked = f"{found.rows:,} rows, {found.checkpoints:,} checkpoints, {found.ledger_entries:,} ledger entries"

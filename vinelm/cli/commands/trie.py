@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.arms_table import arm_facts, show_arms
-from vinelm.cli.commands.subcommands.trie_diff import command as diff_command
-from vinelm.cli.console import echo
-from vinelm.cli.groups import SuggestingGroup
-from vinelm.cli.options import json_option, option, path_argument
+from vinelm.cli.commands.trie_diff import command as diff_command
+from vinelm.cli.console import echo, print_json, show_table
+from vinelm.cli.contingent_output import arm_facts, show_arms, show_frontier
+from vinelm.cli.options import SuggestingGroup, json_option, option, path_argument
+from vinelm.reports import percent, seconds, usd
 
 if TYPE_CHECKING:
     from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -56,49 +56,16 @@ def show(*, file: Path, top: int, as_json: bool) -> None:
 
     annotated = load_trie(file)
     if as_json:
-        from vinelm.cli.console import print_json
-
         print_json(_everything(annotated, file, top))
         return
     _show(annotated, file, top)
 
 
-def _thinned(nodes: list[int], top: int) -> list[int]:
-    """Return at most ``top`` of the nodes, evenly spaced, including both ends."""
-    if len(nodes) <= top:
-        return nodes
-    return [nodes[round(i * (len(nodes) - 1) / max(top - 1, 1))] for i in range(top)]
-
-
-def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
-    """Return one path's annotations; the 90th percentiles are of a request in which every invocation runs, at zero load."""
-    from vinelm.plans.promise import Z90
-
-    error = annotated.accuracy_se
-    return {
-        "path": list(annotated.trie.prefix(node)),
-        "accuracy": float(annotated.accuracy[node]),
-        "accuracy_half_width90": None if error is None else float(Z90 * error[node]),
-        "cost_usd": float(annotated.path_cost_usd[node]),
-        "latency_s": float(annotated.path_latency_s[node]) if annotated.knows_latency else None,
-        "latency_p90_s": float(annotated.path_latency_quantile(0.9)[node]) if annotated.knows_latency else None,
-        "full_cost_p90_usd": float(annotated.full_cost_quantile(0.9)[node]),
-        "observations": None if annotated.count is None else int(annotated.count[node]),
-    }
-
-
 def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any]:
     from vinelm.estimator.prompt_cache import follow_ups
-    from vinelm.evaluation.plans.pareto import frontier_nodes
+    from vinelm.evaluation.plans.plans_over import plans_over
 
-    trie = annotated.trie
-    if not annotated.is_contingent:
-        paths = frontier_nodes(annotated, "cost")
-        best = {"frontier_paths": len(paths), "frontier": [_path(annotated, node) for node in _thinned(paths, top)]}
-    else:
-        from vinelm.cli.contingent_output import frontier_rows
-
-        best = {"arms": arm_facts(annotated), "frontier": frontier_rows(annotated, top)[0]}
+    trie, found = annotated.trie, plans_over(annotated).frontier(top)
     return {
         "file": str(file),
         "paths": trie.n_nodes,
@@ -110,7 +77,9 @@ def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any
         "depths": depths(annotated),
         "follow_ups": follow_ups(annotated),
         "signals": signals_facts(annotated.signals),
-        **best,
+        "arms": arm_facts(annotated),
+        "frontier_paths": found.n_plans,
+        "frontier": found.rows,
     }
 
 
@@ -124,7 +93,7 @@ def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
         for index in sorted(set(trie.stage[level].tolist())):
             nodes = level[trie.stage[level] == index]
             counts = annotated.count[nodes] if annotated.count is not None else None
-            accuracy = annotated.answer_accuracy[nodes] if trie.answerable[nodes].any() else None
+            accuracy = annotated.reading.answer_accuracy[nodes] if trie.answerable[nodes].any() else None
             rows.append(
                 {
                     "depth": depth,
@@ -169,7 +138,7 @@ def signals_words(signals: AnnotatedTrie) -> str:
 
 
 def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
-    from vinelm.cli.console import show_table
+    from vinelm.evaluation.plans.plans_over import plans_over
 
     meta = annotated.meta
     rows = [(name, _formatted(name, meta[name])) for name in SHOWN if name in meta]
@@ -177,23 +146,16 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
         rows.append(("signals", signals_words(annotated.signals)))
     show_table(f"{file.name}: {annotated.trie.n_nodes:,} paths", ("provenance", "<value"), rows)
     has_stages = len(depths(annotated)) > annotated.trie.max_depth
-    show_depths(annotated, f"{annotated.noun.capitalize()} by depth{' and stage' if has_stages else ''}")
+    show_depths(annotated, f"{annotated.reading.noun.capitalize()} by depth{' and stage' if has_stages else ''}")
     show_arms(annotated)
     _show_models(annotated)
     _show_follow_ups(annotated)
-    if not annotated.is_contingent:
-        _show_frontier(annotated, top)
-    else:
-        from vinelm.cli.contingent_output import show_frontier
-
-        show_frontier(annotated, top)
+    show_frontier(plans_over(annotated).frontier(top))
     if meta.get("is_simulated"):
         echo("Simulated models: prices and answers are not those of real models.")
 
 
 def _formatted(name: str, value: Any) -> str:
-    from vinelm.reports import percent, usd
-
     if name == "coverage":
         return percent(value)
     return usd(value) if name.endswith("_usd") else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -201,10 +163,7 @@ def _formatted(name: str, value: Any) -> str:
 
 def show_depths(annotated: AnnotatedTrie, title: str) -> None:
     """Print the figures of :func:`depths` as a table."""
-    from vinelm.cli.console import show_table
-    from vinelm.reports import percent
-
-    columns = ("depth", "<stage", annotated.noun, "observed", "observations", "lowest accuracy", "highest")
+    columns = ("depth", "<stage", annotated.reading.noun, "observed", "observations", "lowest accuracy", "highest")
     rows = [
         (
             str(row["depth"]),
@@ -221,9 +180,6 @@ def show_depths(annotated: AnnotatedTrie, title: str) -> None:
 
 
 def _show_models(annotated: AnnotatedTrie) -> None:
-    from vinelm.cli.console import show_table
-    from vinelm.reports import usd
-
     has_calls = any(annotated.catalog[name].price.call for name in annotated.trie.models)
     rows = []
     for name in annotated.trie.models:
@@ -237,9 +193,7 @@ def _show_models(annotated: AnnotatedTrie) -> None:
 
 def _show_follow_ups(annotated: AnnotatedTrie) -> None:
     """Print what it saves to keep a model for the next invocation, for models with cached prompt tokens."""
-    from vinelm.cli.console import show_table
     from vinelm.estimator.prompt_cache import follow_ups
-    from vinelm.reports import percent, seconds, usd
 
     shares = annotated.meta.get("cached_share", {})
     rows = []
@@ -257,24 +211,6 @@ def _show_follow_ups(annotated: AnnotatedTrie) -> None:
             "cached: fraction of prompt tokens from its cache if kept."
         )
         show_table("Savings from keeping a model", columns, rows, caption=caption)
-
-
-def _show_frontier(annotated: AnnotatedTrie, top: int) -> None:
-    from vinelm.cli.console import show_table
-    from vinelm.evaluation.plans.pareto import frontier_nodes
-    from vinelm.reports import percent, seconds, usd
-
-    paths = frontier_nodes(annotated, "cost")
-    rows = []
-    for node in _thinned(paths, top):
-        found = _path(annotated, node)
-        width = found["accuracy_half_width90"]
-        interval = "-" if width is None else f"{100 * width:.1f}"
-        figures = (percent(found["accuracy"]), interval, usd(found["cost_usd"]), seconds(found["latency_p90_s"]))
-        rows.append((" > ".join(found["path"]), *figures, _count(found["observations"])))
-    title = f"Pareto frontier of accuracy and cost: {min(top, len(paths))} of {len(paths)} paths"
-    caption = "+/-: half of the 90 % interval, in points. p90: 90th percentile of the latency if every invocation runs."
-    show_table(title, ("path", "accuracy", "+/-", "cost", "p90", "rows"), rows, caption=caption)
 
 
 def _count(value: int | None) -> str:

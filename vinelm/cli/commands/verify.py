@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.console import print_json, progress, say, show_table
+from vinelm.cli.inputs import in_options, objective_of
 from vinelm.cli.options import (
     dataset_options,
     flag,
@@ -18,6 +20,9 @@ from vinelm.cli.options import (
     store_argument,
     trie_argument,
 )
+from vinelm.errors import BudgetExhausted, ConfigError
+from vinelm.reports import percent, usd
+from vinelm.reports.formatting import objective_words
 
 if TYPE_CHECKING:
     from vinelm.evaluation import Verification
@@ -72,10 +77,7 @@ def command(
 
     Example: vinelm verify runs/nl2sql.db nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --requests 100 --budget-usd 2
     """
-    from vinelm.cli.console import progress
-    from vinelm.cli.objective_options import in_options, objective_of
     from vinelm.datasets import Columns
-    from vinelm.errors import BudgetExhausted
     from vinelm.evaluation import verify
     from vinelm.workflows import load_workflow
 
@@ -83,8 +85,7 @@ def command(
     objective = objective_of(settings)
     spec = own["workflow"] or workflow_of(store)
     workflow = load_workflow(spec, dataset=own["dataset"], columns=Columns.parse(own["columns"]))
-    with in_options(), progress(quiet=quiet) as start:
-        advance = start("verify")
+    with in_options(), progress(quiet=quiet) as advance:
         found = verify(
             store,
             trie,
@@ -97,7 +98,7 @@ def command(
             signals=signals,
             log=None if dry_run else own["log"] or trie.with_suffix(".verify.db"),
             dry_run=dry_run,
-            on_done=lambda done, total: advance(done, total, f"{done} of {total} requests"),
+            on_done=lambda done, total: advance(done, total, "verify", f"{done} of {total} requests"),
         )
     _print(objective, found, as_json=as_json, dry_run=dry_run)
     if dry_run:
@@ -112,7 +113,6 @@ def command(
 
 def workflow_of(store: Path) -> str:
     """Return the name of the bundled workflow that a store belongs to; :class:`ConfigError` if it is of another one."""
-    from vinelm.errors import ConfigError
     from vinelm.traces import ObservationStore
     from vinelm.workflows import WORKFLOWS
 
@@ -124,8 +124,6 @@ def workflow_of(store: Path) -> str:
 
 
 def _print(objective: Objective, found: Verification, *, as_json: bool, dry_run: bool) -> None:
-    from vinelm.cli.console import print_json
-
     if as_json:
         print_json({"objective": objective.to_dict(), "is_dry_run": dry_run, **found.to_dict()})
     elif dry_run:
@@ -135,10 +133,6 @@ def _print(objective: Objective, found: Verification, *, as_json: bool, dry_run:
 
 
 def _show_price(objective: Objective, found: Verification) -> None:
-    from vinelm.cli.console import say
-    from vinelm.reports import usd
-    from vinelm.reports.formatting import objective_words
-
     promised = found.promised_interval
     interval = "" if promised is None else f" (90 % of such runs: {_percents(promised)})"
     say(
@@ -150,10 +144,6 @@ def _show_price(objective: Objective, found: Verification) -> None:
 
 
 def _show(objective: Objective, found: Verification) -> None:
-    from vinelm.cli.console import say, show_table
-    from vinelm.reports import percent, usd
-    from vinelm.reports.formatting import objective_words
-
     promise, cost = found.decision.promise, found.promised_cost_interval
     rows = [
         (

@@ -10,20 +10,22 @@ from typing import Any, cast
 
 import numpy as np
 
+from vinelm.controller import Decision
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.path_metrics import no_standard_errors
 from vinelm.evaluation.off_policy.planned_steps import ContingentSteps, Locate
-from vinelm.evaluation.plans.plans import FrontierRange, Plans
+from vinelm.evaluation.plans.plans import CarriedPlan, FrontierRange, PlanFrontier, Plans, thinned
 from vinelm.evaluation.plans.roles import Role
 from vinelm.objective import Objective
-from vinelm.plans.promise import Promise
+from vinelm.plans.promise import Z90, Promise
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
+from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph
 
 N_BUDGETS = 24
-"""Budgets of :meth:`GraphPlans.frontier`."""
+"""Budgets of :meth:`GraphPlans.along_budgets`."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,32 @@ class GraphPlans(Plans[StagePlan]):
             max(fastest, min(plan.path_latency_s for plan in alone)), best.path_latency_s,
         )  # fmt: skip
 
-    def frontier(self, n_budgets: int = N_BUDGETS) -> list[ContingentDecision]:
+    def frontier(self, most: int) -> PlanFrontier:
+        """See :meth:`Plans.frontier`."""
+        found = self.along_budgets()
+        return PlanFrontier([self._row(decision) for decision in thinned(found, most)], len(found), found[-1])
+
+    def _row(self, decision: ContingentDecision) -> dict[str, Any]:
+        error, knows_latency = decision.standard_error, self.annotated.knows_latency
+        return {
+            "plan": decision.words,
+            "accuracy": decision.accuracy,
+            "accuracy_half_width90": None if error is None else Z90 * error,
+            "cost_usd": decision.path_cost_usd,
+            "latency_s": decision.path_latency_s if knows_latency else None,
+            "expected_latency_s": decision.expected_latency_s if knows_latency else None,
+            **decision.facts(),
+        }
+
+    def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
+        """See :meth:`Plans.carried`."""
+        plan, own = (cast("ContingentDecision", decision).plan for decision in (old, now))
+        there = _plan_on(own.graph, plan)
+        if there is None:
+            return None
+        return CarriedPlan(there.accuracy, there.cost_usd, there.standard_error, there.is_same_as(own))
+
+    def along_budgets(self, n_budgets: int = N_BUDGETS) -> list[ContingentDecision]:
         """Return VineLM's plans over a range of budgets, each once, by rising dollars and accuracy.
 
         A budget is a bound on the average: the plan is the best of the hull's corners and the static plans within it.
@@ -249,3 +276,50 @@ class GraphPlans(Plans[StagePlan]):
             most_invocations=cut + 1 if can_end and cut + 1 < fixed.depth else None,
             plan=plan,
         )
+
+
+def matched(before: DecisionGraph, after: DecisionGraph) -> dict[int, int]:
+    """Return the position of ``before`` with the same stages and models before it, for each of ``after`` that has one."""
+    found, waiting = {0: 0}, [0]
+    for at in waiting:
+        for group in after.groups_at(at):
+            known = before.groups_at(found[at], (_stage(after, group),))
+            names = {_model(before, edge): edge for edge in before.edges_of(known[0])} if known else {}
+            for edge in after.edges_of(group):
+                target, same = int(after.target[edge]), names.get(_model(after, edge))
+                if same is not None and target not in found:
+                    found[target] = int(before.target[same])
+                    waiting.append(target)
+    return found
+
+
+def _plan_on(graph: DecisionGraph, plan: ContingentPlan) -> ContingentPlan | None:
+    """The plan over another graph of the workflow; None where that lacks a model which the plan runs."""
+    there, before = matched(plan.graph, graph), plan.graph
+    choice = np.where(graph.source_may_end, END, NOTHING)
+    first: dict[int, int] = {}
+    waiting = [0]
+    for at in waiting:
+        for group in graph.groups_at(at):
+            known = before.groups_at(there[at], (_stage(graph, group),))
+            edge = plan.chosen(known[0]) if known else NOTHING
+            if edge >= 0:
+                edge = next((e for e in graph.edges_of(group) if _model(graph, e) == _model(before, edge)), NOTHING)
+                if edge == NOTHING:
+                    return None
+                if int(graph.target[edge]) not in waiting:
+                    waiting.append(int(graph.target[edge]))
+            elif graph.may_end[at]:
+                edge = END
+            choice[group] = edge
+            if at == 0:
+                first[group] = edge
+    return ContingentPlan(graph, 0, first, choice)
+
+
+def _stage(graph: DecisionGraph, group: int) -> str:
+    return graph.annotated.trie.stages[int(graph.stage[group])]
+
+
+def _model(graph: DecisionGraph, edge: int) -> str:
+    return graph.annotated.trie.models[int(graph.model[edge])]

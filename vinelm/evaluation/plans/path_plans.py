@@ -9,31 +9,20 @@ from typing import Any
 import numpy as np
 
 from vinelm.controller import Decision
-from vinelm.errors import ConfigError, InfeasibleError
+from vinelm.errors import InfeasibleError
 from vinelm.evaluation.off_policy.path_steps import PathSteps
 from vinelm.evaluation.off_policy.planned_steps import Locate
 from vinelm.evaluation.plans.pareto import frontier_nodes
-from vinelm.evaluation.plans.plans import FrontierRange, Plans
+from vinelm.evaluation.plans.plans import CarriedPlan, FrontierRange, PlanFrontier, Plans, thinned
 from vinelm.evaluation.plans.roles import Role
 from vinelm.objective import Objective
-from vinelm.plans.promise import single_model_paths
+from vinelm.plans.promise import Z90, single_model_paths
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray
 
 
 class PathPlans(Plans[Decision]):
-    """VineLM's plans (all paths), the best static plan (VineLM paper §5.1) and the best single model.
-
-    Raises:
-        ConfigError: The trie branches.
-    """
-
-    def __init__(self, annotated: AnnotatedTrie) -> None:
-        if annotated.is_contingent:
-            raise ConfigError(
-                "the trie branches, and its plans are contingent: replays and sweeps need a trie without branches"
-            )
-        super().__init__(annotated)
+    """VineLM's plans (all paths), the best static plan (VineLM paper §5.1) and the best single model."""
 
     def fixed(self, objective: Objective, role: Role) -> Decision | None:
         """See :meth:`Plans.fixed`."""
@@ -80,6 +69,35 @@ class PathPlans(Plans[Decision]):
         cost, latency = annotated.path_cost_usd, annotated.path_latency_s
         ends = (float(cost[by_cost[0]]), float(cost[by_cost[-1]]), float(annotated.accuracy[by_cost[0]]))
         return FrontierRange(*ends, float(latency[by_latency[0]]), float(latency[by_latency[-1]]))
+
+    def frontier(self, most: int) -> PlanFrontier:
+        """See :meth:`Plans.frontier`; the 90th percentiles are of a request in which every invocation runs, at zero load."""
+        nodes = frontier_nodes(self.annotated, "cost")
+        return PlanFrontier([self._row(node) for node in thinned(nodes, most)], len(nodes), self._to(nodes[-1]))
+
+    def _row(self, node: int) -> dict[str, Any]:
+        annotated = self.annotated
+        error, knows_latency = annotated.accuracy_se, annotated.knows_latency
+        return {
+            "path": list(annotated.trie.prefix(node)),
+            "accuracy": float(annotated.accuracy[node]),
+            "accuracy_half_width90": None if error is None else float(Z90 * error[node]),
+            "cost_usd": float(annotated.path_cost_usd[node]),
+            "latency_s": float(annotated.path_latency_s[node]) if knows_latency else None,
+            "latency_p90_s": float(annotated.path_latency_quantile(0.9)[node]) if knows_latency else None,
+            "full_cost_p90_usd": float(annotated.full_cost_quantile(0.9)[node]),
+            "observations": None if annotated.count is None else int(annotated.count[node]),
+        }
+
+    def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
+        """See :meth:`Plans.carried`."""
+        try:
+            node = self.trie.node(old.path)
+        except KeyError:
+            return None
+        annotated = self.annotated
+        error = None if annotated.accuracy_se is None else float(annotated.accuracy_se[node])
+        return CarriedPlan(float(annotated.accuracy[node]), float(annotated.path_cost_usd[node]), error, node == now.target)
 
     def _among(self, candidates: BoolArray, objective: Objective) -> Decision:
         return self.planner.plan(objective, candidates=candidates, elapsed_s=float(self.annotated.latency_s[0]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -55,6 +55,7 @@ class FixedPlan(Protocol):
 
 
 Fixed = TypeVar("Fixed", bound=FixedPlan)
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,23 @@ class PlannedPolicy:
     role: Role
     decision: Any
     plan: str
+
+
+class CarriedPlan(NamedTuple):
+    """The figures by one trie of a plan over another one, and whether it is the plan of that one, too."""
+
+    accuracy: float
+    cost_usd: float
+    standard_error: float | None
+    is_same: bool
+
+
+class PlanFrontier(NamedTuple):
+    """Some plans of the estimated frontier of accuracy and dollars as JSON types, the cheapest first, and the number of all."""
+
+    rows: list[dict[str, Any]]
+    n_plans: int
+    best: Decision
 
 
 class FrontierRange(NamedTuple):
@@ -122,6 +140,17 @@ class Plans(ABC, Generic[Fixed]):
     def frontier_range(self) -> FrontierRange:
         """Return the range of the frontiers of accuracy and dollars, and of accuracy and seconds."""
 
+    @abstractmethod
+    def frontier(self, most: int) -> PlanFrontier:
+        """Return the frontier with at most so many of its plans, evenly spaced, both ends included."""
+
+    @abstractmethod
+    def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
+        """Return the plan ``old`` of another trie of the workflow over this one, beside this one's plan ``now``.
+
+        None where this trie lacks a model that it runs.
+        """
+
     def policy(self, plan: Fixed, **settings: Any) -> StaticPolicy:
         """Return a policy that follows a plan; ``settings`` are ``clock``, ``request`` and ``judge``."""
         return StaticPolicy(self.annotated.template, **self.settings(plan), **settings)
@@ -159,3 +188,10 @@ class Plans(ABC, Generic[Fixed]):
         if found is None:
             raise InfeasibleError("no model can run every stage: give the stages a common model")
         return float(found.accuracy)
+
+
+def thinned(items: Sequence[Item], most: int) -> list[Item]:
+    """Return at most so many of the items, evenly spaced, both ends included."""
+    if len(items) <= most:
+        return list(items)
+    return [items[round(i * (len(items) - 1) / max(most - 1, 1))] for i in range(most)]

@@ -12,4 +12,4 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 
 def plans_over(annotated: AnnotatedTrie) -> Plans[Any]:
     """Return the plans over a trie: of its paths, or of its graph of decisions."""
-    return GraphPlans(annotated) if annotated.is_contingent else PathPlans(annotated)
+    return annotated.by_ends(one=PathPlans, several=GraphPlans)

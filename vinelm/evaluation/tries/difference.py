@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from vinelm.catalog import Price
 from vinelm.errors import ConfigError
-from vinelm.evaluation.tries.plan_flips import PlanFlip, matched, plan_flips
+from vinelm.evaluation.plans.graph_plans import matched
+from vinelm.evaluation.tries.plan_flips import PlanFlip, plan_flips
 from vinelm.extras import required_extra
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
@@ -126,7 +127,7 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
 
 def _require_comparable(before: AnnotatedTrie, after: AnnotatedTrie) -> None:
     for what, kinds in (
-        ("branches", [each.noun for each in (before, after)]),
+        ("branches", [each.reading.noun for each in (before, after)]),
         ("merges histories", [each.has_path_metrics for each in (before, after)]),
     ):
         if kinds[0] != kinds[1]:
@@ -184,7 +185,7 @@ def _moved(
     order = [int(i) for i in np.argsort(-size, kind="stable") if named[i]]
     moved = [
         MovedNode(
-            path=before.display_path(int(one[i])),
+            path=before.reading.display_path(int(one[i])),
             before=float(a[i]),
             after=float(b[i]),
             standard_error=None if is_exact else float(se[i]),

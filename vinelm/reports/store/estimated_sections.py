@@ -255,6 +255,6 @@ def stage_table(annotated: AnnotatedTrie) -> Table:
             count = np.zeros(len(nodes)) if annotated.count is None else annotated.count[nodes]
             cells = (f"{depth}", trie.stages[index], f"{len(nodes):,}", f"{int((count > 0).sum()):,}", f"{int(count.sum()):,}")
             rows.append(Row(cells=cells))
-    columns = ("depth", "stage", annotated.noun, f"{annotated.noun} observed", "observations")
+    columns = ("depth", "stage", annotated.reading.noun, f"{annotated.reading.noun} observed", "observations")
     title = f"Observations by depth{' and stage' if len(rows) > trie.max_depth else ''}"
     return Table(title=title, columns=columns, rows=tuple(rows), text_columns=(0, 1))

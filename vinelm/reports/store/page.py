@@ -192,7 +192,7 @@ class _StorePage:
             title=f"VineLM on {self.identity.workflow}",
             subtitle=f"{len(self.rows):,} observations of {self.annotated.meta.get('requests', '?')} requests; "
             f"{len(self.annotated.catalog)} models, {self.annotated.trie.n_nodes:,} "
-            f"{self.annotated.noun} of {template_words(self.annotated.template)}",
+            f"{self.annotated.reading.noun} of {template_words(self.annotated.template)}",
             headline=f"Not judged: {self.judged.unjudged}" if found is None else evaluation_sentence(found),
             is_gain=found is not None and found.verdict == "gain",
             hero=self._hero,
@@ -335,7 +335,7 @@ def _mark(one: JudgedPolicy, label: str) -> Mark:
 
 
 def _provenance(annotated: AnnotatedTrie, store: Path, trie: Path, seed: int) -> Facts:
-    meta = annotated.meta
+    meta, has_common_error = annotated.meta, annotated.reading.holds_common_errors
     return (
         ("Store and trie", f"{store.name}, {trie.name}"),
         ("Dataset", f"sha256 {meta.get('dataset_digest', 'not recorded')}"),
@@ -343,7 +343,7 @@ def _provenance(annotated: AnnotatedTrie, store: Path, trie: Path, seed: int) ->
         ("Estimator", str(meta.get("estimator"))),
         ("Coverage", f"{percent(meta.get('coverage'))} of the cost of executing every reachable cell once (estimated)"),
         ("Spent", usd(meta.get("spent_usd"))),
-        *((("Scorer", judge_words(meta["judge"], has_common_error=annotated.holds_common_errors)),) if "judge" in meta else ()),
+        *((("Scorer", judge_words(meta["judge"], has_common_error=has_common_error)),) if "judge" in meta else ()),
         ("Seed", f"{seed} (split in halves, bootstrap)"),
         *catalog_facts(annotated.catalog),
         *version_facts(),

@@ -13,7 +13,7 @@ from kit.servers.postgres_server import postgres_server, postgres_server_url, po
 from kit.worlds.shared_dollars import DAY, Treasury
 
 from vinelm.controller import FleetConfig
-from vinelm.controller.fleet.leases.dollar_scripts import GRANT
+from vinelm.controller.fleet.leases.dollar_lease import GRANT
 from vinelm.controller.fleet.leases.journal import SpendJournal, journal_at
 from vinelm.controller.fleet.leases.tenant_account import PATIENCE_S, REFUSED_FOR_S, TenantAccount
 from vinelm.errors import CallRefused, ConfigError, FleetUnreachable, JournalUnavailable

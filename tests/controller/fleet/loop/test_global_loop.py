@@ -7,14 +7,14 @@ import time
 import numpy as np
 import pytest
 
+from vinelm.controller.fleet.built_in_policies import fleet_policy
 from vinelm.controller.fleet.live_invocations import InvocationStart, LiveInvocations
 from vinelm.controller.fleet.loop.global_loop import GlobalLoop
 from vinelm.controller.fleet.loop.leadership import LOCK, ORDERS
 from vinelm.controller.fleet.loop.order_bytes import local_orders, order_fields, own_field
 from vinelm.controller.fleet.loop.standing_orders import StandingOrders
 from vinelm.controller.fleet.member import FleetMember
-from vinelm.controller.fleet.policies.finding import fleet_policy
-from vinelm.controller.fleet.policies.orders import Orders
+from vinelm.controller.fleet.orders import Orders
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.controller.fleet.view import merge
 from vinelm.errors import ConfigError, VineLMError

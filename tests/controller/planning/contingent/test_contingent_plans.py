@@ -7,7 +7,6 @@ import pytest
 from kit.tries import routed
 
 from vinelm.controller import Planner, explain
-from vinelm.controller.explanation import alternatives
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.errors import ConfigError, InfeasibleError
@@ -78,7 +77,7 @@ def test_it_is_a_tree_of_text_and_json(planner):
 
 def test_it_explains_why_other_models_do_not_run(planner):
     decision = planner.plan(BEST, node=node(planner, ("router", "m0")), stage="billing")
-    found = alternatives(decision)
+    found = decision.alternatives()
     assert [(option.next_model, option.is_chosen, option.why) for option in found] == [
         ("m0", False, "less accurate by 0.125"),
         ("m1", True, ""),

@@ -17,6 +17,3 @@ def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
         return result
     coroutine.close()
     raise RuntimeError("a coroutine that was to run at once has waited")
-
-
-__all__ = ["at_once"]

@@ -219,6 +219,3 @@ class RequestAccount:
         self._writes.discard(task)
         if task.cancelled() or task.exception() is not None:
             self._not_written(usd)
-
-
-__all__ = ["RequestAccount"]

@@ -142,6 +142,3 @@ def _is_on_loop() -> bool:
 def _values(found: CheckpointTuple) -> list[Mapping[str, Any]]:
     writes: Sequence[tuple[str, str, Any]] = found.pending_writes or ()
     return [value for _, channel, value in writes if channel == CHANNEL and isinstance(value, Mapping)]
-
-
-__all__ = ["Lineage", "SaverRow", "SaverRows"]

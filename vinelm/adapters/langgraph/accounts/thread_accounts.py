@@ -195,6 +195,3 @@ def _page(number: int) -> SaverRow:
 
 def _number(page: SaverRow) -> int:
     return int(page.id.rpartition("-")[2], 16)
-
-
-__all__ = ["Beginning", "FoundAccount", "ThreadAccounts"]

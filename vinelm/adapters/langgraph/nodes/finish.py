@@ -117,6 +117,3 @@ def _agreement(classes: Sequence[int | None], wanted: int) -> str:
 
 def _word(number: int) -> str:
     return _WORDS[number] if number < len(_WORDS) else str(number)
-
-
-__all__ = ["FINISH_MARK", "make_finish"]

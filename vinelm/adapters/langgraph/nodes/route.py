@@ -228,7 +228,7 @@ class RouteEdge:
         template = at.run.policy.template or self._finder.settings.template
         end, onward = self.destinations.end, self.destinations.other_than_end if finished else ""
         next_places = tuple(place for place in places if place != end) if onward == "" else (onward,) if onward else ()
-        if not self.destinations.is_branch and (template is None or template.is_linear):
+        if not self.destinations.is_branch and (template is None or template.certain_stages):
             arms, is_asked = None, True  # the length of the path says what comes next
         else:
             arms = self._arms(next_places, template, at.stages)

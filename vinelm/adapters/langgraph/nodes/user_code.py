@@ -20,14 +20,20 @@ def is_user_code(module: str, filename: str) -> bool:
 
 def user_place(error: BaseException) -> str | None:
     """Return ``file:line`` of the last line of the application that the exception went through; None if there is none."""
-    place: str | None = None
+    found = user_line(error)
+    return None if found is None else f"{_shown(found[0])}:{found[1]}"
+
+
+def user_line(error: BaseException) -> tuple[str, int] | None:
+    """Return file and number of that line."""
+    found: tuple[str, int] | None = None
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
         if is_user_code(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename):
-            place = f"{_shown(frame.f_code.co_filename)}:{trace.tb_lineno}"
+            found = frame.f_code.co_filename, trace.tb_lineno
         trace = trace.tb_next
-    return place
+    return found
 
 
 def closure_values(function: FunctionType) -> Iterator[Any]:
@@ -54,6 +60,3 @@ def _is_users_file(filename: str) -> bool:
 def _installed() -> frozenset[Path]:
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     return frozenset(Path(sysconfig.get_path(name)).resolve() for name in names)
-
-
-__all__ = ["closure_values", "is_user_code", "user_place"]

@@ -48,6 +48,3 @@ def as_mapping(state: Any) -> Mapping[str, Any]:
     if is_dataclass(state) and not isinstance(state, type):
         return {one.name: getattr(state, one.name) for one in fields(state) if hasattr(state, one.name)}
     return {}
-
-
-__all__ = ["as_mapping", "channels_of", "graph_values"]

@@ -164,6 +164,3 @@ def _kept(value: Any) -> Any:
     with suppress(Exception):
         return deepcopy(value)
     return value
-
-
-__all__ = ["RunOutcomes"]

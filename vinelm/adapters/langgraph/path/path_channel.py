@@ -14,6 +14,7 @@ from langgraph.runtime import Runtime
 
 from vinelm.errors import WorkflowError
 from vinelm.template import Template
+from vinelm.template.flow import Flow
 
 PATH_KEY = "vinelm_path"
 """Name of the channel: visible in ``get_state().values`` and in ``stream_mode="values"``, absent from results and schemas."""
@@ -229,21 +230,16 @@ def is_new_request(
     ended = value["closed"] and not is_same_run and (request_id is None or written_by != request_id)
     if template is None:
         return ended
-    if not template.is_chain:
-        return not is_same_run and _may_begin(stage, template) and (ended or not _may_follow(value, stage, template))
+    places = template.places
+    if places is not None:
+        return not is_same_run and places.ahead_of(0, stage) is not None and (ended or not _may_follow(value, stage, places))
     if stage != template.invocations[0].name:
         return False
     follower = template.stage_after(len(value["path"]))
     return ended or follower is None or follower.name != stage
 
 
-def _may_begin(stage: str, template: Template) -> bool:
-    """True if some request begins with the superstep of that stage."""
-    return template.flow.ahead_of(0, stage) is not None
-
-
-def _may_follow(value: PathValue, stage: str, template: Template) -> bool:
-    flow = template.flow
+def _may_follow(value: PathValue, stage: str, flow: Flow) -> bool:
     try:
         return flow.ahead_of(flow.at(stage_names(value)), stage) is not None
     except KeyError:

@@ -127,6 +127,3 @@ def where_of(config: RunnableConfig | None) -> Where:
     parents = given.get("checkpoint_map")
     step = parents.get("", "") if isinstance(parents, dict) else ""
     return Where(str(step), str(given.get("checkpoint_ns") or "").partition("|")[0])
-
-
-__all__ = ["PlaceKey", "RunPlaces", "Where", "where_of"]

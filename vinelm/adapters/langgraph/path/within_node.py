@@ -104,6 +104,3 @@ def _channels(read: Any) -> dict[str, BaseChannel[Any, Any, Any]] | None:
         if type(given) is dict and any(isinstance(value, BaseChannel) for value in given.values()):
             return given
     return None
-
-
-__all__ = ["ThreadPaths", "path_here", "with_path_channel", "write_path"]

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.runtime import Runtime, get_runtime
+from langgraph.runtime import Runtime
 
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
@@ -168,14 +168,3 @@ def told_configurable(config: RunnableConfig) -> dict[str, Any]:
     """Return what a run's caller gave as ``configurable``: LangGraph's own keys in it lead back to the run, a cycle."""
     given = config.get("configurable") or {}
     return {key: one for key, one in given.items() if not key.startswith(INTERNAL)}
-
-
-def current_runtime() -> Runtime[Any] | None:
-    """Return LangGraph's runtime of the surrounding node; None outside of a graph."""
-    try:
-        return get_runtime()
-    except (RuntimeError, KeyError):
-        return None
-
-
-__all__ = ["DefaultRuns", "current_runtime", "told_configurable"]

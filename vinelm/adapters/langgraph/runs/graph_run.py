@@ -220,7 +220,7 @@ class GraphRun:
                 self.guard, self._own_guard = BoundGuard(None, None, self.note_failure), None
         self._named: tuple[str, ...] = ()
         template = policy.template
-        self.flow = None if template is None or template.is_chain else template.flow
+        self.flow = None if template is None else template.places
         self.path: tuple[str, ...] | None = None
         self.stages: tuple[str, ...] = ()
         self._observers = observers

@@ -43,6 +43,20 @@ class ChatHost(Protocol):
         """The same for an invocation inside a subgraph of ``node``, or outside of a graph."""
 
 
+PROFILED: list[object] = []
+"""One item for each profiled unit under way in this process."""
+
+
+class profiled_unit:  # noqa: N801 - used as a with-block
+    """While a unit runs, a chat model that is called outside of every run is refused: nobody would pay for the call."""
+
+    def __enter__(self) -> None:
+        PROFILED.append(self)
+
+    def __exit__(self, *_: object) -> None:
+        PROFILED.remove(self)
+
+
 MOST_PRIORITY = 100
 """The highest priority of a request; the lowest is its negative."""
 

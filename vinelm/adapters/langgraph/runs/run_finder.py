@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphBubbleUp
-from langgraph.runtime import Runtime
+from langgraph.runtime import Runtime, get_runtime
 
 from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.accounts.saver_rows import SaverRows
@@ -31,7 +31,7 @@ from vinelm.adapters.langgraph.path.path_channel import (
 )
 from vinelm.adapters.langgraph.path.places import where_of
 from vinelm.adapters.langgraph.path.within_node import path_here
-from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns, current_runtime, told_configurable
+from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns, told_configurable
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun, RunPath
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, RunContext, carried_by
@@ -386,11 +386,11 @@ class RunFinder:
         """
         channel = channel_of(config)
         opening = None if channel is None else channel.opening
-        runtime = current_runtime() if channel is None else None
+        runtime = _current_runtime() if channel is None else None
         run = self.runs.known(opening, None if runtime is None else runtime.control)
         if run is not None and run.path is not None:
             return RunPath(run, run.path, run.stages)
-        runtime = current_runtime()  # resumed behind the stage
+        runtime = _current_runtime()  # resumed behind the stage
         if runtime is None or runtime.control is None:
             return None
         run = run or self.runs.known(opening, runtime.control)
@@ -463,6 +463,14 @@ class RunFinder:
             return self._defaults.stand_in(error, "the session", context.objective)
 
 
+def _current_runtime() -> Runtime[Any] | None:
+    """LangGraph's runtime of the surrounding node; None outside of a graph."""
+    try:
+        return get_runtime()
+    except (RuntimeError, KeyError):
+        return None
+
+
 def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
     """Return ``run``, which keeps what its request pays beside the thread's checkpoints, if it has a cap and a checkpointer."""
     if config is not None and run.can_keep_account:
@@ -476,6 +484,3 @@ def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
 def _is_same_request(one: RunContext, other: RunContext) -> bool:
     """Contexts may be copies: LangGraph hands them down, and the arrival is filled in."""
     return one.policy is other.policy and one.objective == other.objective and one.request_id == other.request_id
-
-
-__all__ = ["InvokeOptions", "RunFinder", "RunRegistry"]

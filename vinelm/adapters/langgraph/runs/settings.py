@@ -61,6 +61,3 @@ class AdapterSettings:
             self.ends.add(end)
         has_answers = self.signals is not None and bool(self.signals.answer)
         self.returns_earlier = has_answers and self.has_finish and bool(self.ends) and END not in self.ends
-
-
-__all__ = ["AdapterSettings"]

@@ -15,6 +15,3 @@ def streams_tokens(config: RunnableConfig) -> bool:
     callbacks: Any = config.get("callbacks") or ()
     handlers = getattr(callbacks, "handlers", callbacks)
     return any(base.__name__ in _READERS for handler in handlers for base in type(handler).__mro__)
-
-
-__all__ = ["streams_tokens"]

@@ -175,6 +175,3 @@ def _names(code: CodeType) -> Iterator[str]:
 
 def _file_of(item: Any) -> str:
     return getattr(sys.modules.get(type(item).__module__), "__file__", None) or ""
-
-
-__all__ = ["CHAT_MARK", "HeldStages", "chat_nodes", "holds_stage", "makes_chat", "wrapped_stages"]

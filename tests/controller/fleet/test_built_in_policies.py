@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit.worlds.fleet_views import QUEUED, RUNNING, view_of
 
+from vinelm.controller.fleet import built_in_policies as built_in
+from vinelm.controller.fleet.built_in_policies import FLEET_POLICIES, balance, fleet_policy, hol, lpt, shares, slack, srtf
 from vinelm.controller.fleet.live_invocations import InvocationStart, LiveInvocations
-from vinelm.controller.fleet.policies import built_in
-from vinelm.controller.fleet.policies.built_in import FLEET_POLICIES, balance, hol, lpt, shares, slack, srtf
-from vinelm.controller.fleet.policies.finding import fleet_policy
-from vinelm.controller.fleet.policies.orders import check_orders
+from vinelm.controller.fleet.orders import check_orders
 from vinelm.controller.fleet.view import merge
 from vinelm.errors import ConfigError
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit.worlds.fleet_views import view_of
 
-from vinelm.controller.fleet.policies.orders import Orders, SessionPriorities, check_orders, combined
+from vinelm.controller.fleet.orders import Orders, SessionPriorities, check_orders, combined
 from vinelm.errors import ConfigError
 
 SESSIONS = st.dictionaries(st.integers(0, 2**64 - 1), st.floats(-50, 50), max_size=20)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.console import print_json, say, show_table
 from vinelm.cli.options import json_option, path_argument
+from vinelm.reports import percent, seconds, usd
 
 if TYPE_CHECKING:
     from vinelm.evaluation.tries import MovedNode, PlanFlip, TrieDifference
@@ -42,12 +44,8 @@ def command(*, before: Path, after: Path, as_json: bool) -> None:
 def show_difference(found: TrieDifference, *, as_json: bool, top: int = SHOWN, more: Mapping[str, Any] | None = None) -> None:
     """Print a comparison, with at most ``top`` paths a metric, or as one JSON object with all of them and ``more`` entries."""
     if as_json:
-        from vinelm.cli.console import print_json
-
         print_json({**(more or {}), **_plain(found)})
         return
-    from vinelm.cli.console import say
-
     only = [f"{found.only_before:,} only before"] if found.only_before else []
     only += [f"{found.only_after:,} only after"] if found.only_after else []
     say(f"{found.common:,} common paths{''.join(', ' + part for part in only)}.")
@@ -62,8 +60,6 @@ def show_difference(found: TrieDifference, *, as_json: bool, top: int = SHOWN, m
 
 
 def _show_prices(found: TrieDifference) -> None:
-    from vinelm.cli.console import show_table
-
     rows = [
         (name, *(f"{getattr(price, rate):g}" for rate in ("input", "output") for price in pair))
         for name, pair in found.prices.items()
@@ -72,9 +68,6 @@ def _show_prices(found: TrieDifference) -> None:
 
 
 def _show_moved(found: TrieDifference, top: int) -> None:
-    from vinelm.cli.console import say, show_table
-    from vinelm.reports import percent, seconds, usd
-
     figure = {"accuracy": percent, "cost": usd, "latency": seconds}
     for metric, moved in found.metrics.items():
         if not moved.tested:
@@ -98,9 +91,6 @@ def _cells(node: MovedNode, figure: Any, *, scale: float) -> tuple[str, ...]:
 
 
 def _show_flips(flips: tuple[PlanFlip, ...]) -> None:
-    from vinelm.cli.console import say, show_table
-    from vinelm.reports import usd
-
     if not flips:
         say("No plan changes: for every cap on the dollars of a request the most accurate plan is the same.")
         return

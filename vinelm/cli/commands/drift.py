@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.options import json_option, option, trie_argument
+from vinelm.reports import percent, seconds, usd
 
 if TYPE_CHECKING:
     from vinelm.api import Remedy
@@ -30,7 +32,6 @@ def command(*, trie: Path, traces: Path, alpha: float, as_json: bool) -> int | N
     """
     from vinelm.api import drift
     from vinelm.api.drift import cheapest_remedy
-    from vinelm.cli.console import print_json
     from vinelm.estimator import DriftConfig
     from vinelm.vinefile import load_trie
 
@@ -45,9 +46,6 @@ def command(*, trie: Path, traces: Path, alpha: float, as_json: bool) -> int | N
 
 
 def _show(found: DriftReport, remedy: Remedy | None) -> None:
-    from vinelm.cli.console import echo, say, show_table
-    from vinelm.reports import usd
-
     rows = "1 row" if found.rows == 1 else f"{found.rows:,} rows"
     nodes = "1 node" if found.nodes == 1 else f"{found.nodes:,} nodes"
     if found.moved:
@@ -82,6 +80,4 @@ def _show(found: DriftReport, remedy: Remedy | None) -> None:
 
 
 def _figure(one: Moved, value: float) -> str:
-    from vinelm.reports import percent, seconds, usd
-
     return usd(value) if one.quantity == "dollars" else seconds(value) if one.quantity == "seconds" else percent(value)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from vinelm.cli.console import echo
+from vinelm.cli.console import echo, print_json, say
 from vinelm.cli.options import json_option, option, path_argument
 from vinelm.errors import ConfigError
 
@@ -93,8 +94,6 @@ def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
             raise ConfigError(f"{table}: name the columns of the outcomes with {options}{hint}")
         facts = _import_log(table, output, columns, how)
     if as_json:
-        from vinelm.cli.console import print_json
-
         print_json(facts)
     else:
         _show(facts)
@@ -114,8 +113,6 @@ def _columns(texts: tuple[str, ...]) -> dict[str, list[str]]:
 
 
 def _import_log(table: Path, output: Path, columns: dict[str, list[str]], how: dict[str, Any]) -> dict[str, Any]:
-    from dataclasses import asdict
-
     from vinelm.traces import import_log
 
     return {"store": str(output), **asdict(import_log(table, output, _settings(table, columns, how)))}
@@ -143,8 +140,6 @@ def _settings(table: Path, columns: dict[str, list[str]], how: dict[str, Any]) -
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from vinelm.cli.console import say
-
     if "models" in facts:
         say(
             f"{facts['rows']:,} rows: {facts['requests']:,} requests, {len(facts['models'])} models, "
