@@ -154,9 +154,7 @@ def zero_load_s(cells: ObservationTable, engine: npt.NDArray[np.int16]) -> Float
     return latency_s
 
 
-def estimate_amount(
-    cells: ObservationTable, values: FloatArray, *, edges: Ints | None = None, by_outcome: SizesByOutcome | None = None
-) -> MeanEstimate:
+def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints, by_outcome: SizesByOutcome) -> MeanEstimate:
     """Estimate the moments of an amount (dollars or seconds) of one invocation per node.
 
     A value is modelled as (depth x model) * (edge type) * (node) * (request size) * noise, so that a model observed on long
@@ -167,16 +165,15 @@ def estimate_amount(
     Args:
         cells: the observations.
         values: the amount of each cell, shape (cells,).
-        edges: edge type of each node, shape (n + 1,) (:func:`~vinelm.estimator.prompt_cache.edge_types`); None: one type.
+        edges: edge type of each node, shape (n + 1,) (:func:`~vinelm.estimator.prompt_cache.edge_types`).
         by_outcome: how the size of a request follows from its outcomes. If it tells how many requests reach each node
-            unobserved, observed values are used as they are and only those of the remaining requests are predicted. None: every
-            node is predicted for a request of mean size.
+            unobserved, observed values are used as they are and only those of the remaining requests are predicted.
     """
     trie, size = cells.trie, len(cells.trie)
     if not values.any():
         return MeanEstimate(*np.zeros((5, size)))
     count = cells.count.astype(np.float64)
-    fitted = _fit(cells, values, np.zeros(size, np.int64) if edges is None else edges, by_outcome)
+    fitted = _fit(cells, values, edges, by_outcome)
     sizes, expected = fitted.sizes, fitted.typical * fitted.mean_size
     off = values / np.maximum((fitted.typical * _over_all(cells, fitted, by_outcome))[cells.node], TINY) - 1.0
     spread = pooled_mean(trie, np.bincount(cells.node, off**2, size), count, prior=float((off**2).mean()))
@@ -184,7 +181,7 @@ def estimate_amount(
     free = max(len(cells) - len(np.unique(pair[cells.node])), 1)  # degrees of freedom
     spread *= len(cells) / free
     mean, predicted = expected.copy(), np.ones(size)
-    if by_outcome is not None and by_outcome.unseen is not None:
+    if by_outcome.unseen is not None:
         total, unseen = np.bincount(cells.node, values, size), by_outcome.unseen
         mean = np.where(count > 0, (total + unseen * expected) / np.maximum(count + unseen, TINY), expected)
         predicted = np.where(count > 0, unseen * expected / np.maximum(total + unseen * expected, TINY), 1.0)
@@ -215,25 +212,25 @@ class _Fitted:
     slope_error: FloatArray
 
 
-def _fit(cells: ObservationTable, values: FloatArray, edges: Ints, by_outcome: SizesByOutcome | None) -> _Fitted:
+def _fit(cells: ObservationTable, values: FloatArray, edges: Ints, by_outcome: SizesByOutcome) -> _Fitted:
     """Alternate between the nodes' typical amounts, the sizes of the requests and the slope of size on outcomes."""
     expected, slope, error = np.ones(cells.n_requests), 0.0, 0.0
     typical, edge_factor = _typical(cells, values, np.ones(len(cells)), edges, np.ones(3))
     for _ in range(ITERATIONS):
         sizes = RequestSizes.of(cells, values / np.maximum(typical[cells.node], TINY), expected)
         typical, edge_factor = _typical(cells, values, sizes.factor[cells.request], edges, edge_factor)
-        if by_outcome is not None and sizes.is_known:
+        if sizes.is_known:
             slope, error = improved_slope(sizes, *by_outcome.expected(slope), slope)
             expected, _ = by_outcome.expected(slope)
-    if by_outcome is None or not sizes.is_known:
+    if not sizes.is_known:
         return _Fitted(sizes, typical, np.ones(len(cells.trie)), np.zeros(len(cells.trie)))
     mean_size, change = by_outcome.reaching(slope, sizes.factor)
     return _Fitted(sizes, typical, mean_size, np.abs(change) * error)
 
 
-def _over_all(cells: ObservationTable, fitted: _Fitted, by_outcome: SizesByOutcome | None) -> FloatArray:
+def _over_all(cells: ObservationTable, fitted: _Fitted, by_outcome: SizesByOutcome) -> FloatArray:
     """Mean size of the requests that reach each node, observed or predicted; shape (n + 1,)."""
-    if by_outcome is None or by_outcome.unseen is None:
+    if by_outcome.unseen is None:
         return fitted.mean_size
     seen = np.bincount(cells.node, fitted.sizes.factor[cells.request], len(cells.trie))
     return np.asarray(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from vinelm.errors import EvidenceError, InputError
 from vinelm.estimator.arms import arms_of
-from vinelm.estimator.row_nodes import below_a_stop, cells_above, nodes_above, rows_with_nodes, told_arms, where_of
+from vinelm.estimator.row_nodes import below_a_stop, cells_above, rows_with_nodes, told_arms, where_of
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import StopRule, Template
 from vinelm.trie import Trie
@@ -151,18 +151,17 @@ class ObservationTable:
         failed: BoolArray,
         cost_usd: FloatArray,
         latency_s: FloatArray,
+        above: Ints,
         in_flight: FloatArray | None = None,
         arm: Ints | None = None,
-        above: Ints | None = None,
     ) -> ObservationTable:
         """Build the table from validated arrays sorted by (node, request); drops cells that are not reached.
 
-        Without ``in_flight`` the engines count as idle. ``arm`` may be -1 where a later row, or the template, tells the arm.
-        ``above`` says which cell lies above each on its request's path, as an index; -1 if none. In a tree the nodes tell it.
+        ``above`` says which cell lies above each on its request's path, as an index; -1 if none. Without ``in_flight`` the
+        engines count as idle. ``arm`` may be -1 where a later row, or the template, tells the arm.
         """
         in_flight = np.zeros(len(node)) if in_flight is None else in_flight
         arm = np.full(len(node), -1, np.int64) if arm is None else arm
-        above = nodes_above(trie, request, node) if above is None else above
         keep = ~below_a_stop(trie, node, stop, above)
         arm = told_arms(trie, node, stop, arm, above)
         return cls(

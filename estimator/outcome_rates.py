@@ -24,11 +24,11 @@ def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray
         (cells.stop & cells.labelled, cells.right),
         (~cells.stop & cells.labelled, cells.right),
     )
-    size, node = len(cells.trie), cells.node
-    return [
-        (np.bincount(node[asked], yes[asked], size), np.bincount(node[asked], minlength=size).astype(np.float64))
-        for asked, yes in questions
-    ]
+    size, found = len(cells.trie), []
+    for asked, yes in questions:
+        node = cells.node[asked]
+        found.append((np.bincount(node, yes[asked], size).astype(np.float64), np.bincount(node, minlength=size).astype(float)))
+    return found
 
 
 @dataclass(frozen=True, eq=False)

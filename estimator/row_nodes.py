@@ -126,23 +126,6 @@ def cells_above(cells: Sequence[Cell]) -> Ints:
     return found
 
 
-def nodes_above(trie: Trie, request: Ints, node: Ints) -> Ints:
-    """Return the same for cells of a tree, whose nodes tell the path."""
-    key = request * len(trie) + node
-    order = np.argsort(key, kind="stable")
-    found = np.full(len(node), -1, np.int64)
-    waiting, ancestor = np.arange(len(node)), trie.parent[node].astype(np.int64)
-    while True:
-        waiting, ancestor = waiting[ancestor > 0], ancestor[ancestor > 0]
-        if not len(waiting):
-            return found
-        wanted = request[waiting] * len(trie) + ancestor
-        at = order[np.minimum(np.searchsorted(key, wanted, sorter=order), len(key) - 1)]
-        is_there = key[at] == wanted
-        found[waiting[is_there]] = at[is_there]
-        waiting, ancestor = waiting[~is_there], trie.parent[ancestor[~is_there]].astype(np.int64)
-
-
 def below_a_stop(trie: Trie, node: Ints, stop: BoolArray, above: Ints) -> BoolArray:
     """Return whether an observed cell above each one already stopped its request."""
     beyond = np.zeros(len(node), np.bool_)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_estimator import buy, encode
+from bench_estimator import buy
 from recorded_spider import Study
 from result_files import add_results_option, provenance, write_results
 from science.recorded_table import RecordedTable
@@ -56,7 +56,7 @@ def measure(table: RecordedTable, name: str, coverage: float, seed: int, *, prom
     at = {request_id: row for row, request_id in enumerate(table.request_ids)}
     halves = split_requests([Request(request_id, {}) for request_id in table.request_ids], 0.5, seed)
     training, held_out = (table.rows([at[request.id] for request in half]) for half in halves)
-    cells = encode(training, buy(training, sampler_of(name, training, seed), coverage, seed))
+    cells = training.cells(buy(training, sampler_of(name, training, seed), coverage, seed))
     fitted = make_estimator("latent").fit_cells(cells, training.template, training.catalog).annotated_
     if promises:
         evidence = validate_estimate(cells, training.template, training.catalog, fitted)

@@ -166,23 +166,6 @@ def buy(table: RecordedTable, sampler: str | Sampler, coverage: float, seed: int
     return bought
 
 
-def encode(table: RecordedTable, bought: Bools) -> ObservationTable:
-    node, request = np.nonzero(bought.T)  # by node, then request
-    used = np.unique(request)
-    order = np.argsort(np.array([table.request_ids[i] for i in used]))
-    rank = np.empty(len(used), np.int64)
-    rank[order] = np.arange(len(used))
-    place = rank[np.searchsorted(used, request)]
-    at = np.lexsort((place, node))
-    node, request, place = node[at].astype(np.int64), request[at], place[at]
-    none = np.zeros(len(node), np.bool_)
-    return ObservationTable.from_arrays(
-        trie=table.trie, rule=table.template.stop, request_ids=tuple(table.request_ids[i] for i in used[order]),
-        request=place, node=node, stop=table.ended[request, node], right=table.success[request, node], labelled=~none,
-        failed=none, cost_usd=table.cost_usd[request, node], latency_s=table.latency_s[request, node],
-    )  # fmt: skip
-
-
 # -- judging ---------------------------------------------------------------------------------------------------
 
 
@@ -252,7 +235,7 @@ def run(name: str, table: RecordedTable, settings: argparse.Namespace) -> Iterat
             found: dict[str, list[dict[str, float]]] = {}
             depths: list[list[int]] = []
             for seed in range(n_seeds):
-                cells = encode(table, buy(table, sampler, coverage, seed))
+                cells = table.cells(buy(table, sampler, coverage, seed))
                 depths.append(cells.count_by_depth)
                 for estimator in estimators(name, table, coverage, settings.slow):
                     found.setdefault(estimator, []).append(fit_and_judge(estimator, cells, table, truth))
@@ -316,7 +299,7 @@ def main() -> None:
         settings.coverages,
         settings.seeds,
         truth_seed=truth_seed,
-        rows=lambda table, coverage, seed: encode(table, buy(table, "cascade", coverage, seed)),
+        rows=lambda table, coverage, seed: table.cells(buy(table, "cascade", coverage, seed)),
     ):
         results.append(result)
         if not settings.json:

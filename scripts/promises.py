@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_estimator import SPIDER_USD_PER_1000, buy, catalog_of, encode, exam_table, spider_table
+from bench_estimator import SPIDER_USD_PER_1000, buy, catalog_of, exam_table, spider_table
 from result_files import add_results_option, provenance, write_results
 from science.recorded_table import RecordedTable
 from science.replay import replay
@@ -83,7 +83,7 @@ def trial(sample: Sample, coverage: float, seed: int) -> Iterator[dict[str, Any]
     """Profile, estimate, plan under each cap, and serve."""
     profiled, held_out = sample
     bought = buy(profiled, "cascade", coverage, seed)
-    cells = encode(profiled, bought)
+    cells = profiled.cells(bought)
     fitted = make_estimator("latent").fit_cells(cells, profiled.template, profiled.catalog).annotated_  # type: ignore[attr-defined]
     report = validate_estimate(cells, profiled.template, profiled.catalog, fitted)
     fitted = replace(fitted, meta={**fitted.meta, "evidence": report.to_dict()})

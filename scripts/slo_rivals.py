@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from bench_estimator import buy, encode
+from bench_estimator import buy
 from science.recorded_table import RecordedTable
 from science.replay import ReplayResult
 from science.simulator import SimulationSettings, simulate, static_chooser
@@ -81,7 +81,7 @@ def sparse_annotation(training: RecordedTable, seed: int) -> AnnotatedTrie:
     rng = np.random.default_rng([seed, 19])
     size = min(SPARSE_REQUESTS, len(training.request_ids))
     table = training.rows(rng.choice(len(training.request_ids), size, replace=False))
-    cells = encode(table, buy(table, "cascade", SPARSE_COVERAGE, seed))
+    cells = table.cells(buy(table, "cascade", SPARSE_COVERAGE, seed))
     estimator = make_estimator("latent")
     assert isinstance(estimator, RateEstimator)
     return estimator.fit_cells(cells, table.template, table.catalog).annotated_

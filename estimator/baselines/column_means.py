@@ -17,7 +17,6 @@ from vinelm.catalog import Catalog
 from vinelm.errors import InputError
 from vinelm.estimator.arm_counts import counted_arms
 from vinelm.estimator.arms import arms_of
-from vinelm.estimator.base import RateEstimator
 from vinelm.estimator.baselines.cascade import CascadeEstimator
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import Rates
@@ -91,7 +90,7 @@ def _with_success(plain: AnnotatedTrie, cells: ObservationTable, success: FloatA
     return replace(plain, success=rates.success, arm=found.arm, arm_success=found.arm_success)
 
 
-class ColumnEstimator(RateEstimator):
+class ColumnEstimator(CascadeEstimator):
     """Base class of estimators that predict the accuracy A(u) of each path directly.
 
     Stop rates, which the path costs need, are those of :class:`CascadeEstimator`. ``success`` of a node is derived so that the
@@ -103,9 +102,6 @@ class ColumnEstimator(RateEstimator):
     """
 
     needs_oracle: ClassVar[bool] = True
-
-    def _rates(self, cells: ObservationTable) -> Rates:
-        return CascadeEstimator()._rates(cells)
 
     def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
         cells.trie.require_paths(f"estimator {self.name!r} predicts single paths")

@@ -130,9 +130,9 @@ def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTri
     accepted = share * found.right * found.stop_if_right * (1.0 - found.stop_if_right)
     through = reach * (moved * found.stop_if_right).sum(axis=1), reach * accepted.sum(axis=1), nothing
     own = reach * moved.sum(axis=1), nothing, nothing
-    for regression, *moves in zip(fit.regressions, _steps(fit, predicted), through, own, strict=True):
+    for regression, step, passed, kept in zip(fit.regressions, _steps(fit, predicted), through, own, strict=True):
         if regression is not None:
-            yield Question(regression, *moves, ended)
+            yield Question(regression, step, passed, kept, ended)
     if fit.arms is not None:
         yield Question(fit.arms.regression, _choice_steps(fit.arms, predicted), nothing, nothing, ended)
 

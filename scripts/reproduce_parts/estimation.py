@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from bench_estimator import buy, encode
+from bench_estimator import buy
 from reproduce_parts.tables import NL2SQL_2, Case
 from simulated_truths import N_REQUESTS, make_truth
 
@@ -57,7 +57,7 @@ def fit_all(
             bought = buy(table, SAMPLER, coverage, seed)
             found.bought_usd.setdefault(coverage, []).append(float(table.cost_usd[bought].sum()))
             found.rows.setdefault(coverage, []).append(int(bought.sum()))
-            rows = encode(table, bought)
+            rows = table.cells(bought)
             for name in names or estimators_of(case):
                 estimator = make_estimator(name)
                 assert isinstance(estimator, RateEstimator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -11,6 +12,27 @@ from vinelm.evaluation.plans.path_plans import workflow_level_nodes
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.objective import Objective
 from vinelm.trie.arrays import BoolArray, FloatArray
+
+
+class Chooser(Protocol):
+    """A method that has seen its evidence."""
+
+    def choose(self, max_cost_usd: float) -> PolicyChoice:
+        """Return the policy with the highest estimated accuracy among those expected to cost at most that much per request.
+
+        Where none fits, the cheapest. Deterministic. Nothing random may be left to the policy either.
+        """
+
+
+class Method(Protocol):
+    """A method: turns evidence into a choice for every budget."""
+
+    @property
+    def name(self) -> str:
+        """Its name in tables and JSON keys."""
+
+    def fit(self, evidence: Evidence) -> Chooser:
+        """Prepare the choice. Pure: equal evidence gives equal choices."""
 
 
 @dataclass(frozen=True)

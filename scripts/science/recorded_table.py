@@ -11,12 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.catalog import Catalog
+from vinelm.estimator import ObservationTable
 from vinelm.io.frames import data_frame
 from vinelm.rows.observation import Observation
 from vinelm.template import StopRule, Template
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
+
+Ints = npt.NDArray[np.int64]
 
 if TYPE_CHECKING:
     import pandas
@@ -159,6 +162,22 @@ class RecordedTable:
         spent[:, 0] = 0.0  # what runs before the first invocation is no choice, and exhaustive_cost_usd leaves it out too
         return float(self.trie.accumulate(spent)[:, self.trie.is_leaf].sum())
 
+    def cells(self, bought: BoolArray, in_flight: FloatArray | None = None) -> ObservationTable:
+        """Return these cells of a tree, encoded for an estimator; both arrays have the shape of ``success``."""
+        node, request = np.nonzero(bought.T)  # by node, then request
+        names = sorted({self.request_ids[i] for i in np.unique(request)})
+        rank = {name: i for i, name in enumerate(names)}
+        place = np.array([rank[self.request_ids[i]] for i in request], np.int64)
+        at = np.lexsort((place, node))
+        node, request, place = node[at].astype(np.int64), request[at], place[at]
+        failed = np.zeros(len(node), np.bool_) if self.failed is None else self.failed[request, node]
+        return ObservationTable.from_arrays(
+            trie=self.trie, rule=self.template.stop, request_ids=tuple(names), request=place, node=node,
+            stop=self.ended[request, node], right=self.success[request, node], labelled=np.ones(len(node), np.bool_),
+            failed=failed, cost_usd=self.cost_usd[request, node], latency_s=self.latency_s[request, node],
+            above=_nodes_above(self.trie, place, node), in_flight=None if in_flight is None else in_flight[request, node],
+        )  # fmt: skip
+
     def observation(self, request: int, node: int) -> Observation:
         """Return the observation that a profiler would have stored for this cell, given by row and node."""
         has_failed = self.failed is not None and bool(self.failed[request, node])
@@ -244,3 +263,20 @@ class RecordedTable:
         arm[0], right[0] = 1.0, 0.0
         right[~self.trie.answerable[up]] = 0.0
         return {"arm": arm, "arm_success": right}
+
+
+def _nodes_above(trie: Trie, request: Ints, node: Ints) -> Ints:
+    """The cell of its request's longest observed prefix above each cell of a tree, as an index; -1 if there is none."""
+    key = request * len(trie) + node
+    order = np.argsort(key, kind="stable")
+    found = np.full(len(node), -1, np.int64)
+    waiting, ancestor = np.arange(len(node)), trie.parent[node].astype(np.int64)
+    while True:
+        waiting, ancestor = waiting[ancestor > 0], ancestor[ancestor > 0]
+        if not len(waiting):
+            return found
+        wanted = request[waiting] * len(trie) + ancestor
+        at = order[np.minimum(np.searchsorted(key, wanted, sorter=order), len(key) - 1)]
+        is_there = key[at] == wanted
+        found[waiting[is_there]] = at[is_there]
+        waiting, ancestor = waiting[~is_there], trie.parent[ancestor[~is_there]].astype(np.int64)

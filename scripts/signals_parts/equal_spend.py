@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from science.complete_tables import as_recorded_table
 from science.mixtures import concave_frontier, mixture_at
-from science.path_rivals import BestSingle, PathOnly, StaticPlan
+from science.path_rivals import BestSingle, Method, PathOnly, StaticPlan
 from science.replay import follow
 from signals_parts.buying import bought, catalog_of, template_of
 from signals_parts.exams import FILE
@@ -19,7 +19,7 @@ from signals_parts.vinelm_signals import VineLMSignals
 
 from vinelm.errors import DatasetError
 from vinelm.evaluation import OutcomeTable
-from vinelm.evaluation.rivals import Evidence, Method, PolicyResult, UntilTwoAgree, VoteOfK
+from vinelm.evaluation.rivals import Evidence, PolicyResult, UntilTwoAgree, VoteOfK
 from vinelm.trie.arrays import FloatArray
 
 AMOUNTS = ("dollars", "seconds")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from science.complete_tables import as_recorded_table
-from science.path_rivals import BestSingle, MixedSingle, PathOnly, StaticPlan
+from science.path_rivals import BestSingle, Method, MixedSingle, PathOnly, StaticPlan
 from science.replay import oracle
 from science.scored_cascade import ScoredCascade
 from signals_parts.buying import catalog_of, template_of
 from signals_parts.vinelm_signals import VineLMSignals
 
 from vinelm.evaluation import OutcomeTable
-from vinelm.evaluation.rivals import Method, PolicyResult, UntilTwoAgree, VoteOfK
+from vinelm.evaluation.rivals import PolicyResult, UntilTwoAgree, VoteOfK
 from vinelm.objective import Objective
 
 ORACLE = "oracle"

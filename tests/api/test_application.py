@@ -61,21 +61,25 @@ def control(workflow, catalog, **settings):
     return VineLM(catalog, create_backends(catalog, workflow=workflow), **settings)
 
 
+def served_by_plan(workflow, vine, app, request, objective):
+    session = vine.session(objective, request=request, judge=judge_of(workflow, request), clock=vine.new_clock())
+    return serve(workflow, vine, app, request, policy=session, objective=objective)
+
+
 def test_a_served_request_follows_its_plan_on_virtual_time(workflow, catalog):
     vine = control(workflow, catalog)
     vine.load(made_up(workflow, catalog))
     app = build_graph(workflow, vine)
     last = tuple(catalog)[-1]
     for request in workflow.requests[:4]:
-        served = serve(workflow, vine, app, request, Objective(maximize="accuracy"))
+        served = served_by_plan(workflow, vine, app, request, Objective(maximize="accuracy"))
         assert set(served.prefix) == {last}
         assert served.failure is None
         assert served.latency_s > 0
         assert served.cost_usd > 0
-        assert served.decisions[0]["kind"] == "model"
-        again = serve(workflow, vine, app, request, Objective(maximize="accuracy"))
+        again = served_by_plan(workflow, vine, app, request, Objective(maximize="accuracy"))
         assert again == served
-        capped = serve(workflow, vine, app, request, Objective(maximize="accuracy", max_latency_s=1.0))
+        capped = served_by_plan(workflow, vine, app, request, Objective(maximize="accuracy", max_latency_s=1.0))
         assert len(capped.prefix) == 1
 
 
@@ -85,7 +89,7 @@ def test_the_oracle_stop_scores_every_answer(workflow, catalog):
     app = build_graph(workflow, vine)
     lengths = set()
     for request in workflow.requests[:12]:
-        served = serve(workflow, vine, app, request, Objective(maximize="accuracy"))
+        served = served_by_plan(workflow, vine, app, request, Objective(maximize="accuracy"))
         lengths.add(len(served.prefix))
         assert served.success or len(served.prefix) == workflow.template.depth
     assert len(lengths) > 1
@@ -109,7 +113,7 @@ def test_a_static_plan_is_served_by_the_same_hand(workflow, catalog):
         policy = StaticPolicy(
             template, (second, first), clock=vine.new_clock(), request=request, judge=judge_of(workflow, request)
         )
-        served = serve(workflow, vine, app, request, None, policy=policy)
+        served = serve(workflow, vine, app, request, policy=policy)
         assert served.prefix in {(second,), (second, first)}
 
 
@@ -129,7 +133,7 @@ def test_a_failed_call_is_a_failure_and_not_a_wrong_answer(workflow, catalog):
         backend._failure_rate = 1.0
     vine = VineLM(catalog, backends)
     vine.load(made_up(workflow, catalog))
-    served = serve(workflow, vine, build_graph(workflow, vine), workflow.requests[0], Objective(maximize="accuracy"))
+    served = served_by_plan(workflow, vine, build_graph(workflow, vine), workflow.requests[0], Objective(maximize="accuracy"))
     assert served.failure in {"rate_limit", "server", "timeout"}
     assert not served.success
 
@@ -155,7 +159,7 @@ def test_a_model_that_left_the_catalog_is_not_planned(workflow, catalog):
     two = catalog.subset(tuple(catalog)[:2])
     vine = VineLM(two, create_backends(two, workflow=workflow))
     vine.load(made_up(workflow, catalog))
-    served = serve(workflow, vine, build_graph(workflow, vine), workflow.requests[0], Objective(maximize="accuracy"))
+    served = served_by_plan(workflow, vine, build_graph(workflow, vine), workflow.requests[0], Objective(maximize="accuracy"))
     assert set(served.prefix) == {tuple(catalog)[1]}
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from vinelm.estimator import ObservationTable
-from vinelm.estimator.cost_latency import estimate_amount, zero_load_s
+from vinelm.estimator.cost_latency import MeanEstimate, estimate_amount, zero_load_s
 from vinelm.estimator.prompt_cache import edge_types
 from vinelm.trie.annotated_trie import lognormal_quantile
 
@@ -25,14 +25,28 @@ def bought(
 
 def cells_of(table: Any, chosen: np.ndarray, in_flight: np.ndarray | None = None) -> ObservationTable:
     chosen[:, 0] = False
-    node, request = np.nonzero(chosen.T)
-    used, place = np.unique(request, return_inverse=True)
-    return ObservationTable.from_arrays(
-        trie=table.trie, rule="oracle", request_ids=tuple(f"{i:04}" for i in used), request=place, node=node,
-        stop=table.ended[request, node], right=table.success[request, node], labelled=np.ones(len(node), np.bool_),
-        failed=np.zeros(len(node), np.bool_), cost_usd=table.cost_usd[request, node],
-        latency_s=table.latency_s[request, node], in_flight=None if in_flight is None else in_flight[request, node],
-    )  # fmt: skip
+    cells: ObservationTable = table.cells(chosen, in_flight)
+    return cells
+
+
+class EqualSizes:
+    """Outcomes say nothing of sizes: every node is predicted for a request of mean size."""
+
+    unseen = None
+
+    def __init__(self, cells: ObservationTable) -> None:
+        self._cells = cells
+
+    def expected(self, slope: float) -> tuple[np.ndarray, np.ndarray]:
+        return np.ones(self._cells.n_requests), np.zeros(self._cells.n_requests)
+
+    def reaching(self, slope: float, factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.ones(len(self._cells.trie)), np.zeros(len(self._cells.trie))
+
+
+def amount_of(cells: ObservationTable, values: np.ndarray, edges: np.ndarray | None = None) -> MeanEstimate:
+    edges = np.zeros(len(cells.trie), np.int64) if edges is None else edges
+    return estimate_amount(cells, values, edges=edges, by_outcome=EqualSizes(cells))
 
 
 def relative_error(found: np.ndarray, true: np.ndarray) -> float:
@@ -42,7 +56,7 @@ def relative_error(found: np.ndarray, true: np.ndarray) -> float:
 def test_sharing_beats_the_nodes_own_means(made: Any) -> None:
     table, cells, _ = bought(made, 0, share=0.05)
     exact = table.annotate().latency_s
-    found = estimate_amount(cells, cells.latency_s).mean
+    found = amount_of(cells, cells.latency_s).mean
     seen = cells.count > 0
     own = np.bincount(cells.node, cells.latency_s, len(seen))[seen] / cells.count[seen]
     assert relative_error(found[seen], exact[seen]) < 0.5 * relative_error(own, exact[seen])
@@ -57,8 +71,8 @@ def test_a_warm_engine_is_learned_and_holds_for_nodes_never_seen(made: Any) -> N
         table = replace(table, latency_s=table.latency_s * np.where(edges == 2, 0.6, 1.0))
         cells = cells_of(table, table.reached & (np.random.default_rng(seed).random(table.success.shape) < 0.05))
         exact = table.annotate().latency_s
-        with_edges = estimate_amount(cells, cells.latency_s, edges=edges).mean
-        gains.append(relative_error(with_edges, exact) / relative_error(estimate_amount(cells, cells.latency_s).mean, exact))
+        with_edges = amount_of(cells, cells.latency_s, edges=edges).mean
+        gains.append(relative_error(with_edges, exact) / relative_error(amount_of(cells, cells.latency_s).mean, exact))
     assert np.mean(gains) < 0.8
 
 
@@ -66,7 +80,7 @@ def test_an_engine_that_does_not_matter_costs_next_to_nothing(made: Any) -> None
     table, cells, _ = bought(made, 4, share=0.05)
     edges = edge_types(table.trie, np.array([-1, 0, 1, 0, 1], np.int16)[table.trie.model + 1])
     exact = table.annotate().latency_s
-    plain, with_edges = (estimate_amount(cells, cells.latency_s, edges=e).mean for e in (None, edges))
+    plain, with_edges = (amount_of(cells, cells.latency_s, edges=e).mean for e in (None, edges))
     assert relative_error(with_edges, exact) < 1.1 * relative_error(plain, exact)
 
 
@@ -85,8 +99,8 @@ def test_latency_is_annotated_at_zero_load(made: Any) -> None:
     loaded = replace(table, latency_s=table.latency_s * (1.0 + slope * in_flight))
     cells = cells_of(loaded, loaded.reached & (rng.random(table.success.shape) < 0.2), in_flight)
     exact = table.annotate().latency_s
-    corrected = estimate_amount(cells, zero_load_s(cells, engine)).mean
-    naive = estimate_amount(cells, cells.latency_s).mean
+    corrected = amount_of(cells, zero_load_s(cells, engine)).mean
+    naive = amount_of(cells, cells.latency_s).mean
     assert relative_error(naive, exact) > 0.2
     assert relative_error(corrected, exact) < 0.1
     free = engine[cells.node] == 1
@@ -101,7 +115,7 @@ def test_idle_engines_change_nothing(made: Any) -> None:
 @pytest.mark.parametrize("level", [0.5, 0.9])
 def test_quantiles_of_nodes_are_those_of_the_requests(made: Any, level: float) -> None:
     table, cells, _ = bought(made, 3, share=0.1, requests=400)
-    amount = estimate_amount(cells, cells.latency_s)
+    amount = amount_of(cells, cells.latency_s)
     found = lognormal_quantile(amount.mean, amount.var, level)
     true = np.quantile(table.latency_s, level, axis=0)
     assert relative_error(found, true) < 0.15
@@ -112,7 +126,7 @@ def test_standard_errors_shrink_with_the_rows(made: Any) -> None:
     widths = []
     for share in (0.02, 0.1, 0.5):
         cells = bought(made, 5, share=share)[1]
-        amount = estimate_amount(cells, cells.latency_s)
+        amount = amount_of(cells, cells.latency_s)
         widths.append(float((amount.mean_var[1:] / amount.mean[1:] ** 2).mean()))
     assert widths == sorted(widths, reverse=True)
 
@@ -120,7 +134,7 @@ def test_standard_errors_shrink_with_the_rows(made: Any) -> None:
 def test_the_size_of_a_request_is_told_from_the_noise(made: Any) -> None:
     """Sizes have the variance exp(0.16) - 1, noise on top exp(0.09) - 1."""
     _, cells, _ = bought(made, 6, share=0.3, requests=400)
-    amount = estimate_amount(cells, cells.latency_s)
+    amount = amount_of(cells, cells.latency_s)
     relative = amount.size_var[1:] / amount.mean[1:] ** 2
     assert abs(relative.mean() / np.expm1(0.16) - 1.0) < 0.25
     assert np.all(amount.size_var <= amount.var)
@@ -131,7 +145,7 @@ def test_sizes_learned_from_few_rows_do_not_make_the_mean_too_low(made: Any) -> 
     for seed in range(6):
         table, cells, _ = bought(made, seed, share=0.04, requests=300)
         exact = table.annotate().latency_s
-        off.append(float((estimate_amount(cells, cells.latency_s).mean[1:] / exact[1:] - 1.0).mean()))
+        off.append(float((amount_of(cells, cells.latency_s).mean[1:] / exact[1:] - 1.0).mean()))
     assert abs(np.mean(off)) < 0.03
 
 
@@ -140,7 +154,7 @@ def test_few_rows_are_believed_less_than_their_scatter_says(made: Any) -> None:
     made_, reported = [], []
     for seed in range(12):
         table, cells, _ = bought(made, seed, share=0.02, models=2, requests=60)
-        exact, amount = table.annotate().latency_s, estimate_amount(cells, cells.latency_s)
+        exact, amount = table.annotate().latency_s, amount_of(cells, cells.latency_s)
         error = np.sqrt(amount.mean_var + amount.along**2 + amount.mean**2 * amount.shared)
         made_.append(float(np.mean((amount.mean[1:3] / exact[1:3] - 1.0) ** 2)))
         reported.append(float(np.mean((error[1:3] / amount.mean[1:3]) ** 2)))

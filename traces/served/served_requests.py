@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
 from sqlalchemy import Boolean, Column, Float, Integer, MetaData, String, Table, UniqueConstraint, insert, inspect, select
 
@@ -46,7 +45,6 @@ class ServedRequest:
         cost_usd: Dollars of all calls, failed ones included.
         latency_s: Seconds by the policy's clock, which is virtual for simulated and recorded backends.
         prefix: The models that ran, in order.
-        decisions: The policy's trace; not kept.
         failure: Kind of the failure; None if the application returned.
         detail: The failure's message.
     """
@@ -56,12 +54,11 @@ class ServedRequest:
     cost_usd: float
     latency_s: float
     prefix: tuple[str, ...]
-    decisions: tuple[dict[str, Any], ...] = ()
     failure: FailureKind | None = None
     detail: str | None = None
 
 
-_KEPT = tuple(field.name for field in fields(ServedRequest) if field.name != "decisions")
+_KEPT = tuple(field.name for field in fields(ServedRequest))
 
 
 class ServedRequests:

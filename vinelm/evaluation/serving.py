@@ -6,8 +6,7 @@ from typing import Any
 
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.api import VineLM
-from vinelm.clock import Clock
-from vinelm.errors import CallError, ConfigError, FailureKind, VineLMError
+from vinelm.errors import CallError, FailureKind, VineLMError
 from vinelm.objective import Objective
 from vinelm.policies import Policy
 from vinelm.requests.workflow import Request, Workflow
@@ -19,10 +18,9 @@ def serve(
     vine: GraphAdapter | VineLM,
     app: Any,
     request: Request,
-    objective: Objective | None,
     *,
-    policy: Policy | None = None,
-    traced: bool = True,
+    policy: Policy,
+    objective: Objective | None = None,
 ) -> ServedRequest:
     """Invoke the compiled application on one request and score its answer. Spends money with real models.
 
@@ -33,15 +31,12 @@ def serve(
         vine: The adapter that the application was built with.
         app: The compiled LangGraph application.
         request: The labelled request.
-        objective: The objective of a new session; requires ``vine`` to be a :class:`VineLM` with a trie.
-        policy: A policy to use instead of a session. It serves one request only.
-        traced: Whether to keep the policy's decisions.
+        policy: A new policy, or session: it serves this request only.
+        objective: What the policy was made for; None of one that has none.
 
     Raises:
         VineLMError: The configuration or the request is invalid.
     """
-    if policy is None:
-        policy = _session(workflow, vine, request, objective)
     context = vine.context(objective, policy=policy, request=request)
     state: Any = None
     failure: FailureKind | None = None
@@ -61,7 +56,6 @@ def serve(
         cost_usd=policy.spent_usd,
         latency_s=max(policy.clock.now() - policy.started_at, 0.0),
         prefix=prefix,
-        decisions=tuple(policy.trace()) if traced else (),
         failure=failure,
         detail=detail,
     )
@@ -70,10 +64,3 @@ def serve(
 def judge_of(workflow: Workflow, request: Request) -> Any:
     """Return a function from graph state to whether its answer is right for this request, as the oracle stop needs it."""
     return lambda state: bool(workflow.score(request, state))
-
-
-def _session(workflow: Workflow, vine: GraphAdapter | VineLM, request: Request, objective: Objective | None) -> Policy:
-    if not isinstance(vine, VineLM) or objective is None:
-        raise ConfigError("serve needs a policy, or a VineLM with a trie and an objective")
-    clock: Clock = vine.new_clock()
-    return vine.session(objective, request=request, judge=judge_of(workflow, request), clock=clock)

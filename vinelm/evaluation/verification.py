@@ -264,7 +264,7 @@ class ServingRun:
         if objective.cost_budget == "per_request" and objective.max_cost_usd is not None:
             budget = GuardPair(SpendGuard(objective.max_cost_usd), budget)
         self.vine.adapter.account_of = lambda context: budget
-        return serve(self.workflow, self.vine, self.app, request, objective, policy=policy, traced=False)
+        return serve(self.workflow, self.vine, self.app, request, policy=policy, objective=objective)
 
     def session_for(self, request: Request) -> Policy:
         """Return VineLM's policy for one request."""

@@ -37,14 +37,7 @@ def bought(table: RecordedTable, seed: int, runs: int) -> ObservationTable:
         while (children := table.trie.children(node)) and not (node and table.ended[request, node]):
             node = int(rng.choice(children))
             chosen[request, node] = True
-    node, request = np.nonzero(chosen.T)
-    used, place = np.unique(request, return_inverse=True)
-    none = np.zeros(len(node), np.bool_)
-    return ObservationTable.from_arrays(
-        trie=table.trie, rule="oracle", request_ids=tuple(f"{i:04}" for i in used), request=place, node=node,
-        stop=table.ended[request, node], right=table.success[request, node], labelled=~none, failed=none,
-        cost_usd=table.cost_usd[request, node], latency_s=table.latency_s[request, node],
-    )  # fmt: skip
+    return table.cells(chosen)
 
 
 def relative_errors(table: RecordedTable, cells: ObservationTable, name: str) -> tuple[list[float], list[float]]:

@@ -4,6 +4,7 @@ from kit.stores import made_store
 
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.followed import Followed, followed
+from vinelm.evaluation.off_policy.intervals import effective_number
 from vinelm.evaluation.off_policy.path_steps import PathSteps
 from vinelm.traces import ObservationStore
 
@@ -33,7 +34,7 @@ def test_a_quantile_needs_requests_beyond_it(n, known):
 
 def test_unequal_weights_say_less():
     found = of(range(200), [1.0] * 199 + [1_000.0])
-    assert found.effective < 8
+    assert effective_number(found.weight) < 8
     assert found.latency_quantile(0.5) is None
     assert found.share_above(latency_s=10.0) is None
 

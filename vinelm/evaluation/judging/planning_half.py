@@ -14,7 +14,7 @@ from vinelm.catalog import Catalog
 from vinelm.controller import Decision, Planner
 from vinelm.errors import InfeasibleError
 from vinelm.estimator import estimate_signals, make_estimator
-from vinelm.evaluation.off_policy.answer_steps import AgreeSteps, TriedSteps, VoteSteps
+from vinelm.evaluation.off_policy.answer_steps import TriedSteps
 from vinelm.evaluation.off_policy.planned_steps import (
     Locate,
     ReplannedSteps,
@@ -24,7 +24,7 @@ from vinelm.evaluation.off_policy.planned_steps import (
 from vinelm.evaluation.off_policy.steps import StepPolicy
 from vinelm.evaluation.plans.graph_plans import GraphPlans, StagePlan
 from vinelm.evaluation.plans.plans_over import plans_over
-from vinelm.evaluation.rivals.base import Chooser, Evidence
+from vinelm.evaluation.rivals.base import Evidence, TriedPolicies
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy, UntilTwoAgree, VoteOfK, VotePolicy
 from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
@@ -151,7 +151,7 @@ class PlanningHalf:
         return Evidence(self.rows, self.annotated, self.annotated.template.depth)
 
     @cached_property
-    def _choosers(self) -> dict[PolicyName, Chooser]:
+    def _choosers(self) -> dict[PolicyName, TriedPolicies]:
         return {"vote": VoteOfK().fit(self._evidence), "two_agree": UntilTwoAgree().fit(self._evidence)}
 
     def _answers(self, max_cost_usd: float) -> dict[PolicyName, ChosenPolicy]:
@@ -163,8 +163,7 @@ class PlanningHalf:
                 continue
             policy = choice.policy
             assert isinstance(policy, VotePolicy | TwoAgreePolicy)
-            steps = VoteSteps(policy) if isinstance(policy, VotePolicy) else AgreeSteps(policy)
-            tried = TriedSteps.on(steps, self._evidence.drawn, self.annotated.template, seconds)
+            tried = TriedSteps.on(policy, self._evidence.drawn, self.annotated.template, seconds)
             found[name] = ChosenPolicy(
                 steps=tried, words=choice.words, promised_accuracy=choice.promised_accuracy,
                 promised_cost_usd=choice.promised_cost_usd,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinelm.evaluation.off_policy.buying import BoughtRows
-from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE
+from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE, effective_number
 from vinelm.evaluation.off_policy.steps import Seen, StepPolicy
 from vinelm.trie.arrays import FloatArray
 
@@ -35,19 +35,13 @@ class Followed:
         """Return the requests of several parts together."""
         return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("weight", "cost_usd", "latency_s")))
 
-    @property
-    def effective(self) -> float:
-        """Effective number of requests, (sum w)^2 / sum w^2."""
-        total = float(self.weight @ self.weight)
-        return float(self.weight.sum()) ** 2 / total if total else 0.0
-
     def latency_quantile(self, level: float) -> float | None:
         """Return the quantile of the seconds of a request; None with too few requests on either side of it.
 
         Args:
             level: In (0, 1).
         """
-        if self.effective < max(LEAST_EFFECTIVE, LEAST_BEYOND / min(level, 1.0 - level)):
+        if effective_number(self.weight) < max(LEAST_EFFECTIVE, LEAST_BEYOND / min(level, 1.0 - level)):
             return None
         order = np.argsort(self.latency_s, kind="stable")
         share = np.cumsum(self.weight[order]) / self.weight.sum()
@@ -55,7 +49,7 @@ class Followed:
 
     def share_above(self, *, cost_usd: float | None = None, latency_s: float | None = None) -> float | None:
         """Return the share of requests with more than these dollars or seconds; None with too few requests."""
-        if self.effective < LEAST_EFFECTIVE:
+        if effective_number(self.weight) < LEAST_EFFECTIVE:
             return None
         above = np.zeros(len(self.weight), np.bool_)
         if cost_usd is not None:

@@ -103,7 +103,7 @@ def estimate_mean(
         value += float(scores.sum()) / n
         square += float(centred @ centred)
         fourth += float((centred**4).sum())
-        m += min(_kish(one.weight) for one in both)
+        m += min(effective_number(one.weight) for one in both)
         unsupported += max(float(one.unsupported.sum()) for one in both) / n
     if not any(unlike):
         return OffPolicyEstimate(
@@ -136,7 +136,8 @@ def _residuals(centred: FloatArray, balance: Mapping[object, FloatArray]) -> Flo
     return np.where(is_free, (centred - q @ (q.T @ centred)) / np.sqrt(np.maximum(left, 0.01)), centred)
 
 
-def _kish(weight: FloatArray) -> float:
+def effective_number(weight: FloatArray) -> float:
+    """Return how many equally weighted requests tell as much as these, (sum w)^2 / sum w^2; 0 of none."""
     total = float(weight @ weight)
     return float(weight.sum()) ** 2 / total if total else 0.0
 

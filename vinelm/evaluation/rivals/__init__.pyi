@@ -1,5 +1,4 @@
 from .base import Evidence as Evidence
-from .base import Method as Method
 from .base import PolicyChoice as PolicyChoice
 from .base import PolicyResult as PolicyResult
 from .votes import UntilTwoAgree as UntilTwoAgree

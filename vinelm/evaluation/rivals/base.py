@@ -64,27 +64,6 @@ class PolicyChoice:
     lookup_us: float | None = None
 
 
-class Chooser(Protocol):
-    """A method that has seen its evidence."""
-
-    def choose(self, max_cost_usd: float) -> PolicyChoice:
-        """Return the policy with the highest estimated accuracy among those expected to cost at most that much per request.
-
-        Where none fits, the cheapest. Deterministic. Nothing random may be left to the policy either.
-        """
-
-
-class Method(Protocol):
-    """A method: turns evidence into a choice for every budget."""
-
-    @property
-    def name(self) -> str:
-        """Its name in tables and JSON keys."""
-
-    def fit(self, evidence: Evidence) -> Chooser:
-        """Prepare the choice. Pure: equal evidence gives equal choices."""
-
-
 @dataclass(frozen=True)
 class Evidence:
     """The rows that every method chooses from.
@@ -168,7 +147,10 @@ class TriedPolicies:
         )
 
     def choose(self, max_cost_usd: float) -> PolicyChoice:
-        """See :meth:`Chooser.choose`; ties go to the cheaper policy, then to the first."""
+        """Return the policy with the highest estimated accuracy among those expected to cost at most that much per request.
+
+        Where none fits, the cheapest. Ties go to the cheaper policy, then to the first.
+        """
         fits = self.cost_usd <= max_cost_usd
         if fits.any():
             best = min((int(i) for i in np.flatnonzero(fits)), key=lambda i: (-self.accuracy[i], self.cost_usd[i], i))

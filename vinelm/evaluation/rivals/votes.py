@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
 
+from vinelm.evaluation.off_policy.steps import Seen, Step
 from vinelm.evaluation.outcome_table import NO_ANSWER, OutcomeTable
 from vinelm.evaluation.rivals.base import AnswerPolicy, Evidence, PolicyResult, TriedPolicies
+from vinelm.rows.observation import Observation
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 
@@ -33,6 +36,17 @@ class VotePolicy:
         votes = (asked.same & asked.counts[:, None, :]).sum(axis=2) * asked.counts
         best = (4.0 * votes + 2.0 * asked.has_answer - asked.rank).argmax(axis=1)
         return PolicyResult(asked.success[np.arange(len(table)), best], asked.cost_usd.sum(axis=1))
+
+    def step(self, seen: Seen) -> Step:
+        """See :meth:`StepRule.step`. A failed call ends the request."""
+        if seen and seen[-1].failure is not None:
+            return Step(None)
+        if len(seen) < len(self.systems):
+            return Step(self.systems[len(seen)])
+        counts = [_counts(row) for row in seen]
+        votes = [sum(_same(one, other) and c for other, c in zip(seen, counts, strict=True)) for one in seen]
+        keys = [4.0 * v * c for v, c in zip(votes, counts, strict=True)]
+        return Step(None, _best(keys, seen, self.trust))
 
 
 @dataclass(frozen=True)
@@ -63,6 +77,16 @@ class TwoAgreePolicy:
         success = np.where(is_open, asked.success[np.arange(len(table)), trusted], success)
         return PolicyResult(success, cost)
 
+    def step(self, seen: Seen) -> Step:
+        """See :meth:`StepRule.step`. A failed call ends the request."""
+        if seen and seen[-1].failure is not None:
+            return Step(None)
+        if seen and _counts(seen[-1]) and any(_same(seen[-1], row) and _counts(row) for row in seen[:-1]):
+            return Step(None, len(seen) - 1)
+        if len(seen) < len(self.systems):
+            return Step(self.systems[len(seen)])
+        return Step(None, _best([4.0 * _counts(row) for row in seen], seen, self.trust))
+
 
 @dataclass(frozen=True)
 class VoteOfK:
@@ -71,7 +95,7 @@ class VoteOfK:
     name: str = "vote"
 
     def fit(self, evidence: Evidence) -> TriedPolicies:
-        """See :meth:`Method.fit`."""
+        """Return the choice for every budget. Pure: equal evidence gives equal choices."""
         trust = trusted(evidence)
         cost = dict(zip(evidence.systems, evidence.model.cost_usd, strict=True))
         cheapest = tuple(sorted(trust, key=lambda name: cost[name]))
@@ -87,7 +111,7 @@ class UntilTwoAgree:
     name: str = "two_agree"
 
     def fit(self, evidence: Evidence) -> TriedPolicies:
-        """See :meth:`Method.fit`."""
+        """Return the choice for every budget. Pure: equal evidence gives equal choices."""
         trust = trusted(evidence)
         policies: list[tuple[AnswerPolicy, str]] = [
             (TwoAgreePolicy(order, trust), " > ".join(order))
@@ -132,3 +156,17 @@ class _Asked:
             counts=has_answer & table.passed[:, columns],
             rank=np.array([place[name] for name in systems]),
         )
+
+
+def _counts(row: Observation) -> bool:
+    return bool(row.stopped) and row.answer_class is not None
+
+
+def _same(one: Observation, other: Observation) -> bool:
+    return one.answer_class is not None and one.answer_class == other.answer_class
+
+
+def _best(keys: Sequence[float], seen: Seen, trust: Sequence[str]) -> int:
+    rank = {name: i / len(trust) for i, name in enumerate(trust)}
+    scores = [key + 2.0 * (row.answer_class is not None) - rank[row.model] for key, row in zip(keys, seen, strict=True)]
+    return int(np.argmax(scores))
