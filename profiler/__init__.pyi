@@ -1,4 +1,3 @@
-from .coverage import coverage_of as coverage_of
 from .dry_run.forecast import Forecast as Forecast
 from .dry_run.forecast import forecast_profile as forecast_profile
 from .execution.job import WorkflowSource as WorkflowSource
@@ -11,6 +10,7 @@ from .sampling.samplers import SAMPLERS as SAMPLERS
 from .sampling.samplers import CascadeSampler as CascadeSampler
 from .sampling.samplers import ExhaustiveSampler as ExhaustiveSampler
 from .sampling.samplers import make_sampler as make_sampler
+from .scheduling.coverage import coverage_of as coverage_of
 from .scheduling.results import ProfileResult as ProfileResult
 from .scheduling.results import Progress as Progress
 from .scheduling.settings import ExecutionConfig as ExecutionConfig

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from vinelm.profiler.coverage import coverage_of
 from vinelm.profiler.dry_run.outcome_model import OutcomeModel, Unit
 from vinelm.profiler.dry_run.throughput import Workload
 from vinelm.profiler.execution.ledger import ProfileLimits
+from vinelm.profiler.scheduling.coverage import coverage_of
 from vinelm.profiler.scheduling.request_paths import ActivePath
 from vinelm.requests.protocols import RequestPath, Sampler
 from vinelm.rows.observation import Cell, Observation

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vinelm.errors import BudgetExhausted
-from vinelm.profiler.coverage import Coverage
 from vinelm.profiler.execution.job import Job
+from vinelm.profiler.scheduling.coverage import Coverage
 from vinelm.profiler.scheduling.observed_cells import FirstRows
 from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths
 from vinelm.profiler.scheduling.run_state import Purchase, RunState

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from vinelm.catalog import Catalog
-from vinelm.profiler.coverage import Coverage
 from vinelm.profiler.execution.ledger import PriceBound
+from vinelm.profiler.scheduling.coverage import Coverage
 from vinelm.profiler.scheduling.request_paths import PriceBounds
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template

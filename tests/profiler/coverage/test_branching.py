@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from kit.toys.branching import branching, cost_of, reachable
 
 from vinelm.profiler import CascadeSampler, ProfileLimits, coverage_of, forecast_profile
-from vinelm.profiler.coverage import Coverage
 from vinelm.profiler.scheduling.admission import CoverageUpperBound
+from vinelm.profiler.scheduling.coverage import Coverage
 from vinelm.profiler.scheduling.request_paths import ActivePath
 from vinelm.requests.protocols import RequestPath
 from vinelm.rows.observation import Observation

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kit.tables import random_table
 
 from vinelm.profiler import CascadeSampler, coverage_of
-from vinelm.profiler.coverage import Coverage
+from vinelm.profiler.scheduling.coverage import Coverage
 
 
 def rows_reached(table):

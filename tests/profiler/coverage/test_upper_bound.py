@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit.tables import random_table
 
-from vinelm.profiler.coverage import Coverage
 from vinelm.profiler.scheduling.admission import CoverageUpperBound
+from vinelm.profiler.scheduling.coverage import Coverage
 from vinelm.profiler.scheduling.request_paths import LARGEST_BLOCK, block_end, block_of
 
 
