@@ -114,6 +114,7 @@ class Scheduler:
             try:
                 message = self._threads.messages.get(timeout=_WAIT_S) if not finished else self._threads.messages.get_nowait()
             except queue.Empty:
+                interrupts.check()
                 if finished or self.state.shared or (interrupts.count and self.state.stopped_by is None):
                     break
                 continue
@@ -264,7 +265,10 @@ class Interrupts:
             yield
         finally:
             self._is_deferred = False
-        # Only now: the transaction is written as a whole, or undone as a whole.
+        self.check()  # only now: the transaction is written as a whole, or undone as a whole
+
+    def check(self) -> None:
+        """Raise the second signal, also where it came inside a finalizer, which loses exceptions."""
         if self.count > 1:
             raise KeyboardInterrupt
 

@@ -74,6 +74,32 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path, python):
     assert said[-1] == "complete False 0"
 
 
+def test_a_second_signal_is_heard_where_its_exception_is_lost(tmp_path, python):
+    """A collection of garbage may be under way when it comes, and what is raised in there goes nowhere."""
+    collecting = """
+import gc, os, signal, threading
+def second(phase, info):
+    if threading.current_thread() is threading.main_thread() and time.monotonic() > due and gc.callbacks:
+        gc.callbacks.clear()
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0)  # the handler runs here, and its exception is lost
+def tell(progress):
+    global due
+    print("draining" if progress.is_draining else "row", flush=True)
+    if progress.is_draining:
+        due = time.monotonic() + 0.5  # by then it waits for the units in flight
+        gc.callbacks.append(second)
+        gc.set_threshold(1)
+"""
+    code = CODE.replace("with new_store", collecting + "with new_store", 1)
+    with python.start(code, str(tmp_path / "s.db"), "thread", "600") as child:
+        until(child, "row", 14)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(60) == 0  # the units in flight take ten minutes
+        said = child.stdout.read()
+    assert said.endswith("interrupted True 0\n")
+
+
 def descendants(pid):
     children = [int(found) for path in Path(f"/proc/{pid}/task").glob("*/children") for found in path.read_text().split()]
     return children + [grandchild for child in children for grandchild in descendants(child)]
