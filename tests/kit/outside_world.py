@@ -14,8 +14,8 @@ import pytest
 
 HERE = Path(__file__).parents[1]
 LIST, SLOWEST = HERE / "not_fast.txt", HERE / "slowest.md"
-SLOW_S = 1.0
-"""Processor seconds of a test, its setup included, above which it is slow."""
+SLOW_S = 0.8
+"""Seconds of a test function, its setup included, by the clock or of a processor, above which it is slow."""
 SHOWN = 40
 SAID = {"socket": "opens a socket", "process": "starts a process"}
 EVENTS = {
@@ -23,7 +23,7 @@ EVENTS = {
     **dict.fromkeys(("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"), "process"),
 }
 HEAD = """# Tests that `make test-fast` leaves out. `outside`: they open a socket or start a process; `slow`: they take more
-# than a second of a processor. Written by `make test-times`. A line names a file or a test function, and may be added by hand.
+# than 0.8 s. Written by `make test-times`. A line names a file or a test function, and may be added by hand.
 """
 HOW = f"add `outside` and its name to tests/{LIST.name}, or have the list written by `make test-times`"
 
@@ -119,16 +119,20 @@ class Lists:
                 self.processor_s[report.nodeid] += value
 
     def pytest_sessionfinish(self):
-        by_function = defaultdict(float)
-        for name, seconds in self.processor_s.items():
-            by_function[name.partition("[")[0]] += seconds
         self._keep_known()
-        slow = {name for name, seconds in by_function.items() if seconds > SLOW_S} - self.outside
+        slow = (self._slow(self.processor_s) | self._slow(self.wall_s)) - self.outside
         lines = [*self._lines("outside", self.outside), *self._lines("slow", slow)]
         LIST.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
         slowest = sorted(self.processor_s, key=lambda name: -self.processor_s[name])[:SHOWN]
         rows = [f"| {self.wall_s[name]:.1f} | {self.processor_s[name]:.1f} | `{name}` |" for name in slowest]
         SLOWEST.write_text(slowest_page(rows), encoding="utf-8")
+
+    def _slow(self, seconds):
+        """The test functions that took longer with all their parameters."""
+        by_function = defaultdict(float)
+        for name, own in seconds.items():
+            by_function[name.partition("[")[0]] += own
+        return {name for name, own in by_function.items() if own > SLOW_S}
 
     def _keep_known(self):
         """Tests that are listed stay so: one may use a process that another test happened to start before it."""
