@@ -53,11 +53,17 @@ class Worth(NamedTuple):
 
     def picked(self, items: Integers) -> Worth:
         """The worth of items by their place in the flattened arrays; the shape is that of ``items``."""
-        return self.each(lambda values: values.reshape(-1).take(items))
+        return self.each(lambda values: values.take(items))
 
     def each(self, change: Callable[[FloatArray], FloatArray]) -> Worth:
         """The worth with each array changed."""
-        return Worth(*(None if values is None else change(values) for values in self))  # type: ignore[arg-type]
+        accuracy, cost_usd, lost, longest_s = self  # not a loop: a plan passes here twice a level
+        return Worth(
+            change(accuracy),
+            change(cost_usd),
+            None if lost is None else change(lost),
+            None if longest_s is None else change(longest_s),
+        )
 
 
 class Best(NamedTuple):
