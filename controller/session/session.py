@@ -190,7 +190,9 @@ class Session(StopRulePolicy):
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:
         """Note that the invocation has no result and will be run again: its call is no longer in flight."""
-        self._tell("interrupted", prefix, lambda follower: follower.interrupted(prefix))
+        for follower in self._followers:
+            with suppress(Exception):  # not by _tell: this is what is done where that has failed
+                follower.interrupted(prefix)
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return whether to go on: False where the stop rule ends the request or the plan does.

@@ -268,3 +268,26 @@ def test_the_trace_says_which_answer_was_returned(planner):
     assert session.last_step()["note"] == "returned answer 1: two of three agree"
     assert session.explain().startswith("[m0/m1] end: end here (0 s and $")
     assert session.explain().endswith("- returned answer 1: two of three agree")
+
+
+def test_nothing_stays_under_way_where_its_followers_cannot_be_told_the_end(planner, monkeypatch):
+    """The adapter then says that the invocation was interrupted, which must not take the way that has failed."""
+    under_way = []
+
+    class Monitor(InFlightLoadMonitor):
+        def dispatched(self, engine):
+            under_way.append(engine)
+
+        def finished(self, engine, excess_s):
+            under_way.remove(engine)
+
+    session = Session(planner, OBJECTIVE, clock=VirtualClock(), load=Monitor())
+    path = (session.next_model("generate", ()),)
+    assert len(under_way) == 1
+
+    def fails(*_):
+        raise RuntimeError
+
+    monkeypatch.setattr(Session, "_tell", fails)
+    session.interrupted(path)
+    assert not under_way
