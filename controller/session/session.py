@@ -191,8 +191,10 @@ class Session(StopRulePolicy):
     def interrupted(self, prefix: tuple[str, ...]) -> None:
         """Note that the invocation has no result and will be run again: its call is no longer in flight."""
         for follower in self._followers:
-            with suppress(Exception):  # not by _tell: this is what is done where that has failed
+            try:  # not by _tell: this is what is done where that has failed
                 follower.interrupted(prefix)
+            except Exception as error:
+                self._note_untold(error, "interrupted", prefix)
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return whether to go on: False where the stop rule ends the request or the plan does.
@@ -313,11 +315,14 @@ class Session(StopRulePolicy):
             try:
                 tell(follower)
             except Exception as error:
-                note = f"a follower failed ({type(error).__name__}): not told that the invocation {event}"
-                self.steps.append(TraceStep("failed", path[:-1], None, None, self._elapsed_s, self.spent_usd, None, note))
+                self._note_untold(error, event, path)
                 if event == "ended":
                     with suppress(Exception):
                         follower.interrupted(path)  # nothing stays under way
+
+    def _note_untold(self, error: Exception, event: str, path: tuple[str, ...]) -> None:
+        note = f"a follower failed ({type(error).__name__}): not told that the invocation {event}"
+        self.steps.append(TraceStep("failed", path[:-1], None, None, self._elapsed_s, self.spent_usd, None, note))
 
     # -- one answer, with the lock held --------------------------------------------------------------------------
 

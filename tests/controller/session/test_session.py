@@ -291,3 +291,13 @@ def test_nothing_stays_under_way_where_its_followers_cannot_be_told_the_end(plan
     monkeypatch.setattr(Session, "_tell", fails)
     session.interrupted(path)
     assert not under_way
+
+
+def test_the_trace_says_that_a_follower_was_not_told_of_an_interruption(planner, monkeypatch):
+    def fails(*_):
+        raise ZeroDivisionError
+
+    session = Session(planner, OBJECTIVE, clock=VirtualClock(), load=InFlightLoadMonitor())
+    monkeypatch.setattr(type(session._load), "interrupted", fails)
+    session.interrupted((session.next_model("generate", ()),))
+    assert "a follower failed (ZeroDivisionError): not told that the invocation interrupted" in session.steps[-1].note
