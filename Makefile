@@ -39,7 +39,7 @@ $(VENV)/.ray: $(VENV)/.dev requirements/ray.txt
 
 setup: $(VENV)/.dev ## create .venv with everything that tests and checks need
 
-demo: $(VENV)/.demo ## profile, estimate, evaluate, report: no keys, no network, about a minute
+demo: $(VENV)/.demo ## profile, estimate, evaluate, report: no keys, no network, about half a minute
 	@$(BIN)/vinelm demo
 
 PYTEST = PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist loadfile

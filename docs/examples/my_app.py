@@ -59,7 +59,7 @@ workflow = Workflow(
     labels=("answer",),  # never shown to the graph
     score=lambda request, state: state.get("answer") == request.data["answer"],
     signal="status",  # what is seen of an answer without labels: the verdict of `finished`
-    agree=lambda one, other: is_number(one) and one == other,  # what is no number agrees with nothing
+    agree=lambda one, other: is_number(one) and one == other,  # what is not a number agrees with nothing
     answer=("answer",),  # the keys of the state that make an answer
     writer=TextWriter("answer"),  # only so that simulated models can stand in for real ones
 )
