@@ -17,10 +17,9 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableBinding
 
 from vinelm.backends.langchain.response import FINISH_FAILURES, LangChainStreamReader, failed
-from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend
 from vinelm.backends.remote.response import Delta
-from vinelm.backends.remote.transport import Transport, TransportRequest
+from vinelm.backends.remote.transport import AttemptBound, Transport, TransportRequest
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
