@@ -70,18 +70,14 @@ def load_workflow(
         target = WORKFLOWS[spec][0]
     elif _SPEC.fullmatch(spec):
         target = spec
-        _look_in_working_folder()
+        if "" not in sys.path and os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())  # not removed again: the module may import from its folder later
     else:
         names = ", ".join(WORKFLOWS)
         raise ConfigError(f"unknown workflow {spec!r}: use one of {names}, or module:attribute for your own")
     if columns is not None and dataset is None and not columns.is_default:
         raise ConfigError("columns have no effect without a dataset: leave them out", code="columns-without-dataset")
     return _made(spec, _resolve(spec, target), dataset, columns, limit)
-
-
-def _look_in_working_folder() -> None:
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # not removed again: the module may import from its folder later
 
 
 def _resolve(spec: str, target: str) -> Any:

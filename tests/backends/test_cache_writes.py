@@ -6,7 +6,7 @@ import pytest
 
 from vinelm.backends.bedrock import response as bedrock
 from vinelm.backends.langchain import response as langchain
-from vinelm.backends.remote.attempt_bound import AttemptBound
+from vinelm.backends.remote.transport import AttemptBound
 from vinelm.catalog import Price
 
 PRICE = Price(input=1, output=10, cached=0.1, cache_write=1.25, cache_write_1h=2, source="t", as_of=datetime.date(2026, 1, 1))

@@ -91,9 +91,10 @@ def diagnose(model: Model, settings: Mapping[str, Mapping[str, Any]], *, today: 
         known = ", ".join(PROVIDERS)
         return ModelDiagnosis(model=model, problems=(f"unknown provider {model.provider!r}: known are {known}",))
     table = settings.get(model.provider, {})
-    found = ModelDiagnosis(
-        model=model, problems=_missing_key(model), notes=_old_price(model, today), limits=_limits(model, table)
-    )
+    notes: tuple[str, ...] = ()
+    if is_old(model, today):
+        notes = (f"its price was read {(today - model.price.as_of).days} days ago: {old_price_cure(model)}",)
+    found = ModelDiagnosis(model=model, problems=_missing_key(model), notes=notes, limits=_limits(model, table))
     if model.provider in OFFLINE:
         return replace(
             found, notes=(*found.notes, f"{model.provider}: answers from the workflow's requests, no server is called")
@@ -142,12 +143,6 @@ def _missing_key(model: Model) -> tuple[str, ...]:
     if model.api_key_env is None or os.environ.get(model.api_key_env, "").strip():
         return ()
     return (f"environment variable {model.api_key_env} is not set: put the API key there",)
-
-
-def _old_price(model: Model, today: date) -> tuple[str, ...]:
-    if not is_old(model, today):
-        return ()
-    return (f"its price was read {(today - model.price.as_of).days} days ago: {old_price_cure(model)}",)
 
 
 def _limits(model: Model, table: Mapping[str, Any]) -> Mapping[str, Any]:

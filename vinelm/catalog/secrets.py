@@ -16,11 +16,7 @@ _SECRET_KEY = re.compile(
     r"(^|_)((api|access|secret|private|auth|account|subscription)_?key"
     r"|secret|password|passwd|passphrase|authorization|credentials?|bearer|cookie|token)(_id)?$"
 )
-
-
 _NO_SECRET = re.compile(r"(^|_)(bos|eos|pad|unk|sep|stop|end|mask)_token(_id)?$|_env$")
-
-
 _URL_WITH_PASSWORD = re.compile(r"^[a-z][a-z0-9+.-]*://[^/\s]*:[^/\s]*@", re.IGNORECASE)
 
 

@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -35,7 +36,7 @@ def csv_records(path: Path) -> Iterator[Record]:
     lines = _lines(path)
     first = next((line for _, line in lines), "")
     delimiter = max(_DELIMITERS, key=first.count)
-    reader = csv.reader(_and_then(first, lines), delimiter=delimiter, strict=True)
+    reader = csv.reader(chain([first], (line for _, line in lines)), delimiter=delimiter, strict=True)
     begins = 1
     try:
         names = next(reader, [])
@@ -52,12 +53,6 @@ def csv_records(path: Path) -> Iterator[Record]:
             begins = reader.line_num + 1
     except csv.Error as error:
         raise DatasetError(f"{path}:{begins}: not valid CSV: {error}: look for a quote that is not closed") from error
-
-
-def _and_then(first: str, lines: Iterator[tuple[int, str]]) -> Iterator[str]:
-    yield first
-    for _, line in lines:
-        yield line
 
 
 def _check_header(names: list[str], path: Path) -> None:

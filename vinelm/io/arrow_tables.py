@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -95,22 +96,12 @@ def write_parquet(
     }
     schema = arrow.schema([(name, kinds[kind]) for name, kind in columns.items()], metadata=dict(notes))
     with parquet.ParquetWriter(path, schema) as writer:
-        for batch in _chunks(rows):
+        source = iter(rows)
+        while batch := list(islice(source, _WRITTEN_ROWS)):
             arrays = [
                 arrow.array(values, type=field.type) for values, field in zip(zip(*batch, strict=True), schema, strict=True)
             ]
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
-
-
-def _chunks(rows: Iterable[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
-    batch: list[Sequence[Any]] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == _WRITTEN_ROWS:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def _pyarrow(path: Path) -> tuple[Any, Any]:

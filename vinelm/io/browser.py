@@ -16,10 +16,8 @@ def has_desktop() -> bool:
     if not sys.stdout.isatty() or any(os.environ.get(name) for name in _ELSEWHERE):
         return False
     has_screen = sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
-    return has_screen and _has_browser()  # without a screen webbrowser would find those that take over the terminal
-
-
-def _has_browser() -> bool:
+    if not has_screen:
+        return False  # webbrowser would find those that take over the terminal
     try:
         webbrowser.get()
     except webbrowser.Error:

@@ -35,33 +35,24 @@ _BINARY: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] =
 )
 
 
-def _whole(function: Callable[..., int]) -> Callable[..., Fraction]:
-    """The function for whole numbers that are no larger than its bound."""
+def _of_whole(function: Callable[..., int], most: float = math.inf) -> Callable[..., Fraction]:
+    """The function for whole numbers of at most this absolute value."""
 
     def bounded(*values: Fraction) -> Fraction:
-        if any(value.denominator != 1 or abs(value) > MOST_OF_INTEGER_FUNCTION for value in values):
-            raise ValueError("not small whole numbers")
+        if any(value.denominator != 1 or abs(value) > most for value in values):
+            raise ValueError("not whole numbers within the bound")
         return Fraction(function(*map(int, values)))
 
     return bounded
 
 
-def _common(function: Callable[..., int]) -> Callable[..., Fraction]:
-    def of_whole(*values: Fraction) -> Fraction:
-        if any(value.denominator != 1 for value in values):
-            raise ValueError("not whole numbers")
-        return Fraction(function(*map(int, values)))
-
-    return of_whole
-
-
 _FUNCTIONS: Mapping[str, Callable[..., Fraction]] = MappingProxyType(
     {
-        "factorial": _whole(math.factorial),
-        "comb": _whole(math.comb),
-        "perm": _whole(math.perm),
-        "gcd": _common(math.gcd),
-        "lcm": _common(math.lcm),
+        "factorial": _of_whole(math.factorial, MOST_OF_INTEGER_FUNCTION),
+        "comb": _of_whole(math.comb, MOST_OF_INTEGER_FUNCTION),
+        "perm": _of_whole(math.perm, MOST_OF_INTEGER_FUNCTION),
+        "gcd": _of_whole(math.gcd),
+        "lcm": _of_whole(math.lcm),
         "min": min,
         "max": max,
         "abs": abs,

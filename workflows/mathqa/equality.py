@@ -1,4 +1,4 @@
-"""Whether two answers are the same value.
+"""What an answer shows without the right one, and whether two answers are the same value.
 
 Plain numbers are compared exactly, everything else by the library math-verify in a limited process.
 """
@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
+from typing import Any
 
 from vinelm.extras import require_extra
+from vinelm.requests.workflow import Request
 from vinelm.workflows.limited.session_process import GRACE_S
 from vinelm.workflows.limited.sessions import Sessions, is_supported
 from vinelm.workflows.mathqa.arithmetic import number
 
+ANSWER = ("answer",)
+"""The key of the state that makes an answer."""
 TIMEOUT_S = 3.0
 """Seconds that one comparison by math-verify may take: most take milliseconds."""
 MOST_CHARS = 200
@@ -24,6 +29,35 @@ NEAR = 2e-6
 SESSIONS = Sessions("vinelm.workflows.mathqa.equality_process", "compares answers")
 _SILENT_S = 5.0
 """Seconds after the time limit at which a process is given up, should the machine be too busy to kill it in time."""
+
+
+def math_signal(state: Mapping[str, Any]) -> str:
+    """Return what the check found: ``"holds"``, ``"choice"``, ``"differs"``, ``"no check"`` or ``"no answer"``."""
+    return str(state["check"])
+
+
+def same_answer(one: str, other: str) -> bool:
+    """Return whether two answers are the same value; symmetric. An empty answer agrees with nothing, not even with itself."""
+    first, second = sorted((one, other))
+    return bool(first) and same_text(first, second)
+
+
+def is_right(request: Request, state: Mapping[str, Any]) -> bool:
+    """Return whether the state's answer is the request's right one."""
+    answer = state.get("answer")
+    return isinstance(answer, str) and bool(answer) and same_text(str(request.data["answer"]), answer)
+
+
+def same_text(expected: str, given: str) -> bool:
+    """Return whether two answers are equal: letters of choices as they are, anything else by value."""
+    if is_letter(expected) or is_letter(given):
+        return expected == given
+    return is_equal(expected, given)
+
+
+def is_letter(text: str) -> bool:
+    """Return whether it is one capital letter, as choices are named."""
+    return len(text) == 1 and "A" <= text <= "Z"
 
 
 def require_math_verify() -> None:

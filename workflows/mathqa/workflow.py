@@ -9,9 +9,8 @@ from pathlib import Path
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflows.mathqa import prompts
-from vinelm.workflows.mathqa.answers import ANSWER, is_right, math_signal, same_answer
 from vinelm.workflows.mathqa.dataset import LABELS, load_problems
-from vinelm.workflows.mathqa.equality import require_math_verify
+from vinelm.workflows.mathqa.equality import ANSWER, is_right, math_signal, require_math_verify, same_answer
 from vinelm.workflows.mathqa.graph import TURNS, build
 from vinelm.workflows.mathqa.simulated_writer import SolutionWriter
 

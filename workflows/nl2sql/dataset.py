@@ -44,7 +44,9 @@ def load_dataset(path: str | Path, *, validate: bool = True) -> Dataset:
     questions = _questions_file(Path(path))
     rows = read_jsonl(questions, required=KEYS, id_key="question_id")
     for row in rows:
-        _check_types(row, questions)
+        for key in KEYS[1:]:
+            if not isinstance(row.data[key], str) or not row.data[key].strip():
+                raise DatasetError(f"{_where(questions, row.id)}: {key!r} must be a text that is not empty")
     databases = Databases(questions.parent / "databases")
     if not databases.folder.is_dir():
         raise DatasetError(f"{databases.folder}: no such folder: the databases lie there as <db_id>.sqlite")
@@ -65,12 +67,6 @@ def _questions_file(path: Path) -> Path:
         if (path / name).is_file():
             return path / name
     raise DatasetError(f"{path}: no questions.jsonl or questions.jsonl.gz in this folder: put one there, or name the file")
-
-
-def _check_types(row: Request, questions: Path) -> None:
-    for key in KEYS[1:]:
-        if not isinstance(row.data[key], str) or not row.data[key].strip():
-            raise DatasetError(f"{_where(questions, row.id)}: {key!r} must be a text that is not empty")
 
 
 def _check_databases(rows: list[Request], databases: Databases, questions: Path) -> None:

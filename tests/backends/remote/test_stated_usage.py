@@ -5,10 +5,10 @@ from datetime import date
 import pytest
 
 from vinelm.backends.base import Counts
-from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.call_meter import MeteredCall
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import RetryPolicy
+from vinelm.backends.remote.transport import AttemptBound
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import VirtualClock
 from vinelm.requests.protocols import CallContext

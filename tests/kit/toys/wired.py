@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from kit.toys.profiling import LoadedWorkflow, State, catalog_for, one_stage, toy
 from vinelm.backends.base import Counts
 from vinelm.backends.limits.rate_limits import EngineRateLimiter
-from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.transport import Transport, TransportRequest
+from vinelm.backends.remote.transport import AttemptBound, Transport, TransportRequest
 from vinelm.backends.settings import ProviderSettings
 from vinelm.template import Stage, Template
 

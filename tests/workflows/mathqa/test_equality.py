@@ -8,8 +8,7 @@ import pytest
 
 from vinelm.errors import ConfigError
 from vinelm.workflows.mathqa import equality, mathqa
-from vinelm.workflows.mathqa.answers import same_answer, same_text
-from vinelm.workflows.mathqa.equality import is_equal
+from vinelm.workflows.mathqa.equality import is_equal, same_answer, same_text
 
 
 @pytest.mark.parametrize(

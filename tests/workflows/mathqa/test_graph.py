@@ -3,7 +3,7 @@
 import pytest
 
 from vinelm.workflows.mathqa import graph
-from vinelm.workflows.mathqa.answers import math_signal
+from vinelm.workflows.mathqa.equality import math_signal
 from vinelm.workflows.mathqa.graph import MathState, check, finished, solve
 
 

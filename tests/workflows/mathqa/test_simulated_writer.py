@@ -7,7 +7,7 @@ from vinelm.clock import VirtualClock
 from vinelm.requests.protocols import CallContext
 from vinelm.requests.workflow import Request
 from vinelm.workflows.mathqa import mathqa
-from vinelm.workflows.mathqa.answers import is_right
+from vinelm.workflows.mathqa.equality import is_right
 from vinelm.workflows.mathqa.graph import check, finished
 from vinelm.workflows.mathqa.prompts import read_solution
 from vinelm.workflows.mathqa.simulated_writer import SolutionWriter

@@ -41,8 +41,13 @@ class BedrockClient:
     def _send(self, request: Any, **_: Any) -> Any:
         from botocore.awsrequest import AWSResponse
 
+        headers = {
+            key: value.decode("latin-1") if isinstance(value, bytes) else str(value)
+            for key, value in request.headers.items()
+            if key.lower() != "transfer-encoding"
+        }
         made = self._http.build_request(
-            request.method, request.url, headers=_headers(request), content=request.body or b"", timeout=self._timeout_s
+            request.method, request.url, headers=headers, content=request.body or b"", timeout=self._timeout_s
         )
         response = self._http.send(made, stream=True)
         answer = AWSResponse(request.url, response.status_code, response.headers, RawAnswer(response))
@@ -72,14 +77,6 @@ class RawAnswer:
 def _ca_file() -> str | None:
     """Return the file of certificates that boto3 is told to trust."""
     return os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE") or None
-
-
-def _headers(request: Any) -> dict[str, str]:
-    return {
-        key: value.decode("latin-1") if isinstance(value, bytes) else str(value)
-        for key, value in request.headers.items()
-        if key.lower() != "transfer-encoding"
-    }
 
 
 def region_of(model: Model) -> str:

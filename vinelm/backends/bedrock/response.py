@@ -14,9 +14,8 @@ from typing import Any
 
 from vinelm.backends.base import Counts, counted, seconds_of
 from vinelm.backends.openai import response as openai_response
-from vinelm.backends.remote.failures import status_may_be_billed
 from vinelm.backends.remote.response import Delta, ToolPiece, parses
-from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
+from vinelm.backends.remote.retry import AttemptFailed, retry_after_s, status_may_be_billed
 from vinelm.errors import FailureKind
 
 FINISH_FAILURES: Mapping[str, FailureKind] = MappingProxyType(
@@ -62,7 +61,11 @@ def whole(response: Mapping[str, Any]) -> Delta:
     content = response["output"]["message"]["content"]
     return Delta(
         text="".join(block["text"] for block in content if "text" in block),
-        reasoning="".join(_thought(block["reasoningContent"]) for block in content if "reasoningContent" in block),
+        reasoning="".join(
+            str(block["reasoningContent"].get("reasoningText", {}).get("text", ""))
+            for block in content
+            if "reasoningContent" in block
+        ),
         tools=list(_tools(content)),
         finish_reason=response["stopReason"],
         counts=_counts(response.get("usage")),
@@ -92,10 +95,6 @@ def pieces(event: Mapping[str, Any]) -> Delta:
     if metadata := event.get("metadata"):
         return Delta(counts=_counts(metadata.get("usage")), provider_latency_s=_latency_s(metadata))
     return Delta()
-
-
-def _thought(block: Mapping[str, Any]) -> str:
-    return str(block.get("reasoningText", {}).get("text", ""))
 
 
 def _counts(usage: Any) -> Counts | None:

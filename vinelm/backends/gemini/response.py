@@ -16,9 +16,8 @@ from uuid import uuid4
 from vinelm.backends.base import Counts, counted
 from vinelm.backends.gemini.request import ModelSignatures
 from vinelm.backends.openai import response as openai_response
-from vinelm.backends.remote.failures import status_may_be_billed
 from vinelm.backends.remote.response import Delta, ToolPiece, parses
-from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
+from vinelm.backends.remote.retry import AttemptFailed, retry_after_s, status_may_be_billed
 from vinelm.errors import FailureKind
 
 FINISH_FAILURES: Mapping[str, FailureKind] = MappingProxyType(

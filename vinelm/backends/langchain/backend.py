@@ -17,10 +17,9 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableBinding
 
 from vinelm.backends.langchain.response import FINISH_FAILURES, LangChainStreamReader, failed
-from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend
 from vinelm.backends.remote.response import Delta
-from vinelm.backends.remote.transport import Transport, TransportRequest
+from vinelm.backends.remote.transport import AttemptBound, Transport, TransportRequest
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
@@ -60,7 +59,7 @@ class LangChainTransport(Transport):
         if tools:
             chat, bound = _with_tools(model, chat, tools, choice)
             given = {**bound, **given}
-        is_streamed = is_streamed and _streams(chat)
+        is_streamed = is_streamed and type(chat)._stream is not BaseChatModel._stream and not chat.disable_streaming
         body = {"chat": chat, "messages": list(messages), "stop": stop, "options": given, "max_tokens": limit, "tools": tools}
         return TransportRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
 
@@ -162,10 +161,6 @@ _OVER_HTTP = frozenset(
 def _prompt_text(body: Mapping[str, Any]) -> str:
     messages = [(message.content, getattr(message, "tool_calls", None)) for message in body["messages"]]
     return json.dumps([messages, body["tools"]], ensure_ascii=False, default=str)
-
-
-def _streams(chat: BaseChatModel) -> bool:
-    return type(chat)._stream is not BaseChatModel._stream and not chat.disable_streaming
 
 
 def _with_usage(chat: BaseChatModel) -> BaseChatModel:

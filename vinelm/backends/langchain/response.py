@@ -12,9 +12,8 @@ from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from vinelm.backends.base import Counts, counted
-from vinelm.backends.remote.failures import status_may_be_billed, was_sent
 from vinelm.backends.remote.response import Delta, ToolPiece
-from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
+from vinelm.backends.remote.retry import AttemptFailed, retry_after_s, status_may_be_billed, was_sent
 from vinelm.errors import FailureKind, VineLMError
 
 FINISH_FAILURES: Mapping[str, FailureKind] = MappingProxyType(

@@ -11,8 +11,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
 
-from vinelm.backends.remote.attempt_bound import AttemptBound
-from vinelm.backends.remote.transport import TransportRequest
+from vinelm.backends.remote.transport import AttemptBound, TransportRequest
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 

@@ -13,9 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 from vinelm.backends.base import Counts, counted, seconds_of
-from vinelm.backends.remote.failures import status_may_be_billed, was_sent
 from vinelm.backends.remote.response import Delta, ToolPiece, parses, stated_text
-from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
+from vinelm.backends.remote.retry import AttemptFailed, retry_after_s, status_may_be_billed, was_sent
 from vinelm.errors import FailureKind
 
 FINISH_FAILURES: Mapping[str, FailureKind] = MappingProxyType({"length": "truncated", "content_filter": "content_filter"})

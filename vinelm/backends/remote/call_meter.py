@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.base import Counts, estimate_tokens
-from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.response import Delta, ResponseBuilder
 from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
+from vinelm.backends.remote.transport import AttemptBound
 from vinelm.catalog import Model
 from vinelm.errors import CallError, FailureKind
 from vinelm.requests.protocols import CallContext

@@ -15,9 +15,8 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from vinelm.backends.base import BoundChatModel, estimate_tokens
 from vinelm.backends.limits.replica_gate import ReplicaPermit
 from vinelm.backends.remote.call_meter import MeteredCall
-from vinelm.backends.remote.failures import own_failure, unforeseen
 from vinelm.backends.remote.response import Delta
-from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed
+from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed, own_failure, unforeseen
 from vinelm.backends.remote.transport import CallBinding, TransportRequest
 from vinelm.catalog import Model, ReplicaGroup
 from vinelm.catalog.model import entries_of

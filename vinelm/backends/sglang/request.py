@@ -11,9 +11,8 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.openai.request import wire_messages
-from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.call_options import asked_of, refuse_ours
-from vinelm.backends.remote.transport import TransportRequest
+from vinelm.backends.remote.transport import AttemptBound, TransportRequest
 from vinelm.backends.sglang.chat_template import chat_template
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError

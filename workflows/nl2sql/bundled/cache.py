@@ -20,8 +20,6 @@ from vinelm.workflows.nl2sql.bundled.build import DATABASES, MANIFEST, QUESTIONS
 _LEFTOVER_S = 3600.0
 """A build takes seconds: an unfinished folder older than this belongs to a process that died."""
 _UNFINISHED = ".building-"
-
-
 DATA = Path(__file__).parent / "data"
 """The bundled databases, a SQL file each, and the questions about them."""
 
