@@ -317,8 +317,8 @@ class DecisionGraph:
         level = self.level_of(position) + 1
         return self.levels[level], self.levels[level + 1]
 
-    def of_targets(self, span: Span, below: Span) -> Integers | slice:
-        """Return where the target of each edge of a span stands among the nodes of the next one."""
+    def of_targets(self, span: Span, below: Span) -> Integers | None:
+        """Return where the target of each edge of a span stands among the nodes of the next one; None: all, in their order."""
         return np.asarray(self.target[slice(*span.edges)] - below.nodes[0])
 
     def _per_source(self, values: FloatArray) -> FloatArray:
@@ -338,9 +338,8 @@ class TreeGraph(DecisionGraph):
     def joined(self, plan: Integers, at: Integers) -> None:
         """Return None: no two histories share a position."""
 
-    def of_targets(self, span: Span, below: Span) -> slice:
-        """Return all: the nodes of the next span stand in the order of the edges that lead to them."""
-        return slice(None)
+    def of_targets(self, span: Span, below: Span) -> None:
+        """Return None: the nodes of the next span stand in the order of the edges that lead to them."""
 
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
         return edges[0] + 1, edges[1] + 1

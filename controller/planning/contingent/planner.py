@@ -175,13 +175,13 @@ class ContingentPlanner:
             return RootPlan(None, self.chances.goal(objective))
         if bounds_averages(objective) and objective.target == "latency":
             return self._fastest_on_average(objective)
-        problem = self._from_root(objective)
         if bounds_averages(objective) or objective.confidence is not None:
-            return self._population(objective, problem).policy()
+            return self._population(objective, self._from_root(objective)).policy()
         goal = PlanGoal("cost" if objective.target == "cost" else "accuracy", 0.0, objective.on_infeasible == "raise")
-        if problem.caps or objective.target == "latency":
+        # Every other bound is on each request, whose plan is found when what it has left is known.
+        if objective.max_latency_s is not None or objective.max_cost_usd is not None or objective.target == "latency":
             return RootPlan(None, goal)
-        return RootPlan(problem.best(goal), goal)
+        return RootPlan(self._from_root(objective).best(goal), goal)
 
     def _from_root(self, objective: Objective, within_s: float | None = None) -> Problem:
         annotated = self.metrics.annotated

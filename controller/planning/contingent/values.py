@@ -130,8 +130,9 @@ class Induction:
         low, high = span.edges
         if low == high or below is None:
             return _nothing((*self._grid, span.groups[1] - span.groups[0]), with_latency)
-        # In a tree these are all of them, in their order: a view and no copy.
-        below = below.take(graph.of_targets(span, self.spans[depth + 1]))
+        at = graph.of_targets(span, self.spans[depth + 1])
+        if at is not None:
+            below = below.take(at)
         if self.left is not None:
             left, edges = self.left, slice(low, high)
             below = over_times(below, left, edges).each(lambda values: left.shifted(values, edges))
@@ -145,15 +146,15 @@ class Induction:
         """The best edge of each group of a span, given what following each of its edges is worth."""
         low, high = span.edges
         starts = self.graph.first_edge[span.groups[0] : span.groups[1]] - low
-        shape = (*worth.accuracy.shape[:-1], len(starts))
-        copies = worth.accuracy.size // (high - low)
+        grid, size = worth.accuracy.shape[:-1], worth.accuracy.size
         # One search over all points of the grid at once: groups are repeated for each point, with offsets into the flat arrays.
-        if copies > 1:
-            starts = np.add.outer(np.arange(copies) * (high - low), starts).reshape(-1)
-        search = _Search(starts, worth.accuracy.size, self.graph.width(span))
-        found = search.best(self._keys(worth), None if admitted is None else admitted.reshape(-1))
-        items = found.items.reshape(shape)
-        edges = items + low if copies == 1 else items % (high - low) + low
+        if grid:
+            shape = (*grid, len(starts))
+            starts = np.add.outer(np.arange(0, size, high - low), starts).reshape(-1)
+            admitted = None if admitted is None else admitted.reshape(-1)
+        found = _Search(starts, size, self.graph.width(span)).best(self._keys(worth), admitted)
+        items = found.items.reshape(shape) if grid else found.items
+        edges = items % (high - low) + low if grid else items + low
         if not found.has_empty:
             return Best(edges, worth.picked(items), found.ties_remain)
         return Best(np.where(items < 0, NOTHING, edges), worth.picked(np.maximum(items, 0)), found.ties_remain)
@@ -244,11 +245,12 @@ class Induction:
 
     def _per_node(self, span: Span, of_groups: FloatArray, combine: np.ufunc) -> FloatArray:
         low, high = span.nodes
-        shape, arms = (*of_groups.shape[:-1], high - low), self.graph.arms(span)
+        arms = self.graph.arms(span)
+        if arms == 1 and of_groups.size:
+            return of_groups
+        shape = (*of_groups.shape[:-1], high - low)
         if not of_groups.size:
             return np.zeros(shape)
-        if arms == 1:
-            return of_groups
         if arms:
             return _by_columns(of_groups, arms, combine).reshape(shape)
         starts = self.graph.first_group[low : high + 1] - span.groups[0]
