@@ -139,8 +139,9 @@ class ContingentPlanner:
     def prepare(self, objective: Objective) -> None:
         """Find the plan from the root on for an objective, so that no request waits for it."""
         goal = self.policy(objective).goal
+        problem = self._from_root(objective)  # also refuses what is too large, and keeps what the first request needs
         if objective.risk == "dp":
-            self._from_root(objective).solved(goal)
+            problem.solved(goal)
 
     def policy(self, objective: Objective) -> RootPlan:
         """Return how requests of this objective are planned, found once."""

@@ -9,7 +9,8 @@ from kit.tries import random_merged
 from science.merged_plans import all_plans, arm_rates, best_within, worth
 
 from vinelm.controller import Planner
-from vinelm.errors import InfeasibleError
+from vinelm.controller.planning.contingent import grid_problem
+from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.trie.decision_graph import DecisionGraph
@@ -158,3 +159,18 @@ def test_the_same_plan_every_time():
         objective = Objective(maximize="accuracy", max_cost_usd=0.4)
         plans = [Planner(random_merged(template, 4)).plan(objective).to_dict() for _ in range(2)]
         assert plans[0] == plans[1]
+
+
+def test_prepare_refuses_what_is_too_large_and_leaves_the_first_request_less_to_do(monkeypatch):
+    """As far as bounds of each request allow: their plans depend on what is left."""
+    annotated, objective = random_merged(CASES[0], 1), Objective(maximize="accuracy", max_latency_s=9.0)
+    searches, real = [], grid_problem.least_need
+    monkeypatch.setattr(grid_problem, "least_need", lambda *asked: searches.append(asked) or real(*asked))
+    planner = Planner(annotated)
+    planner.prepare(objective)
+    assert len(searches) == 1
+    planner.plan(objective)
+    assert len(searches) == 1
+    monkeypatch.setattr(grid_problem, "MOST_WITH_CAPS", 5)
+    with pytest.raises(ConfigError, match="at most 5 merged nodes"):
+        Planner(annotated).prepare(objective)
