@@ -27,6 +27,9 @@ from vinelm.vinefile import load_trie, save_trie
 TABLE = random_table(3, n_requests=60, n_models=3, depth=3)
 TRIE = TABLE.annotate()
 OBJECTIVE = Objective(maximize="accuracy")
+HERE = os.path.dirname(__file__)
+PATHS = [os.path.dirname(HERE), HERE, os.path.join(HERE, "..", "..", "scripts")]
+"""Where a process of its own finds what this module imports."""
 SECRET = "the launch is on tuesday"
 
 
@@ -174,7 +177,7 @@ def test_nothing_is_lost_when_the_process_ends(tmp_path):
     """Without a close: the end of the interpreter writes what waits, also from two processes into one file."""
     script = textwrap.dedent(f"""
         import sys
-        sys.path[:0] = {[os.path.dirname(os.path.dirname(__file__)), os.path.dirname(__file__)]!r}
+        sys.path[:0] = {PATHS!r}
         from test_evidence import serving, ask
         vine, app = serving(evidence={str(tmp_path / "served.db")!r})
         ask(vine, app, 20)
@@ -324,7 +327,7 @@ def test_a_process_ends_although_a_session_is_alive_and_its_rows_are_written(tmp
     """The pattern of docs/your-own-app.md: a session that somebody holds when the interpreter ends."""
     script = textwrap.dedent(f"""
         import sys
-        sys.path[:0] = {[os.path.dirname(os.path.dirname(__file__)), os.path.dirname(__file__)]!r}
+        sys.path[:0] = {PATHS!r}
         from test_evidence import serving, OBJECTIVE
         n = 0
         def one():
