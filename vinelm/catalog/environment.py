@@ -48,17 +48,24 @@ def take_variables(folder: str | Path | None = None, text: str = "") -> None:
         path = place / ".env"
         is_beside = folder is not None and place == Path(folder).resolve()
         for name, value in _read(path).items():
-            is_read = name in PROVIDER_VARIABLES or name.endswith("_API_KEY") or (is_beside and name.endswith(ADDRESSES))
-            if name in named or is_read:
-                with _lock:
-                    if name not in os.environ:
-                        os.environ[name] = value
-                        _taken[name] = str(path)
+            if name in named or _is_a_providers(name, is_beside=is_beside):
+                _set(name, value, path)
 
 
 def variables_of_files() -> Mapping[str, str]:
     """Return the names of the variables that this process took from ``.env`` files, and the file of each."""
     return MappingProxyType(_taken)
+
+
+def _is_a_providers(name: str, *, is_beside: bool) -> bool:
+    return name in PROVIDER_VARIABLES or name.endswith("_API_KEY") or (is_beside and name.endswith(ADDRESSES))
+
+
+def _set(name: str, value: str, path: Path) -> None:
+    with _lock:
+        if name not in os.environ:
+            os.environ[name] = value
+            _taken[name] = str(path)
 
 
 def _read(path: Path) -> Mapping[str, str]:

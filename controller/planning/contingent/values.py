@@ -147,9 +147,9 @@ class Induction:
         low, high = span.edges
         starts = self.graph.first_edge[span.groups[0] : span.groups[1]] - low
         grid, size = worth.accuracy.shape[:-1], worth.accuracy.size
+        shape = (*grid, len(starts))
         # One search over all points of the grid at once: groups are repeated for each point, with offsets into the flat arrays.
         if grid:
-            shape = (*grid, len(starts))
             starts = np.add.outer(np.arange(0, size, high - low), starts).reshape(-1)
             admitted = None if admitted is None else admitted.reshape(-1)
         found = _Search(starts, size, self.graph.width(span)).best(self._keys(worth), admitted)
@@ -245,12 +245,11 @@ class Induction:
 
     def _per_node(self, span: Span, of_groups: FloatArray, combine: np.ufunc) -> FloatArray:
         low, high = span.nodes
-        arms = self.graph.arms(span)
-        if arms == 1 and of_groups.size:
-            return of_groups
-        shape = (*of_groups.shape[:-1], high - low)
+        shape, arms = (*of_groups.shape[:-1], high - low), self.graph.arms(span)
         if not of_groups.size:
             return np.zeros(shape)
+        if arms == 1:
+            return of_groups
         if arms:
             return _by_columns(of_groups, arms, combine).reshape(shape)
         starts = self.graph.first_group[low : high + 1] - span.groups[0]

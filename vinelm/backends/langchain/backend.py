@@ -59,7 +59,7 @@ class LangChainTransport(Transport):
         if tools:
             chat, bound = _with_tools(model, chat, tools, choice)
             given = {**bound, **given}
-        is_streamed = is_streamed and type(chat)._stream is not BaseChatModel._stream and not chat.disable_streaming
+        is_streamed = is_streamed and _streams(chat)
         body = {"chat": chat, "messages": list(messages), "stop": stop, "options": given, "max_tokens": limit, "tools": tools}
         return TransportRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
 
@@ -161,6 +161,10 @@ _OVER_HTTP = frozenset(
 def _prompt_text(body: Mapping[str, Any]) -> str:
     messages = [(message.content, getattr(message, "tool_calls", None)) for message in body["messages"]]
     return json.dumps([messages, body["tools"]], ensure_ascii=False, default=str)
+
+
+def _streams(chat: BaseChatModel) -> bool:
+    return type(chat)._stream is not BaseChatModel._stream and not chat.disable_streaming
 
 
 def _with_usage(chat: BaseChatModel) -> BaseChatModel:
