@@ -40,7 +40,7 @@ from signals_parts.systems import load_tables
 from vinelm.errors import VineLMError
 from vinelm.evaluation import Evaluation, OutcomeTable
 from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, judged_policies
-from vinelm.evaluation.judging.store_evaluation import swept
+from vinelm.evaluation.judging.judgeable import swept
 from vinelm.evaluation.off_policy.table_walk import walk_ends
 from vinelm.profiler.sampling.priced_sampler import CONTINUED_SHARE
 from vinelm.template import Template

@@ -28,8 +28,8 @@ from result_files import add_results_option, provenance, write_results
 from vinelm.api.estimation import estimate_store
 from vinelm.estimator.signals.build import signals_trie
 from vinelm.estimator.signals.predictive import Predictive
-from vinelm.evaluation import verify
 from vinelm.objective import Objective
+from vinelm.verdicts import verify
 
 BUDGET_USD = {"mathqa": 0.002, "nl2sql": 0.002}
 SERVED = 100

@@ -22,9 +22,6 @@ from .errors import TemplateError as TemplateError
 from .errors import VineLMError as VineLMError
 from .errors import WorkflowError as WorkflowError
 from .evaluation.judging.result import Evaluation as Evaluation
-from .evaluation.judging.store_evaluation import evaluate as evaluate
-from .evaluation.verification import verify as verify
-from .evaluation.verification_result import Verification as Verification
 from .judging.judge import llm_judge as llm_judge
 from .objective import Objective as Objective
 from .profiler.scheduling.results import ProfileResult as ProfileResult
@@ -40,6 +37,9 @@ from .template.steps import Stage as Stage
 from .template.template import Template as Template
 from .traces.store.store import ObservationStore as ObservationStore
 from .trie.annotated_trie import AnnotatedTrie as AnnotatedTrie
+from .verdicts.store_evaluation import evaluate as evaluate
+from .verdicts.verification import verify as verify
+from .verdicts.verification_result import Verification as Verification
 from .vinefile import load_trie as load_trie
 from .vinefile import save_trie as save_trie
 from .workflows.registry import load_workflow as load_workflow

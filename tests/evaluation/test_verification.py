@@ -13,15 +13,15 @@ from kit.tries import random_merged
 
 import vinelm
 from vinelm.errors import CallRefused, ConfigError, StoreError
-from vinelm.evaluation.serving_record import serving_record
-from vinelm.evaluation.verification import _digest, held_out
-from vinelm.evaluation.verification_result import _verdict
 from vinelm.money import GuardPair, SpendGuard
 from vinelm.objective import Objective
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage
 from vinelm.traces import ObservationStore, ServedRequest, check_store
 from vinelm.traces.testing import an_identity
+from vinelm.verdicts.serving_record import serving_record
+from vinelm.verdicts.verification import _digest, held_out
+from vinelm.verdicts.verification_result import _verdict
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 BEST = Objective(maximize="accuracy")

@@ -9,10 +9,10 @@ from pathlib import Path
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.evaluation.judging.result import Evaluation
-from vinelm.evaluation.judging.store_evaluation import evaluate
 from vinelm.io.atomic import require_regular
 from vinelm.profiler.scheduling.results import ProfileResult
 from vinelm.requests.workflow import Workflow
+from vinelm.verdicts.store_evaluation import evaluate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,5 @@ from .judging.judged_policy import JudgedPolicy as JudgedPolicy
 from .judging.result import Evaluation as Evaluation
 from .judging.result import ServingOffer as ServingOffer
 from .judging.result import SettlingPrice as SettlingPrice
-from .judging.store_evaluation import evaluate as evaluate
 from .off_policy.intervals import OffPolicyEstimate as OffPolicyEstimate
 from .outcome_table import OutcomeTable as OutcomeTable
-from .verification import verify as verify
-from .verification_result import Verification as Verification

@@ -5,8 +5,8 @@ from kit.stores import made_store
 import vinelm
 from vinelm.evaluation.off_policy.intervals import served_scores
 from vinelm.evaluation.off_policy.scores import Scores
-from vinelm.evaluation.store_sweeps.judged_store import judge_store
 from vinelm.evaluation.store_sweeps.swept_policies import bootstrap_band
+from vinelm.verdicts.judged_store import judge_store
 
 PRICES = {"small": 0.001, "large": 0.01}
 

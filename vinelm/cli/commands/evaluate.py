@@ -61,7 +61,7 @@ def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool,
 
     Example: vinelm evaluate runs/nl2sql.db
     """
-    from vinelm.evaluation import evaluate
+    from vinelm.verdicts import evaluate
     from vinelm.workflows import load_workflow
 
     own = {name: settings.pop(name) for name in ("budget_usd", "workflow", "models", "dataset", "seed", "log")}

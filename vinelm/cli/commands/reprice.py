@@ -58,9 +58,10 @@ def _reprice_store(store: Path, models: Path, output: Path, *, as_json: bool) ->
 
 
 def _reprice_trie(file: Path, store: Path, models: Path, output: Path, *, as_json: bool) -> None:
+    from vinelm.api.repriced import repriced_trie
     from vinelm.catalog.catalog import Catalog
     from vinelm.cli.commands.trie_diff import show_difference
-    from vinelm.evaluation.tries import compare_tries, repriced_trie
+    from vinelm.evaluation.tries import compare_tries
     from vinelm.vinefile import load_trie, save_trie
 
     refuse_replacing(output, file)

@@ -25,8 +25,8 @@ from vinelm.reports import percent, usd
 from vinelm.reports.formatting import objective_words
 
 if TYPE_CHECKING:
-    from vinelm.evaluation import Verification
     from vinelm.objective import Objective
+    from vinelm.verdicts import Verification
 
 _SENTENCES = {
     "kept": "Kept: the promise holds on these requests.",
@@ -78,7 +78,7 @@ def command(
     Example: vinelm verify runs/nl2sql.db nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --requests 100 --budget-usd 2
     """
     from vinelm.datasets import Columns
-    from vinelm.evaluation import verify
+    from vinelm.verdicts import verify
     from vinelm.workflows import load_workflow
 
     own = {name: settings.pop(name) for name in ("workflow", "models", "dataset", "requests", "seed", "log", "columns")}

@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 
 from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, Done, judged_policies
+from vinelm.evaluation.judging.judgeable import swept
 from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.judging.planning_half import PlanningHalf, PolicyName
-from vinelm.evaluation.judging.store_evaluation import swept
 from vinelm.evaluation.off_policy.followed import Followed, followed
 from vinelm.evaluation.off_policy.scores import Scores
 from vinelm.objective import Objective

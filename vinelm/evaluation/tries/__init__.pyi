@@ -2,4 +2,3 @@ from .difference import MovedNode as MovedNode
 from .difference import TrieDifference as TrieDifference
 from .difference import compare_tries as compare_tries
 from .plan_flips import PlanFlip as PlanFlip
-from .repriced import repriced_trie as repriced_trie

@@ -8,11 +8,11 @@ from importlib.metadata import version
 
 from vinelm.catalog import Catalog
 from vinelm.evaluation.store_sweeps.check_quality import check_quality, share_interval
-from vinelm.evaluation.store_sweeps.judged_store import JudgedStore
 from vinelm.reports.document import Row, Section, Table
 from vinelm.reports.formatting import percent, usd
 from vinelm.rows.observation import Observation
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.verdicts.judged_store import JudgedStore
 from vinelm.version import __version__
 
 Facts = tuple[tuple[str, str], ...]

@@ -17,7 +17,6 @@ from vinelm.evaluation.judging.plan_in_use import PlanInUse
 from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.plans.sweep import showcase
-from vinelm.evaluation.store_sweeps.judged_store import JudgedStore, judge_store
 from vinelm.objective import Objective
 from vinelm.reports.document import Chart, Mark, Report, Section, Table
 from vinelm.reports.drawing.html import write_page
@@ -47,6 +46,7 @@ from vinelm.reports.store_text import judge_words
 from vinelm.rows.observation import Observation
 from vinelm.traces import StoreIdentity
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.verdicts.judged_store import JudgedStore, judge_store
 
 Done = Callable[[int, int, str], None]
 _VERDICT = (

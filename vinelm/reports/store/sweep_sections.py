@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vinelm.evaluation.judging.planning_half import TITLES
-from vinelm.evaluation.store_sweeps.judged_store import JudgedStore
 from vinelm.evaluation.store_sweeps.swept_policies import JudgedSweep, SweptPolicy
 from vinelm.reports.document import Chart, Mark, Row, Section, Series, Table
 from vinelm.reports.evaluation_text import role_of
 from vinelm.reports.formatting import percent, seconds, thousand, usd
+from vinelm.verdicts.judged_store import JudgedStore
 
 NAMED = {"max_cost_usd": "budget", "min_accuracy": "floor", "max_latency_s": "cap"}
 WIDEST = 0.3

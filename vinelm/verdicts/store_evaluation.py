@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.evaluation.judging.against_in_use import LEVEL, against_in_use
 from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, Done, judged_policies
+from vinelm.evaluation.judging.judgeable import require_judgeable, swept
 from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.judging.plan_in_use import PlanInUse
 from vinelm.evaluation.judging.planning_half import PlanningHalf
@@ -31,11 +31,6 @@ from vinelm.vinefile import load_trie
 
 if TYPE_CHECKING:
     from vinelm.traces import StoreIdentity
-
-LEAST_REQUESTS = 10
-"""Each half needs so many requests with a row that did not fail."""
-BUDGETS = 5
-"""Points of the default sweep."""
 
 
 def evaluate(
@@ -100,7 +95,7 @@ def evaluate(
         return subject.against(in_use, subject.whole(trie), on_done)
     if in_use is not None:
         raise ConfigError("in_use has no effect where requests are served: leave it out")
-    from vinelm.evaluation.judging.served_plans import ServedPlans
+    from vinelm.verdicts.served_plans import ServedPlans
 
     if objective is None:
         raise ConfigError("serving needs one objective: a target and its bounds", code="serve-objective")
@@ -211,50 +206,6 @@ def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation,
         return replace(found, objectives=(both.objective,), policies=policies, level=level)
 
     return tuple(alone(both) for both in runs)
-
-
-def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], template: Template) -> None:
-    """Raise :class:`ConfigError` if these rows cannot say anything about a choice of models, with the reason in one line."""
-    models = dict.fromkeys(name for stage in template.stages for name in stage.models or ())
-    if len(models) < 2:
-        raise ConfigError(
-            f"the workflow runs on one model, {next(iter(models), 'none')!r}: there is nothing to choose; profile with two or"
-            " more",
-            code="one-model",
-        )
-    if rows and all(row.failure is not None for row in rows):
-        kinds = ", ".join(f"{kind} {n}" for kind, n in sorted(Counter(row.failure or "" for row in rows).items()))
-        raise ConfigError(
-            f"every one of the {len(rows):,} rows failed ({kinds}): there is no answer to judge", code="all-failed"
-        )
-    scored = [row for row in rows if row.failure is None and row.success is not None]
-    seen = {row.request_id for row in scored}
-    if len(seen) < 2 * LEAST_REQUESTS:
-        raise ConfigError(
-            f"{len(seen)} requests have a scored answer: one half plans and the other judges, which needs at least"
-            f" {2 * LEAST_REQUESTS}; profile more",
-            code="too-few-rows",
-        )
-    # The chance of buying a first row would depend on the stage, which a request without a row does not tell.
-    if len(template.first_stages) > 1:
-        raise ConfigError(
-            "requests begin in different stages, and which one is not known of those without a row: use `verify` instead",
-            code="several-first-stages",
-        )
-
-
-def swept(planning: Sequence[PlanningHalf]) -> tuple[Objective, ...]:
-    """Return the objectives of a sweep: accuracy within budgets from the cheapest plan to the most accurate one.
-
-    Budgets are spaced geometrically. Where plans cost nothing, or all the same, there is one objective without a budget.
-    """
-    ranges = [half.plans.frontier_range() for half in planning]
-    low, high = max(found.cheapest_usd for found in ranges), max(found.dearest_usd for found in ranges)
-    if not low > 0.0 or high <= 1.01 * low:
-        return (Objective(maximize="accuracy"),)
-    return tuple(
-        Objective(maximize="accuracy", max_cost_usd=float(f"{cap:.3g}")) for cap in np.geomspace(1.01 * low, high, BUDGETS)
-    )
 
 
 def _everything(planning: Sequence[PlanningHalf], requests: int) -> float | None:

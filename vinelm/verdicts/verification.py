@@ -21,9 +21,6 @@ from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
 from vinelm.controller import Decision
 from vinelm.errors import ConfigError
-from vinelm.evaluation.serving import judge_of, serve
-from vinelm.evaluation.serving_record import ServingRecord, serving_record
-from vinelm.evaluation.verification_result import Verification
 from vinelm.judging.labelled import scored_by_labels
 from vinelm.money.guard_pair import GuardPair
 from vinelm.money.spend_guard import SpendGuard
@@ -35,6 +32,9 @@ from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.outcomes import OUTCOME_ARRAYS
+from vinelm.verdicts.serving import judge_of, serve
+from vinelm.verdicts.serving_record import ServingRecord, serving_record
+from vinelm.verdicts.verification_result import Verification
 from vinelm.vinefile import load_trie
 from vinelm.workflows import load_workflow
 

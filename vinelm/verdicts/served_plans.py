@@ -16,13 +16,13 @@ from vinelm.evaluation.judging.planning_half import PolicyName
 from vinelm.evaluation.judging.result import Evaluation
 from vinelm.evaluation.off_policy.intervals import served_scores
 from vinelm.evaluation.plans.plans_over import plans_over
-from vinelm.evaluation.serving_record import ServingRecord, serving_record
-from vinelm.evaluation.verification import ServingRun, prepared_run
 from vinelm.objective import Objective
 from vinelm.requests.protocols import CallGuard
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.verdicts.serving_record import ServingRecord, serving_record
+from vinelm.verdicts.verification import ServingRun, prepared_run
 
 Serve = Callable[[Request, CallGuard], ServedRequest]
 

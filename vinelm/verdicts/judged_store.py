@@ -8,11 +8,11 @@ from pathlib import Path
 from vinelm.errors import ConfigError
 from vinelm.evaluation.judging.cross_fit import Done, gain_over
 from vinelm.evaluation.judging.result import Evaluation
-from vinelm.evaluation.judging.store_evaluation import evaluate
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 from vinelm.evaluation.off_policy.scores import Scores
 from vinelm.evaluation.store_sweeps.swept_policies import JudgedSweep, SweptBound, judged_sweep
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.verdicts.store_evaluation import evaluate
 
 BOUNDS: tuple[SweptBound, ...] = ("max_cost_usd", "min_accuracy", "max_latency_s")
 

@@ -1,0 +1,3 @@
+from .store_evaluation import evaluate as evaluate
+from .verification import verify as verify
+from .verification_result import Verification as Verification
