@@ -17,7 +17,7 @@ from vinelm.estimator.sizes_by_outcome import SizesByOutcome, SizesByStops
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie import Trie
-from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.annotated_trie import AnnotatedTrie, within_exits
 
 
 class RateEstimator(ABC):
@@ -65,7 +65,7 @@ class RateEstimator(ABC):
 
     def fit_cells(self, cells: ObservationTable, template: Template, catalog: Catalog) -> Self:
         """Estimate from an encoded table; ``template`` is bound to ``catalog`` and has the table's stop rule."""
-        self._annotated = self._annotate(cells, template, catalog)
+        self._annotated = within_exits(self._annotate(cells, template, catalog))
         return self
 
     def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:

@@ -136,7 +136,7 @@ def _sampler_of(settings: ProfileSettings, workflow: Workflow, catalog: Catalog,
         return settings.sampler
     return make_sampler(
         settings.sampler, workflow.template.bind(tuple(catalog)), [request.id for request in requests], settings.seed,
-        catalog=catalog, continued_share=continued_share(workflow),
+        catalog=catalog, continued_share=continued_share(workflow), candidates=settings.candidates,
     )  # fmt: skip
 
 

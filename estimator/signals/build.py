@@ -18,7 +18,7 @@ from vinelm.estimator.signals.predictive import FITS, Predictive
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie import Trie
-from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.annotated_trie import AnnotatedTrie, within_exits
 from vinelm.trie.arrays import FloatArray
 from vinelm.trie.outcomes import Outcomes, arm_title
 
@@ -69,7 +69,7 @@ def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, f
         "requests": len(table.requests),
         "goes_on": goes_on,
     }
-    return signals_trie(annotated, model, goes_on=goes_on, meta=meta)
+    return within_exits(signals_trie(annotated, model, goes_on=goes_on, meta=meta))
 
 
 def signals_trie(

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, TemplateError
+from vinelm.profiler.sampling.baseline import PAIRED, baselines, distinct, is_run, listed_usd, paired
 from vinelm.requests.protocols import Choice, RequestPath
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
@@ -26,8 +27,10 @@ CONTINUED_SHARE = 0.15
 """Default share of the paths that go on below a passed check, where a workflow declares signals."""
 LOWEST_PRICE = 0.01
 """The share of the median price that a model counts with at least."""
-NOMINAL_TOKENS = (1000, 250)
-"""Prompt and completion tokens of the call that list prices are compared by."""
+DECIDING_SHARE = 0.5
+"""Share of the paths after round 0 that decide between what runs today and the plans that would replace it."""
+Candidates = Callable[[Sequence[Observation]], Sequence[tuple[Choice, ...]]]
+"""The plans that would be recommended by these rows, each as the models of a whole run; a pure function."""
 PILOT = 2
 """Paths per model in round 0."""
 
@@ -42,6 +45,10 @@ class PricedSampler:
 
     A draw takes one of the models that were drawn less often than their weights ask for, in proportion to what each lacks, so
     that any prefix of the order is close to the weights. Each path has at least one cell without a row.
+
+    Where the template says what runs today, round 0 begins with whole runs of that and of the strongest model on the same
+    requests (:mod:`~vinelm.profiler.sampling.baseline`). With ``candidates``, half of the paths of later rounds are whole runs
+    of the plans that the rows so far recommend and of what runs today, on the same requests, until all have them.
 
     Prices are mean dollars of the rows of earlier rounds, tools included; for a model without rows its list price, on the scale
     of the others' rows. Round 0 has two paths per model, each later round as many as there are rows, so that any budget may cut
@@ -59,6 +66,10 @@ class PricedSampler:
         alpha: Exponent of the price, >= 0; 0 asks all models equally often.
         continued_share: Share of the paths, in [0, 1), that go on below an answer which the workflow's own check passed, by one
             invocation each. Without effect under the oracle's stop, and where several stages may follow each other.
+        candidates: The plans to compare with what runs today; None buys none of their runs.
+
+    Attributes:
+        n_baseline: How many paths come before all others, whatever the coverage.
 
     Raises:
         ConfigError: A setting is out of its range, or the stages that may come first allow different models.
@@ -73,6 +84,7 @@ class PricedSampler:
         *,
         alpha: float = ALPHA,
         continued_share: float = 0.0,
+        candidates: Candidates | None = None,
     ) -> None:
         if not alpha >= 0.0:
             raise ConfigError(f"alpha is {alpha}: the exponent of the price must be at least 0")
@@ -84,6 +96,9 @@ class PricedSampler:
         self.seed = seed
         self.alpha = alpha
         self.continued_share = continued_share
+        self._candidates = candidates
+        self._baselines = baselines(template, catalog)
+        self.n_baseline = len(self._baselines) * min(PAIRED, len(self.request_ids))
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
         """See :meth:`~vinelm.requests.protocols.Sampler.propose`."""
@@ -94,14 +109,30 @@ class PricedSampler:
         paths = _RoundPaths(self.template, OpenCells(self.template, order, observations), order, weights, rng)
         one_by_one = self.template.knows_past_ends and not self.template.joint_invocations
         continues = self.continued_share if self.template.stop == "workflow" and one_by_one else 0.0
-        n_continued = 0
+        for whole in paired(order, self._baselines) if round_ == 0 else ():
+            paths.claim_first(whole)
+            yield whole
+        deciding = self._deciding(order, observations) if round_ else iter(())
+        n_continued = n_deciding = 0
         for n in range(1, max(PILOT * len(self.template.models), len(observations)) + 1):
-            path = paths.continued() if n_continued < continues * n else None
-            n_continued += path is not None
+            path = next(deciding, None) if n_deciding < DECIDING_SHARE * n else None
+            n_deciding += path is not None
+            if path is None:
+                path = paths.continued() if n_continued < continues * n else None
+                n_continued += path is not None
             path = path or paths.next()
             if path is None:
                 return
             yield path
+
+    def _deciding(self, order: Sequence[str], observations: Sequence[Observation]) -> Iterator[RequestPath]:
+        """Whole runs of the candidates and of what runs today that are not there yet, request by request."""
+        plans = self._candidates(observations) if self._candidates is not None and self._baselines else ()
+        rows = {(row.request_id, row.prefix): row for row in observations}
+        wanted = distinct((self._baselines[0], *plans)) if plans else ()
+        for path in paired(order, wanted, len(order)):
+            if not is_run(rows, self.template, path.request_id, path.path):
+                yield path
 
 
 def prices_usd(template: Template, catalog: Catalog | None, observations: Iterable[Observation]) -> dict[str, float]:
@@ -113,7 +144,7 @@ def prices_usd(template: Template, catalog: Catalog | None, observations: Iterab
     for row in observations:
         if row.model in paid:
             paid[row.model].append(row.cost_usd + row.tool_cost_usd)
-    listed = {name: 0.0 if catalog is None else catalog[name].price.cost_usd(*NOMINAL_TOKENS) for name in paid}
+    listed = {name: listed_usd(catalog, name) for name in paid}
     expected = sum(listed[name] * len(costs) for name, costs in paid.items())
     scale = sum(map(sum, paid.values())) / expected if expected > 0.0 else 1.0
     return {name: sum(costs) / len(costs) if costs else scale * listed[name] for name, costs in paid.items()}
@@ -281,6 +312,12 @@ class _RoundPaths:
             prefix, chance = (*prefix, model), more  # only the last of them is a cell without a row
         self._cells.claim(request, prefix)
         return self._completed(request, prefix, chance)
+
+    def claim_first(self, path: RequestPath) -> None:
+        """Take the first cell of a path as executed, where it is certain."""
+        first = path.path[0]
+        if isinstance(first, str) and self._cells.is_new(path.request_id, (first,)):
+            self._cells.claim(path.request_id, (first,))
 
     def continued(self) -> RequestPath | None:
         """Return a path of one invocation more than a row at or below a passed check; None if there is none left."""

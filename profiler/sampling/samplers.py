@@ -8,7 +8,7 @@ from itertools import product
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
-from vinelm.profiler.sampling.priced_sampler import Models, PricedSampler, models_by_depth
+from vinelm.profiler.sampling.priced_sampler import Candidates, Models, PricedSampler, models_by_depth
 from vinelm.requests.protocols import Choice, RequestPath, Sampler
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
@@ -76,6 +76,7 @@ def make_sampler(
     *,
     catalog: Catalog | None = None,
     continued_share: float = 0.0,
+    candidates: Candidates | None = None,
 ) -> Sampler:
     """Return the sampler of that name over a bound template.
 
@@ -86,13 +87,14 @@ def make_sampler(
         seed: Seed of the random choices.
         catalog: List prices for ``"priced"``; None: its first round asks all models equally often.
         continued_share: Share of the paths of ``"priced"``, in [0, 1), that go on below a passed check.
+        candidates: The plans that ``"priced"`` compares with what runs today.
 
     Raises:
         ConfigError: no sampler has that name, or ``continued_share`` is out of its range.
     """
     require_sampler(name)
     if name == "priced":
-        return PricedSampler(template, catalog, request_ids, seed, continued_share=continued_share)
+        return PricedSampler(template, catalog, request_ids, seed, continued_share=continued_share, candidates=candidates)
     if name == "cascade":
         return CascadeSampler(template, request_ids, seed)
     return ExhaustiveSampler(template, request_ids, seed)

@@ -55,7 +55,7 @@ class Scheduler:
     ) -> None:
         paths = ActivePaths(sampler, state.template, may_go_on=may_go_on)
         self.state = state
-        self._commit = CanonicalCommit(state, paths)
+        self._commit = CanonicalCommit(state, paths, int(getattr(sampler, "n_baseline", 0)))
         self._admission = Admission(state, paths, settings.execution.workers)
         self._reporter = ProgressReporter(state, settings.on_progress)
         self._worker = worker
@@ -138,10 +138,16 @@ class CanonicalCommit:
     """Commits rows in the order of the request paths, whenever they were written (docs/architecture.md#invariants).
 
     The run stops where a run of one unit at a time would stop.
+
+    Args:
+        state: of the run.
+        paths: in their order.
+        n_first: how many paths are executed before the coverage may stop the run: those of the baseline.
     """
 
-    def __init__(self, state: RunState, paths: ActivePaths) -> None:
+    def __init__(self, state: RunState, paths: ActivePaths, n_first: int = 0) -> None:
         self._state, self._paths = state, paths
+        self._n_first = n_first
         self._observations: dict[Cell, Observation] = {}  # what the sampler is shown, in order
         self._classes: dict[Cell, int | None] = {}
         self._sizes: Counter[str] = Counter()  # rows by request when its classes were computed
@@ -153,7 +159,10 @@ class CanonicalCommit:
             if paths.active or paths.take():
                 if not self._commit_path(paths.active[0]):
                     return
-                paths.active.pop(0)
+                done = paths.active.pop(0)
+                if self._n_first and done.number + 1 >= self._n_first:
+                    self._n_first = 0
+                    self.stop_if_done()
             elif not self._next_round():
                 self._state.stop("sampler")
 
@@ -181,7 +190,7 @@ class CanonicalCommit:
         """Stop the run if its coverage is reached or every reached cell is executed; returns whether it did."""
         coverage, target = self._state.cells.coverage, self._state.ledger.limits.coverage
         is_complete = coverage.is_complete
-        is_done = is_complete or (target is not None and coverage.fraction >= target)
+        is_done = is_complete or (target is not None and not self._n_first and coverage.fraction >= target)
         if is_done:
             self._state.stop("complete" if is_complete else "coverage")
         return is_done

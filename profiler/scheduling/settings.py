@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from vinelm.errors import ConfigError
 from vinelm.profiler.execution.job import WorkflowSource
 from vinelm.profiler.execution.ledger import ProfileLimits
+from vinelm.profiler.sampling.priced_sampler import Candidates
 from vinelm.profiler.scheduling.results import Progress
 from vinelm.requests.protocols import Sampler
 from vinelm.requests.workflow import Request
@@ -119,6 +120,7 @@ class ProfileSettings:
         budget_usd: dollars that the store as a whole may cost, earlier runs included.
         budget_calls: model calls that the store as a whole may hold.
         seed: of a sampler that is given by name.
+        candidates: the plans that the default sampler compares with what runs today; a pure function of the rows so far.
         execution: where units run and how many at a time; default: one at a time on the calling thread.
         keep_going: go on even if all first rows of a stage fail alike, whatever the model. By default such a run stops
             (``"broken"``), and the next one executes these rows again.
@@ -138,6 +140,7 @@ class ProfileSettings:
     budget_usd: float | None = None
     budget_calls: int | None = None
     seed: int = 0
+    candidates: Candidates | None = None
     execution: ExecutionConfig = ExecutionConfig()
     keep_going: bool = False
     on_progress: Callable[[Progress], None] | None = None

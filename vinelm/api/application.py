@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,7 @@ from vinelm.controller.session.session import Mode
 from vinelm.errors import ConfigError
 from vinelm.money.spend_control import SpendControl
 from vinelm.objective import Objective
+from vinelm.plans.recommendation import MARGIN, AgainstToday, Recommendation
 from vinelm.policies import Judge, OnError
 from vinelm.policies.policy import Policy
 from vinelm.requests.protocols import Backend, LoadMonitor
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from vinelm.api.served_evidence import EvidenceConfig
 
 Node = Callable[..., Any]
+_LOG = logging.getLogger(__name__)
 
 
 class VineLM(VineInterface, LongRunning):
@@ -78,6 +81,9 @@ class VineLM(VineInterface, LongRunning):
             :class:`~vinelm.controller.FleetConfig`. By default this process is alone.
         evidence: the store that rows of planned requests are written to, as a profile would have, off the request path: its
             path, or an :class:`~vinelm.api.EvidenceConfig`.
+        allow_unproven: serve plans also where the trie does not prove that they are no worse than what runs today. By default
+            such a request runs the stages' defaults, and its trace says what the plan would have done (:meth:`recommendation`).
+        margin: accuracy, a fraction, that a cheaper plan may lose.
     """
 
     def __init__(
@@ -96,7 +102,13 @@ class VineLM(VineInterface, LongRunning):
         signals: Signals | None = None,
         fleet: str | FleetConfig | None = None,
         evidence: EvidenceConfig | str | Path | None = None,
+        allow_unproven: bool = False,
+        margin: float = MARGIN,
     ) -> None:
+        if not 0.0 <= margin < 1.0:
+            raise ConfigError(f"margin is {margin}: it must be a fraction of accuracy in [0, 1)")
+        self.allow_unproven, self.margin = allow_unproven, margin
+        self._advice: dict[tuple[Objective, str], Recommendation] = {}
         LongRunning.__init__(self, evidence)
         annotated = trie if trie is None or isinstance(trie, AnnotatedTrie) else load_trie(trie)
         if models is None:
@@ -185,6 +197,7 @@ class VineLM(VineInterface, LongRunning):
                 code="oracle-trie",
             )
         self._planners = ServedPlanners(annotated, self.adapter, self.catalog)
+        self._advice.clear()
         if self.adapter.template is None:
             self.adapter.template = annotated.template
         self._loaded(annotated, path, self.adapter.observers)
@@ -200,6 +213,33 @@ class VineLM(VineInterface, LongRunning):
         """
         for objective in objectives:
             self.served_planner().prepare(objective)
+
+    def recommendation(self, objective: Objective) -> Recommendation | None:
+        """Return whether requests with this objective are served by the plan or by what runs today, and why.
+
+        Returns:
+            None where the trie does not say what runs today, so that there is nothing to compare with.
+
+        Raises:
+            ConfigError: no trie is loaded.
+            InfeasibleError: no plan meets the bounds, and the objective asks to raise then.
+        """
+        return self._recommended(self.served_planner(), objective)
+
+    def _recommended(self, planner: Planner, objective: Objective) -> Recommendation | None:
+        annotated = planner.annotated
+        compared = AgainstToday.of(annotated)
+        if compared is None:
+            return None
+        policy = "paths" if annotated.outcomes is None else "signals"
+        found = self._advice.get((objective, policy))
+        if found is None:
+            decision = planner.plan(objective, elapsed_s=float(annotated.latency_s[0]))
+            found = compared.recommend(decision.path_cost_usd, policy=policy, margin=self.margin)
+            self._advice[objective, policy] = found
+            if found.advice == "keep" and not self.allow_unproven:
+                _LOG.warning("plans for this objective are not served: %s", found.sentence)
+        return found
 
     def session(
         self,
@@ -237,6 +277,10 @@ class VineLM(VineInterface, LongRunning):
             objective = control.begin()
             control.planned(planner.plan(objective).path_cost_usd)
         planner.prepare_in_background(objective)
+        mode = self.mode
+        if mode == "enforce" and not self.allow_unproven:
+            advised = self._recommended(planner, objective)
+            mode = "observe" if advised is not None and advised.advice == "keep" else mode
         clock = clock or self.models.new_clock()
         kept = None if self.evidence is None else self.evidence.request(run_id, clock)
         session = Session(
@@ -246,7 +290,7 @@ class VineLM(VineInterface, LongRunning):
             request=request,
             judge=judge,
             started_at=started_at,
-            mode=self.mode,
+            mode=mode,
             on_error=self.on_error,
             fallback=self.fallback,
             load=self._load_seen,

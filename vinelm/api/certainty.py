@@ -21,6 +21,8 @@ MARGIN = 1.15
 """Asked for beyond what the square root law says: it is a mean, and half of all stores need more."""
 FASTEST_GROWTH = 4.0
 """A step of a profile asks for at most this many times the rows: the first steps say little about how many are needed."""
+UNSETTLED_GROWTH = 2.0
+"""The step where the estimate is certain and the comparison with what runs today is not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,16 +102,38 @@ def profile_until_certain(
         if result.stopped_by != "coverage":
             return whole
         lacks = shortfall(store, max_error)
-        if lacks is None:
+        unsettled = None if lacks is not None else _unsettled(store)
+        if lacks is None and unsettled is None:
             return replace(whole, stopped_by="certain")
         if target >= at_most:
             return whole
-        target = min(max(result.coverage, target) * min(lacks.times, FASTEST_GROWTH), at_most)
+        times = UNSETTLED_GROWTH if lacks is None else min(lacks.times, FASTEST_GROWTH)
+        target = min(max(result.coverage, target) * times, at_most)
         if on_note is not None:
-            on_note(_step(lacks, target))
+            on_note(_step(lacks, unsettled, target))
 
 
-def _step(lacks: Shortfall, target: float) -> str:
+def _unsettled(store: str | Path | PostgresUrl) -> str | None:
+    """Why a store does not tell yet whether to switch, in a few words; None if it does, or nobody knows what runs today."""
+    from vinelm.evaluation.judging.today import against_today
+    from vinelm.traces import ObservationStore
+
+    with ObservationStore.open(store) as opened:
+        rows, requests = opened.observations(), opened.request_ids()
+        template, catalog = opened.identity.bound_template(), opened.identity.models()
+    found = against_today(requests, rows, template, catalog)
+    if found is None:
+        return None
+    if found.why_not:
+        return found.why_not
+    advised = [found.recommend(plan.cost_usd, policy=plan.policy) for plan in found.plans]
+    is_settled = any(one.advice == "switch" for one in advised) or all(one.requests is None for one in advised)
+    return None if is_settled else "no plan is proven against what runs today yet"
+
+
+def _step(lacks: Shortfall | None, unsettled: str | None, target: float) -> str:
+    if lacks is None:
+        return f"{unsettled}: going on to a coverage of {100 * target:.1f} %"
     known = "no path is known yet"
     if lacks.half_width is not None:
         known = f"the best path's accuracy is known to +/- {100 * lacks.half_width:.1f} points"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from vinelm.api.judged_rows import JudgedRows
 from vinelm.errors import ConfigError
 from vinelm.estimator.prompt_cache import cached_shares
+from vinelm.plans.recommendation import META
 from vinelm.rows.observation import Observation
 from vinelm.template import StopRule
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -89,13 +90,17 @@ def estimate_store(
     """
     from vinelm.estimator import estimate_signals
     from vinelm.estimator.judged.correction import corrected_trie, failed_share
+    from vinelm.evaluation.judging.today import against_today
 
     require_max_error(max_error)
-    annotated, cells, observations, agreement = _fitted(path, estimator, stop)
+    annotated, cells, observations, agreement, registered = _fitted(path, estimator, stop)
     if checked:
         evidence, spent_usd, everything_usd = _evidence(annotated, cells, agreement)
         evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
         annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
+        compared = against_today(registered, observations, annotated.template, annotated.catalog, estimator=estimator)
+        if compared is not None:
+            annotated = replace(annotated, meta={**annotated.meta, META: compared.to_dict()})
     if agreement is not None:  # the correction of what requests show is not worked out: plans are over paths
         return corrected_trie(annotated, agreement, failed_share(cells))
     return replace(annotated, signals=estimate_signals(annotated, observations))
@@ -121,14 +126,14 @@ def evidence_of(path: str | Path | PostgresUrl) -> tuple[ValidationReport, float
         StoreError: The store cannot be read.
         ConfigError: A judge scored the answers that disagrees with the labels.
     """
-    annotated, cells, _, agreement = _fitted(path, "latent", None)
+    annotated, cells, _, agreement, _ = _fitted(path, "latent", None)
     return _evidence(annotated, cells, agreement)
 
 
 def _fitted(
     path: str | Path | PostgresUrl, estimator: str, stop: str | None
-) -> tuple[AnnotatedTrie, ObservationTable, Sequence[Observation], JudgeAgreement | None]:
-    """The estimate with its provenance, and what it was made from; nothing is checked or corrected yet."""
+) -> tuple[AnnotatedTrie, ObservationTable, Sequence[Observation], JudgeAgreement | None, Sequence[str]]:
+    """The estimate with its provenance, and what it was made from, the ids of all requests last; nothing is checked yet."""
     from vinelm.estimator import ObservationTable, make_estimator
     from vinelm.traces import ObservationStore
     from vinelm.trie import Trie
@@ -155,7 +160,7 @@ def _fitted(
         cached_share=cached_shares(observations, catalog),
         **({} if judged is None else {"judge": judged.facts}),
     )
-    return annotated, cells, observations, None if judged is None else judged.agreement
+    return annotated, cells, observations, None if judged is None else judged.agreement, registered
 
 
 def _refuse_oracle(stop: StopRule) -> None:

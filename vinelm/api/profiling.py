@@ -129,8 +129,12 @@ def run_profile(
     max_error: float | None = None,
 ) -> ProfileResult:
     """Profile into an open store: once, or in steps until an estimate from it has at most ``max_error``."""
+    from vinelm.api.deciding import recommended_plans
     from vinelm.profiler import profile
 
+    template = workflow.template.bind(tuple(catalog))
+    if template.today is not None and template.stop == "workflow":
+        settings = replace(settings, candidates=recommended_plans(template, catalog))
     if max_error is None:
         return profile(workflow, catalog, backends, store, settings)
     return profile_until_certain(
@@ -191,13 +195,14 @@ def bind_workflow(workflow: Workflow, catalog: Catalog, backends: Mapping[str, B
         WorkflowError: The graph does not fit the template, or has no exit behind an answer.
     """
     from vinelm.adapters.langgraph import build_graph
-    from vinelm.adapters.langgraph.exits import with_graph_exits
+    from vinelm.adapters.langgraph.exits import as_wrapped, with_graph_exits
     from vinelm.api.application import VineLM
 
     template = resolve_workflow(workflow, catalog).template.bind(tuple(catalog))
     workflow = replace(workflow, template=template)
-    graph = build_graph(workflow, VineLM(catalog, backends, template=template))
-    return replace(workflow, template=with_graph_exits(template, graph))
+    vine = VineLM(catalog, backends, template=template)
+    graph = build_graph(workflow, vine)
+    return replace(workflow, template=as_wrapped(with_graph_exits(template, graph), vine.adapter))
 
 
 def identity_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], seed: int) -> StoreIdentity:

@@ -46,6 +46,8 @@ class Template:
         steps: Stages, loops, branches and parallel stages in the order of their first visit. At least one stage must be
             answerable.
         stop: When a request leaves the workflow.
+        exits: The stages after which a plan can end a request, as the graph's edges say; empty where only the application ends
+            requests, so that plans lead to the last invocation; None: wherever there is an answer.
 
     Raises:
         TemplateError: A stage is declared twice outside of the arms of branches, or with different settings; none is
@@ -62,6 +64,7 @@ class Template:
 
     steps: tuple[Step, ...]
     stop: StopRule = "workflow"
+    exits: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.stop not in get_args(StopRule):
@@ -354,6 +357,22 @@ class Template:
         """The stages that the application's own edges may end a request after: the last, or where it chooses each."""
         return frozenset(stage.name for stage in (self.stages[-1:] if self.is_linear else self.stages))
 
+    @property
+    def today(self) -> dict[str, str] | None:
+        """The model that each stage runs on without VineLM, by stage: its declared default. None where one is not known."""
+        found = {stage.name: stage.default for stage in self.stages if stage.default is not None}
+        return found if len(found) == len(self.stages) else None
+
+    def with_defaults(self, defaults: Mapping[str, str | None]) -> Template:
+        """Return this template with other defaults for the stages that are named and allow them; None changes nothing."""
+
+        def declared(stage: Stage) -> Stage:
+            model = defaults.get(stage.name)
+            is_allowed = model is not None and (stage.models is None or model in stage.models)
+            return replace(stage, default=model) if is_allowed else stage
+
+        return self._mapped(declared)
+
     def with_stop(self, stop: StopRule) -> Template:
         """Return this template under another stop rule."""
         return replace(self, stop=stop)
@@ -363,12 +382,14 @@ class Template:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types that :meth:`from_dict` reads."""
-        return {"stop": self.stop, "steps": [to_plain(step) for step in self.steps]}
+        exits = {} if self.exits is None else {"exits": list(self.exits)}
+        return {"stop": self.stop, "steps": [to_plain(step) for step in self.steps], **exits}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Template:
         """Return the template that :meth:`to_dict` wrote."""
-        return cls(tuple(map(from_plain, plain["steps"])), plain["stop"])
+        exits = plain.get("exits")
+        return cls(tuple(map(from_plain, plain["steps"])), plain["stop"], None if exits is None else tuple(exits))
 
 
 def longest(steps: Sequence[Step]) -> int:

@@ -461,5 +461,13 @@ def ending_after(annotated: AnnotatedTrie, stages: Collection[str]) -> Annotated
     return _answerable_only(annotated, np.isin(annotated.trie.stage, allowed))
 
 
+def within_exits(annotated: AnnotatedTrie) -> AnnotatedTrie:
+    """Return the same annotations over a trie whose plans end only where the template's ``exits`` let them."""
+    exits = annotated.template.exits
+    if exits is None:
+        return annotated
+    return ending_after(annotated, exits) if exits else whole_paths(annotated)
+
+
 def _answerable_only(annotated: AnnotatedTrie, allowed: BoolArray) -> AnnotatedTrie:
     return replace(annotated, trie=annotated.trie.with_answerable(annotated.trie.answerable & allowed))

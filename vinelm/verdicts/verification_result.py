@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,8 +13,10 @@ from vinelm.controller import Decision
 from vinelm.plans.promise import Z90
 from vinelm.traces.served.served_requests import ServedRequest
 
-Verdict = Literal["kept", "exceeded", "broken", "unknown"]
+Verdict = Literal["kept", "exceeded", "broken", "failed", "unknown"]
 Interval = tuple[float, float]
+MOST_FAILED = 0.05
+"""A verdict is no verdict where more than this share of the requests failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,21 +91,37 @@ class Verification:
     def verdict(self) -> Verdict:
         """``kept`` if the accuracy lies in the promised interval, ``exceeded`` above it, ``broken`` below it.
 
-        ``unknown`` if nothing was served, or the trie has no standard errors.
+        ``failed`` if more than :data:`MOST_FAILED` of the requests failed, whatever the accuracy. ``unknown`` if nothing
+        was served, or the trie has no standard errors.
         """
+        if self.has_failed:
+            return "failed"
         return _verdict(self.accuracy, self.promised_interval)
 
     @property
     def cost_verdict(self) -> Verdict:
         """The same for the mean dollars per request: ``broken`` is above the interval, ``exceeded`` (cheaper) below it."""
+        if self.has_failed:
+            return "failed"
         found = _verdict(self.mean_cost_usd, self.promised_cost_interval)
         swapped: dict[Verdict, Verdict] = {"broken": "exceeded", "exceeded": "broken"}
         return swapped.get(found, found)
 
     @property
     def is_kept(self) -> bool:
-        """True if neither the accuracy nor the cost is worse than promised."""
-        return "broken" not in (self.verdict, self.cost_verdict)
+        """True if neither the accuracy nor the cost is worse than promised, and hardly a request failed."""
+        return not {"broken", "failed"} & {self.verdict, self.cost_verdict}
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """How many requests failed, by reason, the most frequent first."""
+        reasons = (f"{row.failure}: {row.detail}" if row.detail else str(row.failure) for row in self.rows if row.failure)
+        return dict(Counter(reasons).most_common())
+
+    @property
+    def has_failed(self) -> bool:
+        """True if more than :data:`MOST_FAILED` of the requests failed."""
+        return sum(self.failures.values()) > MOST_FAILED * len(self.rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verification as plain JSON types."""
@@ -113,6 +132,7 @@ class Verification:
             **{name: getattr(self, name) for name in names},
             "served": len(self.rows),
             "failed": sum(row.failure is not None for row in self.rows),
+            "failures": self.failures,
             **decision.facts(),
             "promised": {
                 **decision.promise.to_dict(),

@@ -59,7 +59,7 @@ class VineChatModel(DelegatingChatModel):
         """Declare the stage; :class:`~vinelm.errors.ConfigError` for an unknown default model."""
         adapter: GraphAdapter = self.vine.adapter
         if self.stage is None:
-            adapter.declare_unnamed()
+            adapter.declare_unnamed(self.default)
         else:
             adapter.declare(self.stage, self.default)
 

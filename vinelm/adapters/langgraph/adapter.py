@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, overload
@@ -220,6 +220,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         self.adapter = self
         self._agents: set[str] = set()
         self._has_unnamed = False
+        self._unnamed_defaults: set[str | None] = set()
         defaults = self.defaults = DefaultRuns(self, enforces=enforces, fallback=fallback)
         finder = self.finder = RunFinder(self, new_policy, defaults)
         self.finish_node = make_finish(finder)
@@ -241,9 +242,19 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         if is_agent:
             self._agents.add(name)
 
-    def declare_unnamed(self) -> None:
+    def declare_unnamed(self, default: str | None = None) -> None:
         """Declare a chat model whose stage is the node that calls it."""
         self._has_unnamed = True
+        self._unnamed_defaults.add(default)
+
+    def declared_defaults(self, stages: Iterable[str]) -> dict[str, str | None]:
+        """Return the model that the application declared for each stage; None where it declared none.
+
+        A stage that nothing declares is a node that calls a chat model without a stage of its own: it runs on that model's
+        default, if all of them have the same.
+        """
+        unnamed = next(iter(self._unnamed_defaults)) if len(self._unnamed_defaults) == 1 else None
+        return {name: self.declared.get(name, unnamed) for name in stages}
 
     @property
     def agents(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from langgraph.graph import END
 from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph.adapter import GraphInterface
+from vinelm.adapters.langgraph.adapter import GraphAdapter, GraphInterface
 from vinelm.adapters.langgraph.build import build_graph, stage_nodes, template_of_graph
 from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK
 from vinelm.adapters.langgraph.nodes.signature import marked
@@ -74,6 +74,21 @@ def with_graph_exits(template: Template, graph: Any) -> Template:
             f"no request could end with an answer: only {declared} is declared answerable, and the graph's exits stand after "
             f"{', '.join(map(repr, sorted(exits)))}: declare those answerable, or move vine.route"
         ) from error
+
+
+def as_wrapped(template: Template, adapter: GraphAdapter) -> Template:
+    """Return the template with what the wrapped graph says of plans: today's model of each stage, and where a plan can end.
+
+    Args:
+        template: The workflow's shape.
+        adapter: Of the ``vine`` that the graph was built with.
+    """
+    template = template.with_defaults(adapter.declared_defaults(stage.name for stage in template.stages))
+    if not adapter.can_end:
+        return replace(template, exits=())
+    exits = adapter.exits_of(template)
+    answerable = {stage.name for stage in template.stages if stage.answerable}
+    return template if exits is None or answerable <= exits else replace(template, exits=tuple(sorted(exits & answerable)))
 
 
 def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable[[str], frozenset[str]]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vinelm.controller import Decision
     from vinelm.evaluation.plans.plans import PlannedPolicy, Plans
     from vinelm.objective import Objective
+    from vinelm.plans.recommendation import Recommendation
     from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
@@ -93,9 +94,33 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[A
         show_tree(best, "VineLM's plan")
     for line in (*promise_lines(best), *_slack_lines(best)):
         echo(line)
+    for line in advice_lines(best):
+        say(line)
     simulated = "Simulated models. " if plans.annotated.meta.get("is_simulated") else ""
     latency = f"seconds {best.latency_words}, at zero load" if knows_latency else "unknown, the observations have none"
     say(f"{simulated}Cost: expected dollars per request. Latency: {latency}.")
+
+
+def advised(best: Decision) -> Recommendation | None:
+    """Return whether to serve the plan in place of what runs today; None where nobody knows what that is."""
+    from vinelm.plans.recommendation import AgainstToday
+
+    annotated = best.metrics.annotated
+    compared = AgainstToday.of(annotated)
+    policy = "paths" if annotated.outcomes is None else "signals"
+    return None if compared is None else compared.recommend(best.path_cost_usd, policy=policy)
+
+
+def advice_lines(best: Decision) -> list[str]:
+    """The recommendation, and the models of which the plan knows little."""
+    from vinelm.plans.recommendation import thin_models
+
+    found, annotated = advised(best), best.metrics.annotated
+    thin = thin_models(annotated, best.path)
+    lines = [f"The plan leans on {rows} rows of {model}: too few to rely on." for model, rows in thin.items()]
+    if found is not None:
+        return [*lines, found.sentence]
+    return lines
 
 
 def promise_lines(best: Decision) -> list[str]:
@@ -123,6 +148,11 @@ def _slack_lines(best: Any) -> list[str]:
     return lines
 
 
+def _advice(item: PlannedPolicy) -> dict[str, Any]:
+    found = advised(item.decision) if item.role == "vinelm" else None
+    return {} if found is None else {"recommendation": found.to_dict()}
+
+
 def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans[Any]) -> None:
     rows = [
         {"policy": item.policy, "plan": None, "is_feasible": False}
@@ -133,6 +163,7 @@ def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans
             "intervals": item.decision.intervals,
             "promise": item.decision.promise.to_dict(),
         }
+        | _advice(item)
         for item in planned
     ]
     print_json({"objective": objective.to_dict(), "is_simulated": plans.annotated.meta.get("is_simulated"), "plans": rows})

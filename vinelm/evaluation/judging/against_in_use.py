@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from vinelm.evaluation.judging.aims import aims
 from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, DirectedJudgement, gain_over, judged_policy
 from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.judging.plan_in_use import PlanInUse
@@ -46,11 +47,7 @@ def against_in_use(fit: CrossFit, plan: PlanInUse) -> list[AgainstInUse]:
     rival = tuple(fit.judge(i, half.following(plan.under(half.plans)), free) for i, half in enumerate(fit.planning))
     floor = min(way.chosen.promised_accuracy for way in rival)
     cap = max(way.chosen.promised_cost_usd for way in rival)
-    wanted = (  # rounded to the loose side, so that the plan in use itself meets both
-        Objective(minimize="cost", min_accuracy=max(floor - 1e-9, 0.0)),
-        Objective(maximize="accuracy", max_cost_usd=cap * (1.0 + 1e-9)),
-    )
-    runs = fit.runs(wanted, hindsight=False, votes=False, required=("paths",))
+    runs = fit.runs(aims(floor, cap), hindsight=False, votes=False, required=("paths",))
     return [_judged(both, rival) for both in runs]
 
 

@@ -1,0 +1,78 @@
+"""The comparison of plans with what an application runs today, for the file of a trie: every plan cross-fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vinelm.catalog import Catalog
+from vinelm.errors import ConfigError, EvidenceError
+from vinelm.evaluation.judging.aims import aims, today_settings
+from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, DirectedJudgement, gain_over
+from vinelm.evaluation.judging.judgeable import require_judgeable, swept
+from vinelm.evaluation.judging.planning_half import PolicyName
+from vinelm.evaluation.off_policy.intervals import HalfScores, estimate_mean
+from vinelm.objective import Objective
+from vinelm.plans.recommendation import AgainstToday, ComparedPlan
+from vinelm.rows.observation import Observation
+from vinelm.template import Template
+
+LEVEL = 0.9
+"""Of two-sided intervals: each end of one holds with 95 %."""
+FREE = Objective(maximize="accuracy")
+
+
+def against_today(
+    requests: Sequence[str], rows: Sequence[Observation], template: Template, catalog: Catalog, *, estimator: str = "latent",
+    seed: int = 0,
+) -> AgainstToday | None:  # fmt: skip
+    """Compare VineLM's plans with what runs today: over a range of budgets, and for both aims against it. Pure.
+
+    Args:
+        requests: All requests that could have been bought.
+        rows: The stored rows.
+        template: Bound; with the stop rule to plan for.
+        catalog: The models.
+        estimator: Name of the estimator that plans.
+        seed: Decides the split.
+
+    Returns:
+        The comparison; None where it is not known what runs today.
+    """
+    today = template.today
+    if today is None or template.stop == "oracle":
+        return None
+    known = list(dict.fromkeys((*requests, *(row.request_id for row in rows))))
+    try:
+        require_judgeable(known, rows, template)
+        fit = CrossFit(known, rows, template, catalog, estimator=estimator, seed=seed)
+    except (ConfigError, EvidenceError) as error:
+        return AgainstToday(models=today, why_not=str(error).partition(":")[0])
+    fixed = [plan for half in fit.planning if (plan := half.plans.having(today_settings(today, half.plans))) is not None]
+    if len(fixed) < len(fit.planning):
+        return AgainstToday(models=today, why_not="what runs today is no plan of this workflow's models")
+    rival = [fit.judge(i, half.following(plan), FREE) for i, (half, plan) in enumerate(zip(fit.planning, fixed, strict=True))]
+    own = [HalfScores(way.scores) for way in rival]
+    accuracy, cost = estimate_mean(own, "accuracy", bound=1.0), estimate_mean(own, "cost")
+    if not accuracy.is_identified:
+        return AgainstToday(models=today, why_not="too few requests have run what runs today to its end")
+    mean = [sum(getattr(way.chosen, name) for way in rival) / 2 for name in ("promised_accuracy", "promised_cost_usd")]
+    runs = fit.runs([*aims(*mean), *swept(fit.planning), FREE], hindsight=False, votes=False, required=("paths",))
+    policies: tuple[PolicyName, ...] = ("paths", "signals")
+    plans = [_compared(name, both, rival) for both in runs for name in policies if all(name in one for one in both.by_half)]
+    return AgainstToday(
+        models=today, accuracy=accuracy.value, cost_usd=-cost.value, requests=len(known),
+        spent_usd=sum(row.cost_usd + row.tool_cost_usd for row in rows),
+        plans=sorted(dict.fromkeys(plans), key=lambda plan: (plan.policy, plan.cost_usd)),
+    )  # fmt: skip
+
+
+def _compared(name: PolicyName, both: BothWays, rival: Sequence[DirectedJudgement]) -> ComparedPlan:
+    ways = [one[name] for one in both.by_half]
+    own, other = [way.scores for way in ways], [way.scores for way in rival]
+    gain, saved = (gain_over(own, other, target, level=LEVEL) for target in ("accuracy", "cost"))
+    return ComparedPlan(
+        policy=name, cost_usd=sum(way.chosen.promised_cost_usd for way in ways) / len(ways),
+        gain=gain.value, gain_low=gain.low, gain_high=gain.high,
+        saved_usd=saved.value, saved_low=saved.low, saved_high=saved.high,
+        is_same=gain.is_same and saved.is_same, is_identified=gain.is_identified and saved.is_identified,
+    )  # fmt: skip

@@ -1,0 +1,200 @@
+"""Whether to serve a plan in place of what an application runs today: what the evidence proves, and what would settle the rest.
+
+A plan is recommended if, with 95 % each, it is as accurate as what runs today less a margin and costs fewer dollars, or is more
+accurate within the dollars of the objective. Everything else is a reason to keep what there is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, Self
+
+from vinelm.trie.annotated_trie import AnnotatedTrie
+
+MARGIN = 0.01
+"""Accuracy that a cheaper plan may lose, as a fraction: an application that saves dollars accepts one point."""
+NEAR = 0.1
+"""A plan whose dollars are by this share outside of those that were compared is not judged by them."""
+THIN_ROWS = 20
+"""A plan that leans on fewer rows of a model says so."""
+META = "today"
+"""The entry of a trie's ``meta``."""
+Advice = Literal["switch", "keep"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedPlan:
+    """A plan against today's configuration on the same requests, judged by requests that did not choose it.
+
+    Attributes:
+        policy: ``"paths"`` or ``"signals"``: what the plan depends on.
+        cost_usd: Dollars per request that the plan was expected to cost.
+        gain: Accuracy over today's, a fraction; ``gain_low`` and ``gain_high`` each hold with 95 %.
+        saved_usd: Dollars per request below today's; its ends likewise.
+        is_same: It is today's configuration itself.
+        is_identified: The rows show what the plan does; else the figures are the model's alone, and prove nothing.
+    """
+
+    policy: str
+    cost_usd: float
+    gain: float
+    gain_low: float
+    gain_high: float
+    saved_usd: float
+    saved_low: float
+    saved_high: float
+    is_same: bool
+    is_identified: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommendation:
+    """Whether to serve a plan.
+
+    Attributes:
+        advice: ``"switch"`` or ``"keep"``.
+        reason: Why, in one sentence.
+        gain: Interval of the accuracy over today's, a fraction, each end with 95 %; None where nothing is proven.
+        saved_usd: Interval of the dollars saved per request; None likewise.
+        requests: How many labelled requests in all would settle it, by the spread of those that there are; None where it is
+            settled, or not known.
+        usd: Dollars of the rows of these, by what the rows so far cost; None likewise.
+    """
+
+    advice: Advice
+    reason: str
+    gain: tuple[float, float] | None = None
+    saved_usd: tuple[float, float] | None = None
+    requests: int | None = None
+    usd: float | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The advice, its reason, and what would settle it."""
+        verdict = "Switch" if self.advice == "switch" else "Keep what you have"
+        more = ""
+        if self.requests is not None:
+            price = "" if self.usd is None else f", for about ${self.usd:.2g} more"
+            more = f" About {self.requests:,} labelled requests would settle it{price}."
+        return f"{verdict}: {self.reason}.{more}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the recommendation as plain JSON types."""
+        return asdict(self) | {"sentence": self.sentence}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgainstToday:
+    """What a profile shows of plans beside what an application runs today.
+
+    Attributes:
+        models: Today's model of each stage.
+        accuracy: Of today's configuration, by the requests that ran it.
+        cost_usd: Its dollars per request.
+        requests: How many labelled requests were compared.
+        spent_usd: Dollars of their rows.
+        plans: Plans by rising dollars.
+        why_not: Why nothing could be compared, in a few words; empty if it could.
+    """
+
+    models: Mapping[str, str]
+    accuracy: float | None = None
+    cost_usd: float | None = None
+    requests: int = 0
+    spent_usd: float = 0.0
+    plans: Sequence[ComparedPlan] = ()
+    why_not: str = ""
+
+    @classmethod
+    def of(cls, annotated: AnnotatedTrie) -> Self | None:
+        """Return what the trie's file holds; None where it is not known what runs today, or the estimate was not checked."""
+        found = annotated.meta.get(META)
+        if not isinstance(found, Mapping):
+            return None
+        plans = [ComparedPlan(**{one.name: plan[one.name] for one in fields(ComparedPlan)}) for plan in found["plans"]]
+        return cls(**{**{one.name: found[one.name] for one in fields(cls)}, "plans": tuple(plans)})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison as plain JSON types."""
+        return asdict(self) | {"models": dict(self.models), "plans": [asdict(plan) for plan in self.plans]}
+
+    def recommend(self, cost_usd: float, *, policy: str = "paths", margin: float = MARGIN) -> Recommendation:
+        """Say whether to serve a plan of VineLM's that meets its objective.
+
+        The plan is judged by those of the comparison beside it: plans of the same frontier, a little cheaper and dearer.
+
+        Args:
+            cost_usd: Dollars per request that the plan is expected to cost.
+            policy: What the plan depends on.
+            margin: Accuracy that a cheaper plan may lose, a fraction.
+        """
+        if self.why_not:
+            return Recommendation(advice="keep", reason=f"there is not enough to know: {self.why_not}")
+        beside = self._beside(cost_usd, policy)
+        if not beside:
+            return Recommendation(advice="keep", reason="no plan near these dollars was compared with what runs today")
+        if all(plan.is_same for plan in beside):
+            return Recommendation(advice="keep", reason="the plan is what runs today")
+        judged = [plan for plan in beside if plan.is_identified]
+        if len(judged) < len(beside):
+            return Recommendation(
+                advice="keep", reason="too few requests have run the plan to its end, so that nothing is proven of it"
+            )
+        plan = _between(judged[0], judged[-1], cost_usd)
+        facts: dict[str, Any] = {"gain": (plan.gain_low, plan.gain_high), "saved_usd": (plan.saved_low, plan.saved_high)}
+        between = f"{_points(plan.gain_low)} to {_points(plan.gain_high)} points of accuracy against what runs today"
+        if plan.gain_low > -margin and plan.saved_low > 0.0:
+            saves = f"it saves ${plan.saved_usd:.2g} of ${self.cost_usd or 0.0:.2g} per request"
+            return Recommendation(advice="switch", reason=f"{saves} at {between}", **facts)
+        if plan.gain_low > 0.0:
+            return Recommendation(advice="switch", reason=f"it brings {between}", **facts)
+        if plan.gain_high < -margin:
+            return Recommendation(advice="keep", reason=f"the plan is worse: {between}", **facts)
+        requests = self._settling(plan, -margin if plan.saved_usd > 0.0 else 0.0)
+        return Recommendation(
+            advice="keep", reason=f"it may bring {between}, which proves neither", requests=requests,
+            usd=None if requests is None or not self.requests
+            else self.spent_usd * max(requests / self.requests - 1.0, 0.0), **facts,
+        )  # fmt: skip
+
+    def _beside(self, cost_usd: float, policy: str) -> list[ComparedPlan]:
+        plans = sorted((plan for plan in self.plans if plan.policy == policy), key=lambda plan: plan.cost_usd)
+        if not plans or not plans[0].cost_usd * (1 - NEAR) <= cost_usd <= plans[-1].cost_usd * (1 + NEAR):
+            return []
+        below = [plan for plan in plans if plan.cost_usd <= cost_usd * (1 + 1e-6)]
+        above = [plan for plan in plans if plan.cost_usd >= cost_usd * (1 - 1e-6)]
+        return list({id(plan): plan for plan in (*below[-1:], *above[:1])}.values())
+
+    def _settling(self, plan: ComparedPlan, wanted: float) -> int | None:
+        """Requests with which the lower end would rise above ``wanted``, if the gain stays; None if it would not."""
+        distance = plan.gain - wanted
+        if distance <= 0.0 or not self.requests:
+            return None
+        times = max(((plan.gain - plan.gain_low) / distance) ** 2, 1.1)
+        return math.ceil(self.requests * times) if times < 1e4 else None
+
+
+def thin_models(annotated: AnnotatedTrie, models: Sequence[str]) -> dict[str, int]:
+    """Return the rows of each of these models that has fewer than :data:`THIN_ROWS`; none where the trie counts none."""
+    if annotated.count is None:
+        return {}
+    trie = annotated.trie
+    rows = {name: int(annotated.count[trie.model == number].sum()) for number, name in enumerate(trie.models)}
+    return {name: rows[name] for name in dict.fromkeys(models) if rows.get(name, THIN_ROWS) < THIN_ROWS}
+
+
+def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> ComparedPlan:
+    """A plan of the frontier between two others, by its dollars.
+
+    A frontier bends outwards, so that the straight line promises less than the plan brings.
+    """
+    width = other.cost_usd - one.cost_usd
+    share = min(max((cost_usd - one.cost_usd) / width, 0.0), 1.0) if width > 0.0 else 0.0
+    names = ("cost_usd", "gain", "gain_low", "gain_high", "saved_usd", "saved_low", "saved_high")
+    return replace(one, **{name: (1.0 - share) * getattr(one, name) + share * getattr(other, name) for name in names})
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.1f}"
