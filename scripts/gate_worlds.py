@@ -28,10 +28,10 @@ import numpy as np
 from vinelm.api.deciding import recommended_plans
 from vinelm.catalog import Catalog
 from vinelm.estimator import make_estimator
-from vinelm.evaluation.judging.aims import aims_over
 from vinelm.evaluation.judging.today import against_today
 from vinelm.evaluation.off_policy.planned_steps import along_stages
 from vinelm.evaluation.plans.plans_over import plans_over
+from vinelm.objective import Objective
 from vinelm.plans.recommendation import MARGIN
 from vinelm.profiler.dry_run.outcome_model import Unit
 from vinelm.profiler.dry_run.simulated_run import SimulatedRun
@@ -45,7 +45,8 @@ PRICES = {"tiny": 0.05, "mid": 0.25, "big": 1.0}
 """Dollars of a call, times 0.001."""
 PASSES = 3.0
 """Dollars of a profile, in passes of today's configuration over all requests."""
-FRESH = 3000
+FRESH, TRIED = 1500, 500
+"""Requests that a plan is served to, and every fixed plan, to know what could be gained."""
 GAIN, SAVING = 0.05, 0.3
 """What is worth switching for: points of accuracy at no more dollars, or a share of the dollars at no less accuracy."""
 
@@ -140,7 +141,7 @@ class World:
             arm = arm if is_right else ("short" if arm == "long" else "long")
         cost = 0.001 * PRICES[prefix[-1]] * float(rng.lognormal(-0.02, 0.2))
         row = Observation(
-            request_id=request, prefix=prefix, stage=stage, success=is_right if answerable else None, stopped=stopped,
+            request_id=request, prefix=prefix, stage=stage, success=is_right and answerable, stopped=stopped,
             cost_usd=cost, latency_s=1.0, calls=1, arm=arm, signal="good" if is_right else "bad",
         )  # fmt: skip
         return row, chance if answerable else 0.0
@@ -242,16 +243,16 @@ def tried(shape: str, requests: int, seed: int) -> Found:
     assert compared is not None
     plans = plans_over(make_estimator("latent").fit(rows, world.template, world.catalog).annotated_)
     advice, gain, saved = "keep", 0.0, 0.0
-    for objective in aims_over(plans):
-        decision = plans.decision(objective)
-        if compared.recommend(decision.path_cost_usd).advice == "switch":
-            own, cost = world.served(plans.steps(decision, along_stages(plans.planner)))
-            advice, gain, saved = "switch", float((own - right).mean()), float(1 - cost.mean() / paid.mean())
-            break
-    best = [_figures(world, models, right, paid) for models in assignments(world.template)]
+    best = compared.best()
+    if best is not None:
+        decision = plans.decision(Objective(maximize="accuracy", max_cost_usd=best.cost_usd * 1.001))
+        advice = compared.recommend(decision.path_cost_usd).advice
+        own, cost = world.served(plans.steps(decision, along_stages(plans.planner)))
+        gain, saved = float((own - right).mean()), float(1 - cost.mean() / paid.mean())
+    fixed = [_figures(world, models, right, paid) for models in assignments(world.template)]
     return Found(
         shape, seed, requests, len(rows), advice, advice == "switch" and gain < -MARGIN, gain, saved,
-        max((g for g, s in best if s >= -1e-9), default=0.0), max((s for g, s in best if g >= -1e-9), default=0.0),
+        max((g for g, s in fixed if s >= -1e-9), default=0.0), max((s for g, s in fixed if g >= -1e-9), default=0.0),
         time.perf_counter() - started,
     )  # fmt: skip
 
@@ -264,8 +265,8 @@ def assignments(template: Template) -> Iterator[dict[str, str]]:
 
 
 def _figures(world: World, models: dict[str, str], right: np.ndarray, paid: np.ndarray) -> tuple[float, float]:
-    own, cost = world.served(_Fixed(world.template, whole_path(world.template, models)), 1000)
-    return float((own - right[:1000]).mean()), float(1 - cost.mean() / paid[:1000].mean())
+    own, cost = world.served(_Fixed(world.template, whole_path(world.template, models)), TRIED)
+    return float((own - right[:TRIED]).mean()), float(1 - cost.mean() / paid[:TRIED].mean())
 
 
 def summary(found: Sequence[Found]) -> dict[str, float | int | str | None]:

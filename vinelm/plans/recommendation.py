@@ -120,6 +120,20 @@ class AgainstToday:
         """Return the comparison as plain JSON types."""
         return asdict(self) | {"models": dict(self.models), "plans": [asdict(plan) for plan in self.plans]}
 
+    def best(self, margin: float = MARGIN) -> ComparedPlan | None:
+        """Return the plan to switch to: that which saves most, else that which surely gains most; None if none is proven."""
+        proven = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
+        saving = [plan for plan in proven if plan.gain_low > -margin and plan.saved_low > 0.0]
+        if saving:
+            return max(saving, key=lambda plan: plan.saved_usd)
+        return max((plan for plan in proven if plan.gain_low > 0.0), key=lambda plan: plan.gain_low, default=None)
+
+    def closest(self) -> ComparedPlan | None:
+        """Return the plan that is nearest to being proven: the highest lower end among those that cost no more than today's."""
+        judged = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
+        cheaper = [plan for plan in judged if plan.saved_usd > 0.0]
+        return max(cheaper or judged, key=lambda plan: plan.gain_low, default=None)
+
     def recommend(self, cost_usd: float, *, policy: str = "paths", margin: float = MARGIN) -> Recommendation:
         """Say whether to serve a plan of VineLM's that meets its objective.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from vinelm.api.profiling import require_budget
 from vinelm.catalog import Catalog
-from vinelm.errors import BudgetExhausted, ConfigError
+from vinelm.errors import BudgetExhausted, ConfigError, EvidenceError
 from vinelm.evaluation.judging.cross_fit import Done, judged_policy
 from vinelm.evaluation.judging.planning_half import PolicyName
 from vinelm.evaluation.judging.result import Evaluation
@@ -23,6 +24,7 @@ from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.verdicts.serving_record import ServingRecord, serving_record
 from vinelm.verdicts.verification import ServingRun, prepared_run
+from vinelm.verdicts.verification_result import MOST_FAILED
 
 Serve = Callable[[Request, CallGuard], ServedRequest]
 
@@ -145,6 +147,16 @@ class ServedPlans:
                 )
             ]
         target = self.objective.target
+        failures = Counter(
+            f"{row.failure}: {row.detail}" if row.detail else str(row.failure) for row in record.served.values() if row.failure
+        )
+        if sum(failures.values()) > MOST_FAILED * len(record.served):
+            reasons = "; ".join(f"{number} times {reason}" for reason, number in failures.most_common(3))
+            raise EvidenceError(
+                f"{sum(failures.values())} of {len(record.served)} served requests failed ({reasons}): that is no verdict on"
+                " plans; mend the application, and serve again with another log",
+                code="requests-failed",
+            )
         return Evaluation(
             objectives=(self.objective,),
             policies=tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.adapters.langgraph.whole_run import WholeRuns
 from vinelm.api import VineLM
 from vinelm.errors import CallError, FailureKind, VineLMError
 from vinelm.objective import Objective
@@ -29,7 +30,7 @@ def serve(
     Args:
         workflow: The workflow, for the graph's input and the scorer.
         vine: The adapter that the application was built with.
-        app: The compiled LangGraph application.
+        app: The application: a compiled graph, with async nodes, a checkpointer or interrupts too, an entrypoint or a function.
         request: The labelled request.
         policy: A new policy, or session: it serves this request only.
         objective: What the policy was made for; None of one that has none.
@@ -42,7 +43,7 @@ def serve(
     failure: FailureKind | None = None
     detail = None
     try:
-        state = app.invoke(workflow.graph_input(request), context=context)
+        state = WholeRuns(app, workflow).invoke(request, context)
     except CallError as error:
         failure, detail = error.kind, str(error)
     except VineLMError:

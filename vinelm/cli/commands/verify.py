@@ -28,10 +28,13 @@ if TYPE_CHECKING:
     from vinelm.objective import Objective
     from vinelm.verdicts import Verification
 
+MOST_REASONS = 5
+"""Reasons of failed requests that are shown."""
 _SENTENCES = {
     "kept": "Kept: the promise holds on these requests.",
     "exceeded": "Kept: these requests did better than promised.",
     "broken": "NOT KEPT: these requests did worse than promised. Profile more requests of this kind and estimate again.",
+    "failed": "FAILED: requests did not come to an answer, so that nothing was verified. Mend these first:",
     "unknown": "No verdict: the trie has no standard errors, or nothing was served.",
 }
 
@@ -72,8 +75,8 @@ def command(
     an interrupted run continues when the same line is run again. A --log of its own starts over. With --signals the plan over
     what requests show is served and judged.
 
-    Exit code 0 if the promise is kept, 1 if the served accuracy or cost is worse than its interval, 2 for bad input, 3 if the
-    budget ended the run early.
+    Exit code 0 if the promise is kept, 1 if the served accuracy or cost is worse than its interval or more than 5 % of the
+    requests failed, 2 for bad input, 3 if the budget ended the run early.
 
     Example: vinelm verify runs/nl2sql.db nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --requests 100 --budget-usd 2
     """
@@ -171,6 +174,11 @@ def _show(objective: Objective, found: Verification) -> None:
     outcomes = found.decision.metrics.annotated.outcomes
     if outcomes is not None and not outcomes.returns_earlier:
         say("Requests return their last answer: not every end of the graph is vine.finish.")
+    if found.has_failed:
+        say(_SENTENCES["failed"])
+        for reason, number in list(found.failures.items())[:MOST_REASONS]:
+            say(f"{number} of {len(found.rows)}: {reason}", indent="  ", hanging=2)
+        return
     say(_SENTENCES["broken" if not found.is_kept else found.verdict])
 
 
