@@ -71,6 +71,7 @@ class Session(StopRulePolicy):
         on_spent: called with the dollars of each recorded invocation, with the lock held.
         rows: told of each invocation as it begins, waits and ends, for those who watch all requests; None if nobody does.
         evidence: makes rows of the request, as a profile would have; None if nobody keeps them.
+        follows_plan: False runs the defaults also in mode "enforce", where a plan is not proven: caps and fallbacks still hold.
     """
 
     guard: SpendGuard | None
@@ -97,6 +98,7 @@ class Session(StopRulePolicy):
         on_spent: Callable[[float], None] | None = None,
         rows: RequestWatcher | None = None,
         evidence: RequestRows | None = None,
+        follows_plan: bool = True,
     ) -> None:
         if mode not in _MODES:
             raise ConfigError(f"mode is {mode!r}: use 'enforce', 'observe' or 'off'")
@@ -111,6 +113,7 @@ class Session(StopRulePolicy):
         self.planner = planner
         self.objective = objective
         self.mode: Mode = mode
+        self.follows = mode == "enforce" and follows_plan
         self.on_error: OnError = on_error
         self.falls_back = fallback and mode == "enforce"
         if not can_end:
@@ -206,13 +209,13 @@ class Session(StopRulePolicy):
             self.evidence.verdict(prefix, has_ended)
         goes_on = not has_ended
         seen = self._replanner.seen
-        if goes_on or (seen is not None and seen.goes_on and self.mode == "enforce"):
+        if goes_on or (seen is not None and seen.goes_on and self.follows):
             with self._lock:
                 if seen is not None:
                     self._replanner.note_verdict(prefix, finished)
                 step = self._edge = self._end_step(prefix, arms)
                 self.steps.append(step)
-            goes_on = step.model is not None or (self.mode != "enforce" and step.stage is not None)
+            goes_on = step.model is not None or (not self.follows and step.stage is not None)
             if has_ended and step.decision is None:
                 goes_on = False
         if not goes_on and self.evidence is not None:
@@ -228,7 +231,7 @@ class Session(StopRulePolicy):
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
         """Return the class of the answer that is most probably right; None for the last answer, or without a plan."""
-        if self.mode != "enforce":
+        if not self.follows:
             return None
         with self._lock:
             return self._replanner.returned(prefix)
@@ -342,14 +345,18 @@ class Session(StopRulePolicy):
         else:
             decision, note = self._replanner.plan(stage, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=False)
         planned = None if decision is None else decision.next_model
-        model = planned if planned is not None and self.mode == "enforce" else self.default_model(stage)
-        if self.mode == "observe" and planned is not None:
-            note = f"observed only: would have run {planned}"
+        model = planned if planned is not None and self.follows else self.default_model(stage)
+        if not self.follows and planned is not None:
+            note = f"{self._unfollowed}: would have run {planned}"
         if self._rows is not None:
             alone = self._rows.note()
             note = f"{note}; {alone}" if note and alone else note or alone
         self.steps.append(TraceStep("model", prefix, stage, model, elapsed_s, spent_usd, decision, note))
         return model, decision
+
+    @property
+    def _unfollowed(self) -> str:
+        return "observed only" if self.mode == "observe" else "not proven"
 
     def _fallback(self, failed: Invocation, tried: Collection[str]) -> str | None:
         stage, prefix, latest_s, cap_usd = (
@@ -409,8 +416,8 @@ class Session(StopRulePolicy):
         asked = coming[0] if len(coming) == 1 else frozenset(coming)
         decision, note = self._replanner.plan(asked, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=True)
         model = self.default_model(coming[0]) if decision is None else decision.next_model
-        if model is None and self.mode == "observe":
-            note = "observed only: would have ended here"
+        if model is None and not self.follows:
+            note = f"{self._unfollowed}: would have ended here"
         return TraceStep("end", prefix, name, model, elapsed_s, spent_usd, decision, note)
 
     def _add(self, invocation: Invocation) -> None:

@@ -277,10 +277,7 @@ class VineLM(VineInterface, LongRunning):
             objective = control.begin()
             control.planned(planner.plan(objective).path_cost_usd)
         planner.prepare_in_background(objective)
-        mode = self.mode
-        if mode == "enforce" and not self.allow_unproven:
-            advised = self._recommended(planner, objective)
-            mode = "observe" if advised is not None and advised.advice == "keep" else mode
+        advised = None if self.allow_unproven or self.mode != "enforce" else self._recommended(planner, objective)
         clock = clock or self.models.new_clock()
         kept = None if self.evidence is None else self.evidence.request(run_id, clock)
         session = Session(
@@ -290,7 +287,8 @@ class VineLM(VineInterface, LongRunning):
             request=request,
             judge=judge,
             started_at=started_at,
-            mode=mode,
+            mode=self.mode,
+            follows_plan=advised is None or advised.advice == "switch",
             on_error=self.on_error,
             fallback=self.fallback,
             load=self._load_seen,

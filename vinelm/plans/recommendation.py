@@ -19,6 +19,8 @@ NEAR = 0.1
 """A plan whose dollars are by this share outside of those that were compared is not judged by them."""
 THIN_ROWS = 20
 """A plan that leans on fewer rows of a model says so."""
+LEAST_TIMES, MOST_TIMES = 1.1, 30.0
+"""What would settle a question is at least a tenth more requests; beyond a reach so many times the gain nothing would."""
 META = "today"
 """The entry of a trie's ``meta``."""
 Advice = Literal["switch", "keep"]
@@ -186,8 +188,8 @@ class AgainstToday:
         distance = plan.gain - wanted
         if distance <= 0.0 or not self.requests:
             return None
-        times = max(((plan.gain - plan.gain_low) / distance) ** 2, 1.1)
-        return math.ceil(self.requests * times) if times < 1e4 else None
+        reach = plan.gain - plan.gain_low
+        return None if reach > MOST_TIMES * distance else math.ceil(self.requests * max((reach / distance) ** 2, LEAST_TIMES))
 
 
 def thin_models(annotated: AnnotatedTrie, models: Sequence[str]) -> dict[str, int]:

@@ -1,0 +1,189 @@
+"""A plan is served only where it is proven against what runs today, and ends only where the application can."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from kit.apps.echo import EchoBackend, Typed
+from kit.catalogs import make_catalog
+from langgraph.graph import END, START, StateGraph
+
+import vinelm
+from vinelm import VineLM
+from vinelm.adapters.langgraph import build_graph
+from vinelm.api.estimation import estimate_store
+from vinelm.api.profiling import bind_workflow, identity_of, run_profile
+from vinelm.errors import ConfigError
+from vinelm.objective import Objective
+from vinelm.plans.recommendation import META, AgainstToday, ComparedPlan
+from vinelm.profiler import ProfileSettings
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.template import Branch, Loop, Stage, Template
+from vinelm.traces import ObservationStore
+from vinelm.trie.annotated_trie import within_exits
+
+TWICE = Template((Stage("write"), Loop((Stage("fix"),), times=2)))
+BEST = Objective(maximize="accuracy")
+
+
+def ask(state: Typed, model):
+    return {"a": state.get("a", "") + model.invoke("?").text + ";"}
+
+
+def graph(vine, default="m1", routed=False):
+    built = StateGraph(Typed)
+    built.add_node("write", vine.stage("write", ask, default=default))
+    built.add_node("fix", vine.stage("fix", ask, default=default))
+    built.add_edge(START, "write")
+    for name in ("write", "fix"):
+        own = lambda state: END if len(state["a"]) > 6 else "fix"  # noqa: E731
+        edge = vine.route(lambda state: len(state["a"]) > 6, again="fix", end=END) if routed else own
+        built.add_conditional_edges(name, edge, None if routed else {"fix": "fix", END: END})
+    return built
+
+
+def workflow(**settings):
+    requests = tuple(Request(f"q{i}", {"q": str(i)}) for i in range(24))
+    return Workflow(
+        name="w", template=TWICE, build=lambda vine: graph(vine, **settings), requests=requests,
+        score=lambda request, state: "m2" in state.get("a", ""),
+    )  # fmt: skip
+
+
+def profiled(path, **settings):
+    models, backends = make_catalog(3), {"test": EchoBackend()}
+    bound = bind_workflow(workflow(**settings), models, backends)
+    with ObservationStore.create(path, identity_of(bound, models, backends, 0)) as store:
+        run_profile(bound, models, backends, store, ProfileSettings(coverage=1.0))
+    return estimate_store(path, estimator="latent")
+
+
+def control(annotated, **settings):
+    vine = VineLM(make_catalog(3), {"test": EchoBackend()}, trie=annotated, **settings)
+    return vine, build_graph(workflow(routed=settings.pop("routed", False)), vine)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    path = tmp_path_factory.mktemp("gate") / "a.db"
+    profiled(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def trie(store):
+    return estimate_store(store, estimator="latent")
+
+
+# -- exits are a property of the file ------------------------------------------------------------------------------
+
+
+def test_today_and_the_exits_are_read_off_the_wrapped_graph(trie):
+    annotated = trie
+    assert annotated.template.today == {"write": "m1", "fix": "m1"}
+    assert annotated.template.exits == ()  # no vine.route: only the application ends a request
+    ends = annotated.trie.answerable
+    assert (annotated.trie.depth[ends] == annotated.trie.max_depth).all()
+    bound = bind_workflow(workflow(routed=True), make_catalog(3), {"test": EchoBackend()})
+    assert bound.template.exits is None  # it can end wherever there is an answer
+
+
+@pytest.mark.parametrize("objective", [BEST, Objective(minimize="cost"), Objective(maximize="accuracy", max_cost_usd=0.02)])
+def test_plan_and_service_say_the_same_of_one_file(tmp_path, trie, objective):
+    vinelm.save_trie(tmp_path / "a.vine", trie)
+    promised = vinelm.plan(tmp_path / "a.vine", objective)
+    vine, _ = control(vinelm.load_trie(tmp_path / "a.vine"), allow_unproven=True)
+    served = vine.served_planner().plan(objective)
+    assert served.path == promised.path
+    assert served.accuracy == pytest.approx(promised.accuracy)
+    assert served.path_cost_usd == pytest.approx(promised.path_cost_usd)
+
+
+def test_exits_survive_the_file(trie):
+    assert Template.from_dict(json.loads(json.dumps(trie.template.to_dict()))) == trie.template
+    assert within_exits(trie).trie == trie.trie
+
+
+def test_a_template_that_says_nothing_of_exits_is_stored_as_before():
+    assert "exits" not in TWICE.to_dict()
+
+
+def test_a_branch_keeps_the_models_of_its_stages():
+    routed = Template((Stage("r"), Branch({"a": (Stage("x"),), "b": (Stage("y"),)}))).bind(("m", "n"))
+    assert routed.with_defaults({"r": "m", "x": "n", "y": "other"}).today is None  # a model that y does not allow says nothing
+    assert routed.with_defaults({"r": "m", "x": "n", "y": "n"}).today == {"r": "m", "x": "n", "y": "n"}
+
+
+# -- the gate in service -------------------------------------------------------------------------------------------
+
+
+def compared(annotated, gain, reach=0.001):
+    cost = annotated.path_cost_usd[annotated.trie.answerable]
+    plans = [
+        ComparedPlan(
+            policy="paths", cost_usd=float(usd), gain=gain, gain_low=gain - reach, gain_high=gain + reach, saved_usd=0.01,
+            saved_low=0.009, saved_high=0.011, is_same=False, is_identified=True,
+        ) for usd in (cost.min(), cost.max())
+    ]  # fmt: skip
+    found = AgainstToday(models=annotated.template.today, accuracy=0.5, cost_usd=0.03, requests=24, spent_usd=1.0, plans=plans)
+    return replace(annotated, meta={**annotated.meta, META: found.to_dict()})
+
+
+def test_a_proven_plan_is_served(trie):
+    vine, app = control(compared(trie, 0.1))
+    assert vine.recommendation(BEST).advice == "switch"
+    assert "m2" in app.invoke({"q": "?"}, context=vine.context(BEST))["a"]
+
+
+@pytest.mark.parametrize("gain", [-0.1, 0.0])
+def test_what_is_not_proven_runs_today_and_the_trace_says_so(trie, gain, caplog):
+    vine, app = control(compared(trie, gain, reach=0.05))
+    session = vine.session(BEST)
+    assert app.invoke({"q": "?"}, context=vine.context(BEST, policy=session))["a"] == "m1;m1;m1;"
+    assert "not proven: would have run" in session.trace()[0]["note"]
+    vine.session(BEST)
+    assert sum("not served: Keep what you have" in record.getMessage() for record in caplog.records) == 1  # said once
+
+
+def test_it_can_be_served_all_the_same(trie):
+    vine, app = control(compared(trie, -0.1), allow_unproven=True)
+    assert "m2" in app.invoke({"q": "?"}, context=vine.context(BEST))["a"]
+
+
+def test_the_margin_is_the_owners(trie):
+    annotated = compared(trie, 0.0, reach=0.015)
+    assert control(annotated)[0].recommendation(BEST).advice == "keep"
+    assert control(annotated, margin=0.02)[0].recommendation(BEST).advice == "switch"
+    with pytest.raises(ConfigError, match="margin is 2"):
+        control(annotated, margin=2)
+
+
+def test_another_trie_is_judged_anew(trie):
+    vine, _ = control(compared(trie, -0.1))
+    assert vine.recommendation(BEST).advice == "keep"
+    vine.load(compared(trie, 0.1))
+    assert vine.recommendation(BEST).advice == "switch"
+
+
+def test_a_cap_per_request_holds_though_the_plan_is_not_followed(trie):
+    vine, _ = control(compared(trie, -0.1))
+    capped = Objective(maximize="accuracy", max_cost_usd=0.02, cost_budget="per_request")
+    assert vine.session(capped).guard is not None
+
+
+def test_a_file_without_a_comparison_is_served_as_before(trie):
+    vine, app = control(replace(trie, meta={name: value for name, value in trie.meta.items() if name != META}))
+    assert vine.recommendation(BEST) is None
+    assert "m2" in app.invoke({"q": "?"}, context=vine.context(BEST))["a"]
+
+
+# -- what a profile shows of it ------------------------------------------------------------------------------------
+
+
+def test_an_estimate_holds_the_comparison_with_today(store):
+    found = AgainstToday.of(vinelm.estimate(store, max_error=1.0))
+    assert found.models == {"write": "m1", "fix": "m1"}
+    assert found.accuracy == pytest.approx(0.0)
+    best = found.best()
+    assert best.gain == pytest.approx(1.0)  # m2 is always right, m1 never
+    assert AgainstToday.of(vinelm.estimate(store, check=False)) is None

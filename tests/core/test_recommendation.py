@@ -1,0 +1,111 @@
+"""Whether to serve a plan: only what is proven against today's configuration is recommended, and "keep" says why."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kit.tries import routed_trie
+
+from vinelm.plans.recommendation import AgainstToday, ComparedPlan
+
+
+def plan(cost_usd, gain, reach, **fields):
+    usual = {
+        "policy": "paths", "cost_usd": cost_usd, "gain": gain, "gain_low": gain - reach, "gain_high": gain + reach,
+        "saved_usd": 1.0 - cost_usd, "saved_low": 1.0 - cost_usd - 0.01, "saved_high": 1.0 - cost_usd + 0.01,
+        "is_same": False, "is_identified": True,
+    }  # fmt: skip
+    return ComparedPlan(**{**usual, **fields})
+
+
+def against(*plans):
+    return AgainstToday(models={"s": "big"}, accuracy=0.9, cost_usd=1.0, requests=100, spent_usd=5.0, plans=plans)
+
+
+def test_as_accurate_for_less_is_a_reason_to_switch():
+    found = against(plan(0.5, 0.01, 0.015)).recommend(0.5)
+    assert found.advice == "switch"
+    assert found.sentence.startswith("Switch: it saves $0.5 of $1 per request at -0.5 to +2.5 points of accuracy")
+
+
+def test_more_accurate_for_more_is_one_too():
+    assert against(plan(2.0, 0.05, 0.04)).recommend(2.0).advice == "switch"
+
+
+def test_the_margin_is_what_a_cheaper_plan_may_lose():
+    compared = against(plan(0.5, 0.0, 0.015))
+    assert compared.recommend(0.5).advice == "keep"
+    assert compared.recommend(0.5, margin=0.02).advice == "switch"
+
+
+def test_a_dearer_plan_has_to_gain():
+    assert against(plan(1.5, 0.02, 0.025)).recommend(1.5).advice == "keep"
+
+
+def test_keep_says_what_it_would_take():
+    found = against(plan(0.5, 0.01, 0.04)).recommend(0.5)
+    assert found.advice == "keep"
+    assert found.requests == 400  # the reach has to shrink from 4 points to 2: four times the requests
+    assert found.usd == pytest.approx(15.0)
+    assert "About 400 labelled requests would settle it, for about $15 more." in found.sentence
+
+
+def test_a_loss_is_called_a_loss_and_needs_no_more_rows():
+    found = against(plan(0.1, -0.2, 0.05)).recommend(0.1)
+    assert (found.advice, found.requests) == ("keep", None)
+    assert "the plan is worse: -25.0 to -15.0 points" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"is_identified": False, "gain_low": 0.4}, "too few requests have run the plan"),
+        ({"is_same": True}, "the plan is what runs today"),
+    ],
+)
+def test_what_is_not_proven_is_kept(fields, words):
+    found = against(plan(0.5, 0.0, 0.0, **fields)).recommend(0.5)
+    assert found.advice == "keep"
+    assert words in found.reason
+
+
+def test_a_plan_far_from_all_that_were_compared_is_not_judged_by_them():
+    compared = against(plan(0.4, 0.05, 0.01), plan(0.5, 0.05, 0.01))
+    assert compared.recommend(0.2).advice == compared.recommend(0.7).advice == "keep"
+    assert compared.recommend(0.45).advice == "switch"
+    assert compared.recommend(0.45, policy="signals").advice == "keep"
+
+
+def test_between_two_plans_the_line_is_taken():
+    compared = against(plan(0.4, -0.10, 0.01), plan(0.6, 0.10, 0.01))
+    low, high = compared.recommend(0.5).gain
+    assert (low, high) == pytest.approx((-0.01, 0.01))
+
+
+def test_too_little_to_compare_is_said():
+    found = AgainstToday(models={"s": "big"}, why_not="3 requests have a scored answer").recommend(0.5)
+    assert found.sentence == "Keep what you have: there is not enough to know: 3 requests have a scored answer."
+
+
+def test_the_best_plan_saves_most_and_else_gains_most():
+    saving, more, gaining = plan(0.5, 0.02, 0.01), plan(0.3, 0.02, 0.01), plan(2.0, 0.2, 0.1)
+    assert against(saving, more, gaining).best() is more
+    assert against(plan(0.1, -0.2, 0.05), gaining).best() is gaining
+    assert against(plan(0.1, -0.2, 0.05)).best() is None
+    assert against(replace(more, is_identified=False)).best() is None
+
+
+@given(st.floats(0.0, 3.0), st.floats(-0.5, 0.5), st.floats(0.0, 0.3), st.floats(0.0, 0.1))
+def test_never_a_switch_to_what_may_be_worse_than_the_margin(cost, gain, reach, margin):
+    found = against(plan(cost, gain, reach)).recommend(cost, margin=margin)
+    if found.advice == "switch":
+        assert gain - reach > -margin
+        assert cost < 1.0 or gain - reach > 0.0
+
+
+def test_it_comes_back_from_a_trie_as_it_was():
+    compared, annotated = against(plan(0.5, 0.01, 0.015)), routed_trie()
+    annotated = replace(annotated, meta={**annotated.meta, "today": compared.to_dict()})
+    assert AgainstToday.of(annotated) == compared
+    assert AgainstToday.of(replace(annotated, meta={})) is None

@@ -1,0 +1,147 @@
+"""The first rows of a profile: what runs today and the strongest model, on the same requests, before anything stops it."""
+
+from collections import defaultdict
+
+import pytest
+from kit.apps.echo import EchoBackend, Typed
+from kit.catalogs import make_catalog
+from langgraph.graph import END, START, StateGraph
+
+from vinelm.api.profiling import bind_workflow, identity_of, run_profile
+from vinelm.catalog import Catalog
+from vinelm.profiler import ProfileSettings
+from vinelm.profiler.sampling.baseline import PAIRED, baselines, is_run, whole_path
+from vinelm.profiler.sampling.priced_sampler import PricedSampler
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Observation
+from vinelm.template import Branch, Loop, Stage, Template
+from vinelm.traces import ObservationStore
+
+PRICES = {"tiny": 0.1, "mid": 1.0, "big": 5.0}
+
+
+def catalog():
+    def price(usd):
+        return {"input": usd, "output": 4 * usd, "source": "a test", "as_of": "2026-01-01"}
+
+    models = [{"name": name, "provider": "test", "model": name, "price": price(usd)} for name, usd in PRICES.items()]
+    return Catalog.from_dict({"model": models})
+
+
+def bound(template, **today):
+    return template.bind(tuple(PRICES)).with_defaults(today)
+
+
+LINEAR = Template((Stage("plan", answerable=False), Stage("answer")))
+ROUTED = Template((Stage("route", answerable=False), Branch({"easy": (Stage("short"),), "hard": (Stage("long"),)})))
+
+
+def test_nothing_is_compared_where_it_is_not_known_what_runs_today():
+    assert baselines(bound(LINEAR, plan="mid"), catalog()) == ()  # one stage says nothing
+    assert PricedSampler(bound(LINEAR), catalog(), ["q"], 0).n_baseline == 0
+
+
+def test_today_and_the_dearest_models_are_whole_runs():
+    found = baselines(bound(LINEAR, plan="tiny", answer="mid"), catalog())
+    assert found == (("tiny", "mid"), ("big", "big"))
+    assert baselines(bound(LINEAR, plan="big", answer="big"), catalog()) == (("big", "big"),)
+    loop = bound(Template((Stage("write"), Loop((Stage("fix"),), times=2))), write="mid", fix="tiny")
+    assert baselines(loop, catalog())[0] == ("mid", "tiny", "tiny")
+
+
+def test_where_several_stages_may_come_each_has_its_model():
+    found, _ = baselines(bound(ROUTED, route="tiny", short="mid", long="big"), catalog())
+    assert found == ("tiny", {"long": "big", "short": "mid"})
+
+
+@pytest.mark.parametrize("requests", [7, 200])
+def test_both_answer_the_same_requests_first(requests):
+    names = [f"q{i}" for i in range(requests)]
+    sampler = PricedSampler(bound(LINEAR, plan="mid", answer="mid"), catalog(), names, 3)
+    paths = list(sampler.propose(0, ()))
+    first = paths[: sampler.n_baseline]
+    assert sampler.n_baseline == 2 * min(PAIRED, requests)
+    by_request = defaultdict(set)
+    for path in first:
+        by_request[path.request_id].add(path.path)
+    assert len(by_request) == min(PAIRED, requests)
+    assert all(of_request == {("mid", "mid"), ("big", "big")} for of_request in by_request.values())
+
+
+def row(request, *prefix, stage, arm=None, stopped=False):
+    return Observation(
+        request_id=request, prefix=prefix, stage=stage, success=True, stopped=stopped, cost_usd=0.0, latency_s=1.0,
+        calls=1, arm=arm,
+    )  # fmt: skip
+
+
+def test_a_run_is_whole_down_to_its_own_end():
+    template = bound(ROUTED, route="tiny", short="mid", long="big")
+    path = whole_path(template, {"route": "tiny", "short": "mid", "long": "big"})
+    rows = {("q", ("tiny",)): row("q", "tiny", stage="route", arm="long")}
+    assert not is_run(rows, template, "q", path)
+    rows["q", ("tiny", "mid")] = row("q", "tiny", "mid", stage="long")
+    assert not is_run(rows, template, "q", path)  # the long arm runs on another model
+    rows["q", ("tiny", "big")] = row("q", "tiny", "big", stage="long", stopped=True)
+    assert is_run(rows, template, "q", path)
+
+
+def test_candidates_and_today_are_bought_together_in_later_rounds():
+    asked = []
+
+    def candidates(rows):
+        asked.append(len(rows))
+        return (("tiny", "big"),)
+
+    names = [f"q{i}" for i in range(50)]
+    template = bound(LINEAR, plan="mid", answer="mid")
+    sampler = PricedSampler(template, catalog(), names, 0, candidates=candidates)
+    rows = [row(path.request_id, path.path[0], stage="plan") for path in sampler.propose(0, ())]
+    assert asked == []
+    later = list(sampler.propose(1, rows))
+    assert asked == [len(rows)]
+    deciding = [path for path in later if path.probability is None]
+    assert len(deciding) >= len(later) // 2 - 1
+    assert {path.path for path in deciding} == {("mid", "mid"), ("tiny", "big")}
+
+
+# -- through a profile ---------------------------------------------------------------------------------------------
+
+
+def ask(state: Typed, model):
+    return {"a": model.invoke("?").text}
+
+
+def workflow(default):
+    def build(vine):
+        graph = StateGraph(Typed)
+        graph.add_node("plan", vine.stage("plan", ask, default=default))
+        graph.add_node("answer", vine.stage("answer", ask, default=default))
+        graph.add_edge(START, "plan")
+        graph.add_edge("plan", "answer")
+        graph.add_edge("answer", END)
+        return graph
+
+    requests = tuple(Request(f"q{i}", {"q": str(i)}) for i in range(60))
+    return Workflow(name="w", template=LINEAR, build=build, requests=requests, score=lambda request, state: True)
+
+
+def profiled(path, default, **limits):
+    models, backends = make_catalog(3), {"test": EchoBackend()}
+    found = bind_workflow(workflow(default), models, backends)
+    with ObservationStore.create(path, identity_of(found, models, backends, 0)) as store:
+        run_profile(found, models, backends, store, ProfileSettings(**limits))
+        return store.observations()
+
+
+def test_a_coverage_stops_no_profile_before_both_are_compared(tmp_path):
+    rows = profiled(tmp_path / "a.db", "m1", coverage=0.001)
+    whole = {name: {row.request_id for row in rows if row.prefix == (name, name)} for name in ("m1", "m2")}
+    assert len(whole["m1"]) == PAIRED
+    assert whole["m1"] == whole["m2"]
+    assert len(rows) == 4 * PAIRED
+
+
+def test_without_a_default_the_coverage_alone_decides(tmp_path):
+    rows = profiled(tmp_path / "b.db", None, coverage=0.001)
+    assert len(rows) < 10
