@@ -61,6 +61,7 @@ def evaluate(
         objective: What to plan for. None sweeps cost budgets and judges the mean over them.
         in_use: What the application runs today: a model, or the path of a JSON file as ``vinelm plan --json`` writes it, whose
             first plan is meant. VineLM's plans are compared with that: as accurate for less, and more accurate for as much.
+            None, without an objective: the default models of the stages, where all of them are declared.
         serve: Number of held-out requests to serve under each plan. It needs an objective.
         budget_usd: The most that serving may cost in dollars. Required for models that cost money.
         workflow: What to serve; see :func:`~vinelm.verify`.
@@ -89,10 +90,11 @@ def evaluate(
             if value is not None:
                 raise ConfigError(f"{name} has no effect unless requests are served: leave it out", code="serve-unused")
         if in_use is None:
-            return subject.judged(objective, on_done)
+            known = None if objective is not None else subject.today(trie)
+            return subject.judged(objective, on_done) if known is None else subject.against(known, on_done)
         if objective is not None:
             raise ConfigError("a plan in use says what to plan for: leave the objective out, or in_use")
-        return subject.against(in_use, subject.whole(trie), on_done)
+        return subject.against(PlanInUse.of(in_use, subject.whole(trie)), on_done)
     if in_use is not None:
         raise ConfigError("in_use has no effect where requests are served: leave it out")
     from vinelm.verdicts.served_plans import ServedPlans
@@ -150,9 +152,14 @@ class _Subject:
         except EvidenceError as error:
             raise ConfigError(f"half of the requests is too little to plan from: {error}", code="too-few-rows") from error
 
-    def against(self, in_use: str | Path, trie: AnnotatedTrie, on_done: Done) -> Evaluation:
+    def today(self, trie: AnnotatedTrie | str | Path | None) -> PlanInUse | None:
+        """What the application ran before VineLM, where its stages say it and requests are not stopped by the oracle."""
+        if self.template.today is None or self.template.stop == "oracle":
+            return None
+        return PlanInUse.today(self.whole(trie))
+
+    def against(self, plan: PlanInUse, on_done: Done) -> Evaluation:
         """The evaluation against what the application runs today."""
-        plan = PlanInUse.of(in_use, trie)
         fit = self._fit(on_done)
         aims = tuple(
             replace(

@@ -11,6 +11,7 @@ from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.judging.planning_half import PolicyName
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 from vinelm.objective import Objective
+from vinelm.plans.recommendation import MARGIN as ALLOWED_LOSS
 
 EvaluationVerdict = Literal["gain", "no gain", "open", "not identified"]
 Z_LEVEL, Z_POWER = 1.96, 0.8416
@@ -156,7 +157,8 @@ class Evaluation:
         """The verdict that the intervals allow.
 
         ``gain``: better than the best static plan and the best single model, both intervals above zero, within the bounds.
-        Against a plan in use: better than that, while the whole interval of what must not be lost is above -:data:`MARGIN`.
+        Against a plan in use: better than that, while the whole interval of what must not be lost is above
+        -:data:`ALLOWED_LOSS`.
         ``no gain``: the same plan, a broken bound, a loss of more than that, or the interval of the gain ends below the margin.
         ``not identified``: the rows do not show what the policies do. ``open``: anything else.
         """
@@ -173,12 +175,12 @@ class Evaluation:
 
     @property
     def loses(self) -> bool:
-        """True if VineLM's plan significantly loses more than :data:`MARGIN` of what the plan in use has."""
+        """True if VineLM's plan significantly loses more than :data:`ALLOWED_LOSS` of what the plan in use has."""
         return self.keeps is not None and self.keeps.high < -self._allowed_loss
 
     @property
     def _allowed_loss(self) -> float:
-        return MARGIN * (max(self.rival.cost_usd.value, 0.0) if self.target == "accuracy" else 1.0)
+        return ALLOWED_LOSS * (max(self.rival.cost_usd.value, 0.0) if self.target == "accuracy" else 1.0)
 
     @property
     def breaks_bounds(self) -> bool:

@@ -144,7 +144,7 @@ def store_page(
     require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
     if not rows:
         raise EvidenceError("the store has no observation: profile some requests first")
-    today = None if in_use is None else PlanInUse.of(in_use, annotated)
+    today = PlanInUse.today(annotated) if in_use is None else PlanInUse.of(in_use, annotated)
     _require_evaluation_of(rows, annotated, seed, today, evaluation)
     judged = judge_store(store, annotated, evaluation=evaluation, in_use=in_use, seed=seed, on_done=on_done)
     facts = _provenance(annotated, Path(store), Path(where), seed)
