@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vinelm.evaluation.plans.roles import Role
+from vinelm.reports.budgets import BudgetSlider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +144,10 @@ class Report:
 
     Attributes:
         headline: The main result in one sentence.
+        dollars: The dollars at equal quality in one sentence; empty where nothing is known of them.
         is_gain: Whether the headline reports a gain; sets its colour.
-        hero: The picture right below the headline.
+        budgets: The plans of a range of budgets, right below the headline.
+        hero: The picture of the main result, below them.
         simulated: What was simulated, shown in the head and in every picture; None if nothing was.
         terms: (term, explanation) pairs, for a reader who meets them for the first time.
         provenance: (name, value) pairs at the end of the page.
@@ -158,5 +161,7 @@ class Report:
     sections: tuple[Section, ...]
     provenance: tuple[tuple[str, str], ...]
     simulated: str | None = None
+    dollars: str = ""
+    budgets: BudgetSlider | None = None
     hero: Picture | None = None
     terms: tuple[tuple[str, str], ...] = ()

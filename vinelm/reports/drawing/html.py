@@ -10,6 +10,7 @@ from vinelm.errors import ConfigError
 from vinelm.io.atomic import write_atomic
 from vinelm.reports.document import BarChart, FlowChart, Picture, Report, Table
 from vinelm.reports.drawing.bars import draw_bars
+from vinelm.reports.drawing.budgets import budget_data, budget_parts
 from vinelm.reports.drawing.canvas import NARROW, WIDE, Reading, as_inline, drawing
 from vinelm.reports.drawing.flows import draw_flows
 from vinelm.reports.drawing.lines import draw_lines
@@ -32,7 +33,11 @@ def render(report: Report) -> str:
     )
     environment.filters["filename"] = _filename
     pictures = {picture.name: _draw(picture, note=note) for picture in _pictures(report)}
-    return environment.get_template("report.html").render(report=report, pictures=pictures)
+    parts = [] if report.budgets is None else budget_parts(report.budgets, note)
+    data = {} if report.budgets is None else budget_data(report.budgets, parts, _typeset)
+    return environment.get_template("report.html").render(
+        report=report, pictures=pictures, slider=report.budgets, parts=parts, data=data
+    )
 
 
 def _pictures(report: Report) -> Iterator[Picture]:

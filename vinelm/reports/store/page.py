@@ -19,10 +19,13 @@ from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.plans.sweep import showcase
 from vinelm.evaluation.store_sweeps.judged_store import JudgedStore, judge_store
 from vinelm.objective import Objective
+from vinelm.reports.budgets import BudgetSlider
 from vinelm.reports.document import Chart, Mark, Report, Section, Table
 from vinelm.reports.drawing.html import write_page
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
 from vinelm.reports.formatting import percent, template_words, thousand, usd
+from vinelm.reports.store.budget_section import BudgetPlans
+from vinelm.reports.store.dollars import dollars_sentence
 from vinelm.reports.store.estimated_sections import (
     COST_CAPTION,
     arm_tables,
@@ -195,6 +198,8 @@ class _StorePage:
             f"{self.annotated.reading.noun} of {template_words(self.annotated.template)}",
             headline=f"Not judged: {self.judged.unjudged}" if found is None else evaluation_sentence(found),
             is_gain=found is not None and found.verdict == "gain",
+            dollars=self._dollars,
+            budgets=self._budgets,
             hero=self._hero,
             findings=tuple(self._findings()),
             sections=sections,
@@ -263,6 +268,20 @@ class _StorePage:
         return tuple(one for one in found if one is not None)
 
     # -- the head --------------------------------------------------------------------------------------------------
+
+    @property
+    def _dollars(self) -> str:
+        return dollars_sentence(self.judged, self.vinelm, self.rival)
+
+    @property
+    def _budgets(self) -> BudgetSlider | None:
+        return BudgetPlans(
+            searched=self.searched,
+            plans=self.plans,
+            judged=self.judged,
+            today=self.rival,
+            is_in_use=self.in_use is not None,
+        ).slider()
 
     @property
     def _hero(self) -> Chart:

@@ -1,0 +1,89 @@
+"""The headline in dollars: what the same quality costs with VineLM, and what it costs otherwise."""
+
+from __future__ import annotations
+
+from vinelm.evaluation import Evaluation, JudgedPolicy, OffPolicyEstimate
+from vinelm.evaluation.judging.result import MARGIN
+from vinelm.evaluation.store_sweeps.equal_quality import EqualQuality, equal_quality
+from vinelm.evaluation.store_sweeps.judged_store import JudgedStore
+from vinelm.reports.formatting import percent, thousand, usd
+from vinelm.reports.store.plan_sections import ShownPlan
+
+PER = "per 1,000 requests"
+
+
+def dollars_sentence(judged: JudgedStore, own: ShownPlan | None, rival: ShownPlan | None) -> str:
+    """Return the dollars at equal quality as one sentence; empty where there is nothing to compare, or everything is free.
+
+    Judged by requests that did not choose the plans where the rows identify that, against the plan in use if there is one;
+    else by the estimates of the trie.
+
+    Args:
+        judged: What the rows say.
+        own: VineLM's plan of the whole store for the rival's accuracy.
+        rival: The plan in use, or the most accurate single model.
+    """
+    found = judged.evaluation
+    if found is not None:
+        aim = next((one for one in found.aims if one.target == "cost"), None)
+        if aim is not None and _is_judged(aim):
+            assert aim.keeps is not None
+            return _judged(aim.headline, aim.rival, aim.gain, aim.keeps, aim.level)
+        sweep = judged.sweep("min_accuracy")
+        equal = None if sweep is None or found.aims else equal_quality(sweep, found.headline.name)
+        if equal is not None:
+            return _equal(equal)
+    return _estimated(own, rival)
+
+
+def _is_judged(aim: Evaluation) -> bool:
+    return aim.gain.is_identified and aim.keeps is not None and (aim.keeps.is_identified or aim.keeps.is_same)
+
+
+def _equal(found: EqualQuality) -> str:
+    return _judged(found.own, found.rival, found.saved_usd, found.more_accuracy, 0.95)
+
+
+def _judged(
+    own: JudgedPolicy, rival: JudgedPolicy, saved: OffPolicyEstimate, more: OffPolicyEstimate, level: float
+) -> str:
+    if not max(own.cost_usd.value, rival.cost_usd.value) > 0.0:
+        return ""
+    other = f"{_name(rival)} ({' / '.join(rival.plans)})"
+    prices = f"{thousand(own.cost_usd.value)} instead of {thousand(rival.cost_usd.value)} {PER}"
+    if saved.is_same and more.is_same:
+        return f"As accurate as the {other} for the same {thousand(own.cost_usd.value)} {PER}: it is the same plan."
+    low, high, value = (_signed(1000 * one) for one in (saved.low, saved.high, saved.value))
+    saves = f"saves {value}, {100 * level:.3g} %: {low} to {high}"
+    points = (
+        "the same accuracy" if more.is_same
+        else f"{100 * more.value:+.1f} points, {100 * more.low:+.1f} to {100 * more.high:+.1f}"
+    )  # fmt: skip
+    if more.high < 0.0 or more.value < -MARGIN:
+        return f"Cheaper but not as accurate as the {other}: {prices} ({saves}; {points})."
+    if saved.low > 0.0:
+        return f"As accurate as the {other} for {prices} ({saves}; {points})."
+    if saved.high < 0.0:
+        return f"No dollars are saved at the accuracy of the {other}: {prices} ({saves}; {points})."
+    return f"At the accuracy of the {other} it is open whether dollars are saved: {prices} ({saves}; {points})."
+
+
+def _estimated(own: ShownPlan | None, rival: ShownPlan | None) -> str:
+    """The same by the estimates of the trie, which chose the plan and flatter it."""
+    if own is None or rival is None or not rival.decision.path_cost_usd > 0.0:
+        return ""
+    mine, other = own.decision, rival.decision
+    prices = f"{thousand(mine.path_cost_usd)} instead of {thousand(other.path_cost_usd)} {PER}"
+    if mine.path_cost_usd >= other.path_cost_usd * (1.0 - 1e-6) or mine.accuracy < other.accuracy - 1e-3:
+        return ""
+    return (
+        f"Estimated, not judged: as accurate as the {rival.name} ({other.words}; {percent(other.accuracy)} right) for {prices}."
+    )
+
+
+def _name(one: JudgedPolicy) -> str:
+    return one.title.replace(", ", " over ")
+
+
+def _signed(value: float) -> str:
+    return f"{'-' if value < 0 else ''}{usd(abs(value))}"
