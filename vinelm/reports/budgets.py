@@ -31,13 +31,15 @@ class PlanNode:
     Attributes:
         stage: The workflow's stage; empty where the request ends.
         model: What runs.
-        seen: What the invocation before has shown; several where the plan goes on alike.
+        when: What tells this way from the others, in as few words as do; empty where its stage tells it.
+        seen: What the invocation before has shown, in full; several where the plan goes on alike.
         share: Of all requests, in [0, 1].
         children: The steps that may follow.
     """
 
     stage: str
     model: str | None
+    when: str
     seen: tuple[str, ...]
     share: float
     children: tuple[PlanNode, ...] = ()

@@ -11,6 +11,10 @@ from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 from vinelm.evaluation.store_sweeps.swept_policies import JudgedSweep
 
 
+MOST_REACH = 0.1
+"""A difference in accuracy that is not known to so many points either way says too little for a headline."""
+
+
 class EqualQuality(NamedTuple):
     """Two plans for one promised accuracy, as the other half of the requests judges them.
 
@@ -30,9 +34,10 @@ class EqualQuality(NamedTuple):
 
 
 def equal_quality(sweep: JudgedSweep, name: PolicyName) -> EqualQuality | None:
-    """Return the comparison at the highest accuracy at which the rows identify both; None if there is none.
+    """Return the comparison at the highest accuracy for which the rows tell enough of both; None if there is none.
 
-    The highest, not the one with the largest gain: that would be the best of several noisy figures.
+    That is decided by how well the difference in accuracy is known (:data:`MOST_REACH`), and not by what is gained, which
+    would pick the best of several noisy figures.
 
     Args:
         sweep: Of floors of accuracy.
@@ -63,4 +68,5 @@ def _at(sweep: JudgedSweep, both: BothWays, name: PolicyName) -> EqualQuality | 
     more = gain_over(scores[0], scores[1], "accuracy")
     floor = both.objective.min_accuracy
     assert floor is not None
-    return EqualQuality(floor, own, rival, own.against[rival.name], more) if more.is_identified or more.is_same else None
+    is_known = more.is_same or (more.is_identified and more.high - more.low <= 2 * MOST_REACH)
+    return EqualQuality(floor, own, rival, own.against[rival.name], more) if is_known else None

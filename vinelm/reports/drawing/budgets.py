@@ -17,12 +17,15 @@ _GRAPH = (
     "stage's calls. Tools between the stages are not drawn."
 )
 _TREE = (
-    "What runs after what. A percentage is the share of all requests that come there. Ways that go on alike are one box; rare "
-    "ones (at most {left} steps at a budget) are left out."
+    "What runs after what. A percentage is the share of all requests that come there. Ways that go on alike are one "
+    "box, and the last box of a way has the answer.{rare}"
 )
 _BARS = {
     "dollars": ("Dollars by stage", "Of 1,000 requests, tools after the stage included. {rest}"),
-    "seconds": ("Seconds by stage", "Of a request on average at zero load, tools included. Stages side by side overlap. {rest}"),
+    "seconds": (
+        "Seconds by stage",
+        "Of a request on average at zero load, tools included. Stages side by side overlap. {rest}",
+    ),
 }
 _REST = "Estimated from all rows; all budgets have the same scale."
 
@@ -52,7 +55,7 @@ def budget_parts(slider: BudgetSlider, note: str) -> list[BudgetPart]:
     parts = [
         part("graph", "Your graph with the chosen models", _GRAPH,
              lambda stop, kind, label: draw_graph(stop.graph, slider.colour_of, kind, label, note)),
-        part("tree", "The plan as a tree", _TREE.format(left=left) if left else _TREE.split(" rare ones")[0].rstrip(";") + ".",
+        part("tree", "The plan as a tree", _TREE.format(rare=f" At most {left:,} rare steps of a budget are left out." if left else ""),
              lambda stop, kind, label: draw_tree(stop.tree, slider.colour_of, kind, label, note)),
     ]  # fmt: skip
     for name in slider.stops[0].bars:

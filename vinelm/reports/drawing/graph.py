@@ -12,14 +12,14 @@ from vinelm.template.steps import END, Branch, Loop, Parallel, Stage, Step
 WIDE, NARROW = 880.0, 350.0
 MOST_MODELS = 4
 """Most models that are written into the box of a stage."""
-_BOX, _GAP, _FORK, _LABEL = 168.0, 30.0, 40.0, 18.0
+_BOX, _GAP, _FORK, _LABEL = 188.0, 30.0, 40.0, 18.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
     """A part of the picture. It is entered at ``middle`` from its top, or left edge, and left on the other side.
 
-    ``ends`` says that no request goes on behind it.
+    ``ends`` says that no request goes on behind it, ``has_head`` that a line which leads to it ends with an arrow.
     """
 
     width: float
@@ -27,6 +27,7 @@ class _Block:
     middle: float
     draw: Callable[[float, float], None]
     ends: bool = False
+    has_head: bool = True
 
 
 def draw_graph(graph: GraphPicture, colour_of: ColourOf, kind: str, label: str, note: str = "") -> str:
@@ -91,7 +92,7 @@ class _Across(_Layout):
         def draw(x: float, y: float) -> None:
             at = y + inner.middle
             self.sketch.dot(x + 6, at)
-            self.sketch.line([(x + 11, at), (x + _GAP, at)], has_arrow=True)
+            self.sketch.line([(x + 11, at), (x + _GAP, at)], has_arrow=inner.has_head)
             inner.draw(x + _GAP, y)
             if not inner.ends:
                 end = x + _GAP + inner.width
@@ -103,7 +104,7 @@ class _Across(_Layout):
     def series(self, steps: Sequence[Step]) -> _Block:
         blocks = [self.block(step) for step in steps]
         if not blocks:
-            return _Block(_GAP, 12, 6, lambda x, y: self.sketch.line([(x, y + 6), (x + _GAP, y + 6)]))
+            return _Block(_GAP, 12, 6, lambda x, y: self.sketch.line([(x, y + 6), (x + _GAP, y + 6)]), has_head=False)
         middle = max(block.middle for block in blocks)
         height = middle + max(block.height - block.middle for block in blocks)
 
@@ -112,11 +113,11 @@ class _Across(_Layout):
                 block.draw(x, y + middle - block.middle)
                 x += block.width
                 if i + 1 < len(blocks):
-                    self.sketch.line([(x, y + middle), (x + _GAP, y + middle)], has_arrow=True)
+                    self.sketch.line([(x, y + middle), (x + _GAP, y + middle)], has_arrow=blocks[i + 1].has_head)
                 x += _GAP
 
         width = sum(block.width for block in blocks) + _GAP * (len(blocks) - 1)
-        return _Block(width, height, middle, draw, ends=blocks[-1].ends)
+        return _Block(width, height, middle, draw, blocks[-1].ends, blocks[0].has_head)
 
     def block(self, step: Step) -> _Block:
         if isinstance(step, Stage):
@@ -130,23 +131,23 @@ class _Across(_Layout):
         return _Block(12, 12, 6, lambda x, y: self.sketch.dot(x + 6, y + 6, is_end=True), ends=True)
 
     def loop(self, step: Loop) -> _Block:
-        inner, top, pad = self.series(step.stages), 30.0, 12.0
+        inner, top, pad = self.series(step.stages), 30.0, 20.0
         if step.times == 1:
             return inner
         middle, width = inner.middle + top, inner.width + 2 * pad
 
         def draw(x: float, y: float) -> None:
             at, end = y + middle, x + width
-            self.sketch.line([(x, at), (x + pad, at)])
+            self.sketch.line([(x, at), (x + pad, at)], has_arrow=inner.has_head)
             self.sketch.line([(end - pad, at), (end, at)])
             inner.draw(x + pad, y + top)
-            back = [(end - 4, at), (end - 4, y + 20), (x + 4, y + 20), (x + 4, at - 3)]
+            back = [(end - 10, at), (end - 10, y + 20), (x + 6, y + 20), (x + 6, at)]
             self.sketch.line(back, has_arrow=True)
             self.sketch.text(
                 x + width / 2, y + 14, f"up to {step.times} times", room=width, size=12, colour="muted", anchor="middle"
             )
 
-        return _Block(width, inner.height + top, middle, draw, ends=inner.ends)
+        return _Block(width, inner.height + top, middle, draw, inner.ends, has_head=False)
 
     def branch(self, step: Branch | Parallel) -> _Block:
         arms = [(label, self.series(steps)) for label, steps in self.arms(step)]
@@ -163,7 +164,8 @@ class _Across(_Layout):
             for (label, block), top in zip(arms, tops, strict=True):
                 at = y + top + block.middle
                 start = x + _FORK
-                self.sketch.line([(x, y + middle), (x + 10, y + middle), (x + 10, at), (start, at)], has_arrow=True)
+                self.sketch.line([(x, y + middle), (x + 10, y + middle), (x + 10, at), (start, at)],
+                                 has_arrow=block.has_head)  # fmt: skip
                 block.draw(start, y + top)
                 self.sketch.text(start, y + top - 5, label, room=widest, size=12, colour="muted")
                 if not block.ends:
@@ -172,7 +174,7 @@ class _Across(_Layout):
                         [(start + block.width, at), (right - 10, at), (right - 10, y + middle), (right, y + middle)]
                     )
 
-        return _Block(width, height, middle, draw, ends=ends)
+        return _Block(width, height, middle, draw, ends, has_head=False)
 
 
 class _Down(_Layout):
@@ -188,7 +190,7 @@ class _Down(_Layout):
         def draw(x: float, y: float) -> None:
             at = x + self.width / 2
             self.sketch.dot(at, y + 6)
-            self.sketch.line([(at, y + 11), (at, y + 26)], has_arrow=True)
+            self.sketch.line([(at, y + 11), (at, y + 26)], has_arrow=inner.has_head)
             inner.draw(x, y + 26)
             if not inner.ends:
                 end = y + 26 + inner.height
@@ -200,18 +202,19 @@ class _Down(_Layout):
     def series(self, steps: Sequence[Step], width: float) -> _Block:
         blocks, gap, middle = [self.block(step, width) for step in steps], 22.0, width / 2
         if not blocks:
-            return _Block(width, 14, middle, lambda x, y: self.sketch.line([(x + middle, y), (x + middle, y + 14)]))
+            return _Block(width, 14, middle, lambda x, y: self.sketch.line([(x + middle, y), (x + middle, y + 14)]),
+                          has_head=False)  # fmt: skip
 
         def draw(x: float, y: float) -> None:
             for i, block in enumerate(blocks):
                 block.draw(x, y)
                 y += block.height
                 if i + 1 < len(blocks):
-                    self.sketch.line([(x + middle, y), (x + middle, y + gap)], has_arrow=True)
+                    self.sketch.line([(x + middle, y), (x + middle, y + gap)], has_arrow=blocks[i + 1].has_head)
                 y += gap
 
         height = sum(block.height for block in blocks) + gap * (len(blocks) - 1)
-        return _Block(width, height, middle, draw, ends=blocks[-1].ends)
+        return _Block(width, height, middle, draw, blocks[-1].ends, blocks[0].has_head)
 
     def block(self, step: Step, width: float) -> _Block:
         if isinstance(step, Stage):
@@ -237,31 +240,34 @@ class _Down(_Layout):
 
         def draw(x: float, y: float) -> None:
             at, end, right = x + middle, y + inner.height + top, x + width - 4
-            self.sketch.line([(at, y), (at, y + top)], has_arrow=True)
+            self.sketch.line([(at, y), (at, y + top)], has_arrow=inner.has_head)
             inner.draw(x + pad, y + top)
             self.sketch.line([(at, end), (at, end + 12)])
             back = [(at, end + 8), (right, end + 8), (right, y + 8), (at + 3, y + 8)]
             self.sketch.line(back, has_arrow=True)
             self.sketch.text(at + 12, y + 4, f"up to {step.times} times", room=middle - 16, size=12, colour="muted")
 
-        return _Block(width, inner.height + top + 12, middle, draw, ends=inner.ends)
+        return _Block(width, inner.height + top + 12, middle, draw, inner.ends, has_head=False)
 
     def branch(self, step: Branch | Parallel, width: float) -> _Block:
         rail, turn, middle = 16.0, 34.0, width / 2
         arms = [(label, self.series(steps, width - 2 * rail)) for label, steps in self.arms(step)]
-        height = sum(turn + block.height + 10 for _, block in arms) + 8
+        height = sum(turn + block.height + 10 for _, block in arms) + 10
         ends = all(block.ends for _, block in arms)
 
         def draw(x: float, y: float) -> None:
-            at, left, right, bottom = x + middle, x + 5, x + width - 5, y + height
-            for label, block in arms:
-                self.sketch.line([(at, bottom - height), (left, bottom - height), (left, y + 12), (at, y + 12), (at, y + turn)],
-                                 has_arrow=True)  # fmt: skip
+            at, left, right, top, bottom = x + middle, x + 5, x + width - 5, y, y + height
+            for number, (label, block) in enumerate(arms):
+                # The first arm is entered, and the last one left, straight; the others along the rails.
+                aside = [(at, top + 6), (left, top + 6), (left, y + 14), (at, y + 14)] if number else [(at, y)]
+                self.sketch.line([*aside, (at, y + turn)], has_arrow=block.has_head)
                 self.sketch.text(left + 8, y + 28, label, room=middle - 24, size=12, colour="muted")
                 block.draw(x + rail, y + turn)
                 y += turn + block.height
                 if not block.ends:
-                    self.sketch.line([(at, y), (at, y + 6), (right, y + 6), (right, bottom), (at, bottom)])
+                    is_last = number == len(arms) - 1
+                    aside = [] if is_last else [(at, y + 6), (right, y + 6), (right, bottom - 6), (at, bottom - 6)]
+                    self.sketch.line([(at, y), *aside, (at, bottom)])
                 y += 10
 
-        return _Block(width, height, middle, draw, ends=ends)
+        return _Block(width, height, middle, draw, ends, has_head=False)

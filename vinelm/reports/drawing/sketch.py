@@ -7,7 +7,7 @@ from html import escape
 
 from vinelm.reports.drawing.canvas import MODEL_COLOURS
 
-CHARACTER = 0.58
+CHARACTER = 0.56
 """Width of a character in sizes of its font, with some room: no font is measured, as each device has its own."""
 ARROW = 5.0
 
@@ -91,11 +91,11 @@ class Sketch:
         if note:
             self.text(4, height + 12, note, size=11, colour="muted")
             height += 18
-        return (
-            f'<svg class="{kind}" viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{escape(label)}" '
+        return (  # a pixel around it, so that lines at the edges are whole
+            f'<svg class="{kind}" viewBox="0 0 {width + 2:.0f} {height + 2:.0f}" role="img" aria-label="{escape(label)}" '
             'xmlns="http://www.w3.org/2000/svg" font-size="13" fill="var(--ink)">'
-            f'<g fill="none" stroke="var(--muted)" stroke-width="1.4">{"".join(self._lines)}</g>'
-            f"{''.join(self._boxes)}{''.join(self._hits)}</svg>"
+            f'<g transform="translate(1 1)"><g fill="none" stroke="var(--muted)" stroke-width="1.4">{"".join(self._lines)}</g>'
+            f"{''.join(self._boxes)}{''.join(self._hits)}</g></svg>"
         )
 
 

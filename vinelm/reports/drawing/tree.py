@@ -52,7 +52,7 @@ def _depth(nodes: Sequence[PlanNode]) -> int:
 
 
 def _height(node: PlanNode) -> float:
-    lines = (1 if node.model is None else 2) + bool(node.seen)
+    lines = (1 if node.model is None else 2) + bool(node.when)
     return 12.0 + 16.0 * lines
 
 
@@ -100,20 +100,19 @@ def _connect(sketch: Sketch, above: _Place, place: _Place, *, is_across: bool) -
 def _draw(sketch: Sketch, place: _Place, colour_of: ColourOf) -> None:
     node, x, y, width = place.node, place.x, place.y, place.width
     share = f"{100 * node.share:.0f} %" if node.share >= 0.005 else "< 1 %"
-    seen = " or ".join(node.seen)
     is_end = node.model is None
     sketch.box(x, y, width, place.height, fill="paper" if is_end else "card", edge="rule" if is_end else "focus")
     at = y + 18
-    if seen:
-        sketch.text(x + 8, at, f"if {seen}", room=width - 14, size=12, colour="muted")
+    if node.when:
+        sketch.text(x + 8, at, f"if {node.when}", room=width - 14, size=12, colour="muted")
         at += 16
     if is_end:
-        sketch.text(x + 8, at, "answer returned", room=width - 56, size=12, colour="muted")
+        sketch.text(x + 8, at, "answered", room=width - 56, size=12, colour="muted")
     else:
         sketch.text(x + 8, at, node.stage, room=width - 56, size=12, colour="muted")
         sketch.bar(x + 8, at + 7, 9, 9, colour_of(node.model or ""))
         sketch.text(x + 22, at + 16, node.model or "", room=width - 28, is_bold=True)
     sketch.text(x + width - 8, at, share, size=12, anchor="end", colour="muted")
-    what = "answer returned" if is_end else f"{node.stage}: {node.model}"
+    what = "the request has its answer" if is_end else f"{node.stage}: {node.model}"
     lines = [*([f"if {one}" for one in node.seen[:8]]), what, f"{100 * node.share:.1f} % of all requests"]
     sketch.says(x, y, width, place.height, "\n".join(lines))

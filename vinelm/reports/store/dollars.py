@@ -10,6 +10,8 @@ from vinelm.reports.formatting import percent, thousand, usd
 from vinelm.reports.store.plan_sections import ShownPlan
 
 PER = "per 1,000 requests"
+LONGEST = 60
+"""Characters of a plan in the headline; a longer one is in the verdict below it."""
 
 
 def dollars_sentence(judged: JudgedStore, own: ShownPlan | None, rival: ShownPlan | None) -> str:
@@ -44,28 +46,35 @@ def _equal(found: EqualQuality) -> str:
     return _judged(found.own, found.rival, found.saved_usd, found.more_accuracy, 0.95)
 
 
-def _judged(
-    own: JudgedPolicy, rival: JudgedPolicy, saved: OffPolicyEstimate, more: OffPolicyEstimate, level: float
-) -> str:
+def _judged(own: JudgedPolicy, rival: JudgedPolicy, saved: OffPolicyEstimate, more: OffPolicyEstimate, level: float) -> str:
     if not max(own.cost_usd.value, rival.cost_usd.value) > 0.0:
         return ""
-    other = f"{_name(rival)} ({' / '.join(rival.plans)})"
+    plan = rival.plans[0] if len(rival.plans) == 1 else ""
+    other = f"{_name(rival)} ({plan})" if plan and len(plan) <= LONGEST else _name(rival)
     prices = f"{thousand(own.cost_usd.value)} instead of {thousand(rival.cost_usd.value)} {PER}"
     if saved.is_same and more.is_same:
         return f"As accurate as the {other} for the same {thousand(own.cost_usd.value)} {PER}: it is the same plan."
-    low, high, value = (_signed(1000 * one) for one in (saved.low, saved.high, saved.value))
-    saves = f"saves {value}, {100 * level:.3g} %: {low} to {high}"
     points = (
         "the same accuracy" if more.is_same
         else f"{100 * more.value:+.1f} points, {100 * more.low:+.1f} to {100 * more.high:+.1f}"
     )  # fmt: skip
+    figures = f"{_difference(saved, level)}; {points}"
     if more.high < 0.0 or more.value < -MARGIN:
-        return f"Cheaper but not as accurate as the {other}: {prices} ({saves}; {points})."
-    if saved.low > 0.0:
-        return f"As accurate as the {other} for {prices} ({saves}; {points})."
+        return f"Less accurate than the {other}, for {prices} ({figures})."
     if saved.high < 0.0:
-        return f"No dollars are saved at the accuracy of the {other}: {prices} ({saves}; {points})."
-    return f"At the accuracy of the {other} it is open whether dollars are saved: {prices} ({saves}; {points})."
+        return f"No dollars are saved at the accuracy of the {other}: {prices} ({figures})."
+    if saved.low <= 0.0:
+        return f"It is open whether dollars are saved at the accuracy of the {other}: {prices} ({figures})."
+    is_sure = more.is_same or more.low >= -MARGIN
+    return f"{'As' if is_sure else 'Planned to be as'} accurate as the {other}, for {prices} ({figures})."
+
+
+def _difference(saved: OffPolicyEstimate, level: float) -> str:
+    """The dollars saved, or what the plan costs more, with the interval."""
+    sign, words = (1, "saves {}") if saved.value >= 0.0 else (-1, "{} more")
+    low, high = sorted(sign * 1000 * end for end in (saved.low, saved.high))
+    amount = words.format(usd(abs(1000 * saved.value)))
+    return f"{amount}, {100 * level:.3g} %: {_signed(low)} to {_signed(high)}"
 
 
 def _estimated(own: ShownPlan | None, rival: ShownPlan | None) -> str:
