@@ -75,6 +75,7 @@ class BudgetStop:
     Attributes:
         budget: In words.
         sentence: The plan's dollars at equal quality, and what else is to be said first.
+        plan: In words.
         figures: (name, value) pairs; the same names at every stop.
         graph: The graph with the plan's models.
         tree: The plan.
@@ -83,6 +84,7 @@ class BudgetStop:
 
     budget: str
     sentence: str
+    plan: str
     figures: tuple[tuple[str, str], ...]
     graph: GraphPicture
     tree: PlanTree

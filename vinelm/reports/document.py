@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vinelm.evaluation.plans.roles import Role
@@ -54,31 +54,6 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BarRow:
-    """One bar. ``parts`` are names and amounts >= 0, from the left."""
-
-    label: str
-    parts: tuple[tuple[str, float], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BarChart:
-    """Stacked bars. ``colours`` are the names in the order of the page's colours; ``amount`` formats a value."""
-
-    name: str
-    title: str
-    caption: str
-    x_title: str
-    rows: tuple[BarRow, ...]
-    amount: Callable[[float], str]
-    colours: tuple[str, ...]
-
-    def colour_of(self, key: str) -> int:
-        """Return the number of the colour of a part."""
-        return self.colours.index(key) if key in self.colours else len(self.colours)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FlowBand:
     """Requests that go from ``source`` to ``target`` after ``depth`` invocations; None: the start, and the end."""
 
@@ -104,7 +79,7 @@ class FlowChart:
         return self.colours.index(model) if model in self.colours else len(self.colours)
 
 
-Picture = Chart | BarChart | FlowChart
+Picture = Chart | FlowChart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

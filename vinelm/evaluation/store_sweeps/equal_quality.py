@@ -1,4 +1,4 @@
-"""Dollars at equal quality: VineLM's cheapest plan for an accuracy, against the cheapest fixed plan that promises it as well."""
+"""Dollars at equal quality: VineLM's cheapest plan for an accuracy, against the cheapest fixed plan that promises it."""
 
 from __future__ import annotations
 

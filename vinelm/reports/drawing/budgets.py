@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vinelm.reports.budgets import BudgetSlider, BudgetStop, StageBars
+from vinelm.reports.document import Row, Table
 from vinelm.reports.drawing.graph import draw_graph
 from vinelm.reports.drawing.stage_bars import draw_stage_bars
 from vinelm.reports.drawing.tree import draw_tree
@@ -52,10 +53,11 @@ def budget_parts(slider: BudgetSlider, note: str) -> list[BudgetPart]:
         return draw_stage_bars(one, slider.colour_of, kind, label, note)
 
     left = max(stop.tree.left_out for stop in slider.stops)
+    rare = f" Rare steps are left out, at most {left:,} at a budget." if left else ""
     parts = [
         part("graph", "Your graph with the chosen models", _GRAPH,
              lambda stop, kind, label: draw_graph(stop.graph, slider.colour_of, kind, label, note)),
-        part("tree", "The plan as a tree", _TREE.format(rare=f" At most {left:,} rare steps of a budget are left out." if left else ""),
+        part("tree", "The plan as a tree", _TREE.format(rare=rare),
              lambda stop, kind, label: draw_tree(stop.tree, slider.colour_of, kind, label, note)),
     ]  # fmt: skip
     for name in slider.stops[0].bars:
@@ -85,3 +87,11 @@ def budget_data(slider: BudgetSlider, parts: Sequence[BudgetPart], typeset: Call
             }
         )
     return {"stops": stops, "pictures": list(numbers)}
+
+
+def budget_table(slider: BudgetSlider) -> Table:
+    """Return every stop as a row of a table: what the slider shows, without a script and in print."""
+    names = [name for name, _ in slider.stops[0].figures]
+    rows = tuple(Row(cells=(stop.budget, *(value for _, value in stop.figures)), detail=stop.plan) for stop in slider.stops)
+    texts = tuple(i for i, name in enumerate(("budget", *names)) if i == 0 or name == "Judged")
+    return Table(title="The plan within each budget", columns=("budget", *names), rows=rows, text_columns=texts, is_folded=True)

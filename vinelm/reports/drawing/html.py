@@ -8,9 +8,8 @@ from pathlib import Path
 
 from vinelm.errors import ConfigError
 from vinelm.io.atomic import write_atomic
-from vinelm.reports.document import BarChart, FlowChart, Picture, Report, Table
-from vinelm.reports.drawing.bars import draw_bars
-from vinelm.reports.drawing.budgets import budget_data, budget_parts
+from vinelm.reports.document import FlowChart, Picture, Report, Table
+from vinelm.reports.drawing.budgets import budget_data, budget_parts, budget_table
 from vinelm.reports.drawing.canvas import NARROW, WIDE, Reading, as_inline, drawing
 from vinelm.reports.drawing.flows import draw_flows
 from vinelm.reports.drawing.lines import draw_lines
@@ -36,7 +35,12 @@ def render(report: Report) -> str:
     parts = [] if report.budgets is None else budget_parts(report.budgets, note)
     data = {} if report.budgets is None else budget_data(report.budgets, parts, _typeset)
     return environment.get_template("report.html").render(
-        report=report, pictures=pictures, slider=report.budgets, parts=parts, data=data
+        report=report,
+        pictures=pictures,
+        slider=report.budgets,
+        parts=parts,
+        data=data,
+        budget_table=None if report.budgets is None else budget_table(report.budgets),
     )
 
 
@@ -65,8 +69,6 @@ def _draw(picture: Picture, *, note: str = "") -> str:
 def _drawn(picture: Picture, size: tuple[int, int], name: str, note: str) -> tuple[str, list[Reading]]:
     if isinstance(picture, FlowChart):
         return draw_flows(picture, size, name, note=note)
-    if isinstance(picture, BarChart):
-        return draw_bars(picture, size, name, note=note)
     return draw_lines(picture, size, name, note=note)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from html import escape
+from textwrap import wrap
 
 from vinelm.reports.drawing.canvas import MODEL_COLOURS
 
@@ -103,3 +104,9 @@ def fitted(words: str, room: float, size: float = 13) -> str:
     """Return words, cut to the room that they have in pixels."""
     most = max(int(room / (CHARACTER * size)), 2)
     return words if len(words) <= most else f"{words[: most - 1].rstrip()}…"
+
+
+def wrapped(words: str, room: float, size: float = 13) -> list[str]:
+    """Return words in at most two lines of this room; what has no place in them is cut."""
+    first, *rest = wrap(words, max(int(room / (CHARACTER * size)), 2))
+    return [first, fitted(" ".join(rest), room, size)] if rest else [first]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import isfinite, sqrt
 from typing import Any
 
@@ -71,6 +72,7 @@ class BudgetPlans:
             BudgetStop(
                 budget="any budget" if budget is None else f"{thousand(budget)} per 1,000 requests",
                 sentence=self._sentence(plan),
+                plan=plan.words,
                 figures=self._figures(plan, budget),
                 graph=GraphPicture(template=self.searched.template, calls=_calls(own)),
                 tree=plan_tree(plan),
@@ -100,7 +102,7 @@ class BudgetPlans:
         """The judged budgets and one between each two of them; without any, budgets over the estimated frontier."""
         judged = sorted({cap for one in self._judged_points() if (cap := one.objective.max_cost_usd) is not None})
         if judged:
-            between = [float(f"{sqrt(low * high):.3g}") for low, high in zip(judged, judged[1:], strict=False)]
+            between = [float(f"{sqrt(low * high):.3g}") for low, high in pairwise(judged)]
             return sorted([*judged, *between])
         reach = self.plans.frontier_range()
         if not reach.dearest_usd > 0.0:
@@ -116,32 +118,27 @@ class BudgetPlans:
 
     def _sentence(self, plan: Decision) -> str:
         """The plan's dollars against those of a fixed plan that is as accurate."""
-        own = f"{thousand(plan.path_cost_usd)} per 1,000 requests"
-        rival, name = self._rival(plan)
-        if rival is None:
-            best = self.plans.fixed(Objective(maximize="accuracy"), "single")
-            if best is None:
-                return f"{percent(plan.accuracy)} right for {own}."
-            return (
-                f"{percent(plan.accuracy)} right for {own}. No single model is as accurate: the best, {best.words}, has "
-                f"{percent(best.accuracy)} for {thousand(best.path_cost_usd)}."
-            )
-        there = thousand(rival.path_cost_usd)
-        gap = plan.accuracy - rival.accuracy
-        if self.is_in_use and gap < -SAME:
-            return f"{-100 * gap:.1f} points less accurate than {name}, for {own} instead of {there}."
-        if plan.path_cost_usd >= rival.path_cost_usd * (1.0 - SAME):
-            return f"As {name}: {percent(plan.accuracy)} right for {own}; nothing is saved here."
-        more = f" and {100 * gap:.1f} points more accurate" if self.is_in_use and gap > SAME else ""
-        return f"As accurate as {name}{more}, for {own} instead of {there}."
-
-    def _rival(self, plan: Decision) -> tuple[Any, str]:
-        """The plan in use, or the cheapest single model that is as accurate, and its name."""
+        own = f"{percent(plan.accuracy)} right for {thousand(plan.path_cost_usd)} per 1,000 requests"
         if self.is_in_use and self.today is not None:
-            return self.today.decision, f"today's plan ({self.today.decision.words})"
+            return f"{own}, {self._against_today(plan, self.today.decision)}."
         floor = max(plan.accuracy - SAME, 0.0)
-        found = self.plans.fixed(Objective(minimize="cost", min_accuracy=floor), "single")
-        return found, "" if found is None else f"the single model {found.words}"
+        rival = self.plans.fixed(Objective(minimize="cost", min_accuracy=floor), "static")
+        if rival is None:
+            best = self.plans.fixed(Objective(maximize="accuracy"), "static")
+            if best is None:
+                return f"{own}."
+            there = f"{percent(best.accuracy)} for {thousand(best.path_cost_usd)}"
+            return f"{own}. No static plan is as accurate: the best, {best.words}, has {there}."
+        if plan.path_cost_usd >= rival.path_cost_usd * (1.0 - SAME):
+            return f"{own}: nothing is saved here over the static plan {rival.words}."
+        there = thousand(rival.path_cost_usd)
+        return f"{own} instead of {there} for the cheapest static plan that is as accurate, {rival.words}."
+
+    @staticmethod
+    def _against_today(plan: Decision, today: Any) -> str:
+        gap = plan.accuracy - today.accuracy
+        said = "as accurate as" if abs(gap) < SAME else f"{100 * abs(gap):.1f} points {'more' if gap > 0 else 'less'} than"
+        return f"{said} today's plan ({today.words}), which costs {thousand(today.path_cost_usd)}"
 
     def _figures(self, plan: Decision, budget: float | None) -> tuple[tuple[str, str], ...]:
         interval = interval_of(plan.accuracy, plan.standard_error)

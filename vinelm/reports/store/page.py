@@ -24,6 +24,7 @@ from vinelm.reports.document import Chart, Mark, Report, Section, Table
 from vinelm.reports.drawing.html import write_page
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
 from vinelm.reports.formatting import percent, template_words, thousand, usd
+from vinelm.reports.readable import readable, says_enough, why_left_out
 from vinelm.reports.store.budget_section import BudgetPlans
 from vinelm.reports.store.dollars import dollars_sentence
 from vinelm.reports.store.estimated_sections import (
@@ -202,7 +203,7 @@ class _StorePage:
             budgets=self._budgets,
             hero=self._hero,
             findings=tuple(self._findings()),
-            sections=sections,
+            sections=tuple(map(readable, sections)),
             terms=TERMS,
             provenance=provenance,
             simulated=_SIMULATED if self.identity.is_simulated else None,
@@ -262,7 +263,7 @@ class _StorePage:
         shown = [self.vinelm] if self.rival is None else [self.vinelm, self.rival]
         found = (
             flow_section(self.vinelm, self.searched, swept),
-            spending_section(shown, self.annotated),
+            spending_section(shown),
             price_section(self.vinelm, self.objective, self.searched),
         )
         return tuple(one for one in found if one is not None)
@@ -284,7 +285,11 @@ class _StorePage:
         ).slider()
 
     @property
-    def _hero(self) -> Chart:
+    def _hero(self) -> Chart | None:
+        return self._cost_chart if says_enough(self._cost_chart) else None
+
+    @cached_property
+    def _cost_chart(self) -> Chart:
         chart = cost_sweep_chart(self.judged, self._marks)
         if chart is not None:
             return chart
@@ -318,6 +323,8 @@ class _StorePage:
                 lines.append(f"{words}: {plan.decision.words}; {figures} requests.")
         if self.has_judge:
             lines.append(_VERDICTS_ONLY)
+        if self._hero is None:
+            lines.append(why_left_out(self._cost_chart))
         lines.append(
             "Nothing was served for this page: serve requests that were not profiled before you switch (vinelm verify)."
         )
