@@ -98,11 +98,13 @@ class BudgetSlider:
     Attributes:
         intro: What the plans are, and what their figures rest on.
         stops: At least one.
+        beside: What the plan's bars are drawn beside, in one sentence; empty for nothing.
         models: The models in the order of the page's colours.
     """
 
     intro: str
     stops: tuple[BudgetStop, ...]
+    beside: str
     models: tuple[str, ...]
 
     @property

@@ -6,7 +6,9 @@ from kit.stores import made_store
 import vinelm
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.reports import render
+from vinelm.reports.document import Section
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
+from vinelm.reports.readable import readable
 from vinelm.reports.store.page import store_page
 from vinelm.traces import ObservationStore
 
@@ -63,7 +65,7 @@ def test_the_page_says_what_evaluate_says(made, page):
     assert page.is_gain is (found.verdict == "gain")
     (section,) = (section for section in page.sections if section.title == "The verdict")
     assert section.findings == tuple(evaluation_lines(found))
-    assert section.parts == evaluation_tables(found)
+    assert section.parts == readable(Section(title="", parts=evaluation_tables(found))).parts
     assert len(page.hero.marks) == sum(one.verdict == "gain" for one in found.by_budget)
 
 

@@ -10,7 +10,6 @@ from vinelm.evaluation.judging.planning_half import PolicyName
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 from vinelm.evaluation.store_sweeps.swept_policies import JudgedSweep
 
-
 MOST_REACH = 0.1
 """A difference in accuracy that is not known to so many points either way says too little for a headline."""
 

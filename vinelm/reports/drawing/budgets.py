@@ -66,7 +66,7 @@ def budget_parts(slider: BudgetSlider, note: str) -> list[BudgetPart]:
             part(
                 f"stage-{name}",
                 title,
-                caption.format(rest=_REST),
+                caption.format(rest=f"{slider.beside} {_REST}".strip()),
                 lambda stop, kind, label, name=name: bars(stop.bars[name], kind, label),  # type: ignore[misc]
             )
         )

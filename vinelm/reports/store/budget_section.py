@@ -88,7 +88,19 @@ class BudgetPlans:
             for (budget, plan), own in zip(found, spent, strict=True)
         )
         note = "" if len(stops) > 1 else " Every budget leads to this plan, so that there is nothing to slide."
-        return BudgetSlider(intro=_INTRO + note, stops=stops, models=tuple(self.searched.trie.models))
+        return BudgetSlider(intro=_INTRO + note, stops=stops, beside=self._beside, models=tuple(self.searched.trie.models))
+
+    @property
+    def _name(self) -> str:
+        """The name of what the plan's bars are drawn beside."""
+        return "today" if self.is_in_use else "single model"
+
+    @property
+    def _beside(self) -> str:
+        if self.today is None:
+            return ""
+        what = "Today" if self.is_in_use else "Single model: the most accurate one"
+        return f"{what}, {self.today.decision.words}."
 
     @property
     def _policy(self) -> str:
@@ -96,9 +108,9 @@ class BudgetPlans:
 
     def _judged_points(self) -> tuple[SweptPolicy, ...]:
         sweep = self.judged.sweep("max_cost_usd")
-        return () if sweep is None else sweep.points.get(self._policy, ())  # type: ignore[call-overload, no-any-return]
+        return () if sweep is None else sweep.points.get(self._policy, ())  # type: ignore[call-overload]
 
-    def _budgets(self) -> list[float | None]:
+    def _budgets(self) -> Sequence[float | None]:
         """The judged budgets and one between each two of them; without any, budgets over the estimated frontier."""
         judged = sorted({cap for one in self._judged_points() if (cap := one.objective.max_cost_usd) is not None})
         if judged:
@@ -165,8 +177,7 @@ class BudgetPlans:
     def _by_stage(
         self, own: Sequence[SpentOn], beside: Sequence[SpentOn] | None, field: str
     ) -> tuple[tuple[str, tuple[tuple[str, Parts], ...]], ...]:
-        name = "today" if self.is_in_use else "single model"
-        bars: Mapping[str, Sequence[SpentOn]] = {"VineLM": own, **({name: beside} if beside else {})}
+        bars: Mapping[str, Sequence[SpentOn]] = {"VineLM": own, **({self._name: beside} if beside else {})}
         stages = [stage.name for stage in self.searched.template.stages]
         return tuple(
             (stage, tuple((policy, _parts(spent, stage, field)) for policy, spent in bars.items()))
