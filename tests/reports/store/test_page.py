@@ -131,7 +131,10 @@ def test_free_models_are_compared_by_accuracy_alone(tmp_path):
     assert any("Every observation was free" in line for line in page.findings)
     assert "Where the money goes" not in titles(page)
     assert "If prices change" not in titles(page)
-    assert not page.hero.x_is_log
+    assert page.hero is None, "every policy is at no dollars, and as right as the others"
+    assert any("There is no chart" in line for line in page.findings)
+    assert page.dollars == ""
+    assert [list(stop.bars) for stop in page.budgets.stops] == [["seconds"]]
     render(page)
 
 
