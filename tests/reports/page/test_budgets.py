@@ -125,7 +125,7 @@ def test_nothing_scrolls_sideways_in_a_frame_of_a_phone(page, tmp_path):
 
 @needs_browser
 def test_without_a_script_the_middle_plan_is_there(page, tmp_path):
-    dom, _ = dumped(page, tmp_path, "--blink-settings=scriptEnabled=false", "--window-size=1280,900")
+    dom, _ = dumped(page.replace("script-src 'unsafe-inline'", "script-src 'none'"), tmp_path, "--window-size=1280,900")
     slider = re.search(r'<input type="range"[^>]*>', dom)[0]
     assert " hidden" in slider, "nothing that does not work is shown"
     assert re.search(r"<noscript>.*needs JavaScript.*</noscript>", dom, re.S)

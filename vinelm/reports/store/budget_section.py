@@ -156,7 +156,7 @@ class BudgetPlans:
         interval = interval_of(plan.accuracy, plan.standard_error)
         said = percent_interval(interval)
         error = "" if said == "-" else f" ({said})"
-        latency = (("Seconds of a request", seconds(plan.expected_latency_s)),) if self.searched.knows_latency else ()
+        latency = (("Seconds of a request", seconds(plan.ahead[2])),) if self.searched.knows_latency else ()
         return (
             ("Right answers", f"{percent(plan.accuracy)}{error}"),
             ("Dollars of 1,000 requests", thousand(plan.path_cost_usd)),
