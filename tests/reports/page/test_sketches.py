@@ -6,7 +6,8 @@ from html import unescape
 
 import pytest
 
-from vinelm.reports.budgets import GraphPicture, PlanNode, PlanTree, StageBars
+from vinelm.reports.budgets import BudgetSlider, BudgetStop, GraphPicture, PlanNode, PlanTree, StageBars
+from vinelm.reports.drawing.budgets import drawn_budgets
 from vinelm.reports.drawing.graph import draw_graph
 from vinelm.reports.drawing.sketch import fitted, wrapped
 from vinelm.reports.drawing.stage_bars import draw_stage_bars
@@ -120,6 +121,22 @@ def test_bars_are_as_long_as_their_amounts():
     assert {">$2<", ">$4<", ">today<"} <= set(re.findall(r">[^<>]+<", svg))
     empty = StageBars(stages=(("draft", (("VineLM", ()),)),), most=0.0, amount=str)
     assert boxes(draw_stage_bars(empty, colour_of, "narrow", "b"))
+
+
+def test_of_too_many_pictures_every_second_budget_is_left_out(monkeypatch):
+    def stop(i):
+        graph = GraphPicture(template=TEMPLATES["chain"], calls={"draft": (("m", 1.0 + i),)})
+        tree = PlanTree(roots=(node("draft", "m", 1.0),))
+        return BudgetStop(budget=f"{i}", sentence="", plan="", figures=(), graph=graph, tree=tree, bars={})
+
+    slider = BudgetSlider(intro="", stops=tuple(map(stop, range(9))), beside="", models=M)
+    whole, parts = drawn_budgets(slider, "")
+    assert [len(whole.stops), *(len(part.shown) for part in parts)] == [9, 9, 9]
+    monkeypatch.setattr("vinelm.reports.drawing.budgets.MOST_CHARACTERS", 5_000)
+    fewer, parts = drawn_budgets(slider, "")
+    assert [one.budget for one in fewer.stops] in (["0", "4", "8"], ["0", "8"])
+    assert fewer.stops[0] == slider.stops[0]
+    assert all(len(part.shown) == len(fewer.stops) for part in parts)
 
 
 def test_words_are_cut_to_their_room():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vinelm.reports.budgets import BudgetSlider, BudgetStop, StageBars
@@ -12,6 +12,8 @@ from vinelm.reports.drawing.graph import draw_graph
 from vinelm.reports.drawing.stage_bars import draw_stage_bars
 from vinelm.reports.drawing.tree import draw_tree
 
+MOST_CHARACTERS = 400_000
+"""Most characters of the pictures, so that a page stays below 1 MB: of larger ones every second budget is left out."""
 KINDS = ("wide", "narrow")
 _GRAPH = (
     "The stages, loops and branches of the graph with the models that the plan runs in them; a percentage is the share of the "
@@ -39,6 +41,15 @@ class BudgetPart:
     title: str
     caption: str
     shown: tuple[str, ...]
+
+
+def drawn_budgets(slider: BudgetSlider, note: str) -> tuple[BudgetSlider, list[BudgetPart]]:
+    """Return the section's pictures, and the slider with the stops that they have room for."""
+    while True:
+        parts = budget_parts(slider, note)
+        if len(slider.stops) < 3 or len("".join({shown for one in parts for shown in one.shown})) <= MOST_CHARACTERS:
+            return slider, parts
+        slider = replace(slider, stops=slider.stops[::2])
 
 
 def budget_parts(slider: BudgetSlider, note: str) -> list[BudgetPart]:

@@ -7,7 +7,7 @@ from vinelm.evaluation.judging.result import MARGIN
 from vinelm.evaluation.store_sweeps.equal_quality import EqualQuality, equal_quality
 from vinelm.evaluation.store_sweeps.judged_store import JudgedStore
 from vinelm.reports.formatting import percent, thousand, usd
-from vinelm.reports.store.plan_sections import ShownPlan
+from vinelm.reports.store.plan_sections import IN_USE, ShownPlan
 
 PER = "per 1,000 requests"
 LONGEST = 60
@@ -85,9 +85,8 @@ def _estimated(own: ShownPlan | None, rival: ShownPlan | None) -> str:
     prices = f"{thousand(mine.path_cost_usd)} instead of {thousand(other.path_cost_usd)} {PER}"
     if mine.path_cost_usd >= other.path_cost_usd * (1.0 - 1e-6) or mine.accuracy < other.accuracy - 1e-3:
         return ""
-    return (
-        f"Estimated, not judged: as accurate as the {rival.name} ({other.words}; {percent(other.accuracy)} right) for {prices}."
-    )
+    name = "plan in use" if rival.name == IN_USE else rival.name
+    return f"Estimated, not judged: as accurate as the {name} ({other.words}; {percent(other.accuracy)} right) for {prices}."
 
 
 def _name(one: JudgedPolicy) -> str:

@@ -45,7 +45,7 @@ from vinelm.reports.store.evidence_sections import (
     signals_section,
     version_facts,
 )
-from vinelm.reports.store.plan_sections import ShownPlan, flow_section, planned, price_section, spending_section
+from vinelm.reports.store.plan_sections import IN_USE, ShownPlan, flow_section, planned, price_section, spending_section
 from vinelm.reports.store.sweep_sections import cost_sweep_chart, sweep_sections
 from vinelm.reports.store_text import judge_words
 from vinelm.rows.observation import Observation
@@ -218,7 +218,7 @@ class _StorePage:
     @cached_property
     def rival(self) -> ShownPlan | None:
         """The plan in use today, else the most accurate single model; None if no model can run every stage."""
-        found, name = self._rival_plan, "single model" if self.in_use is None else "in use today"
+        found, name = self._rival_plan, "single model" if self.in_use is None else IN_USE
         return None if found is None else ShownPlan(name=name, decision=found)
 
     @cached_property

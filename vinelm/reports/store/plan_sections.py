@@ -16,6 +16,8 @@ from vinelm.reports.document import FlowBand, FlowChart, Row, Section, Table
 from vinelm.reports.formatting import objective_words, percent, thousand
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
+IN_USE = "in use today"
+"""The name of the plan in use in charts and tables."""
 MOST_PRICED = 8
 """Most models whose price is changed: those that the plan runs, and the first others."""
 
