@@ -76,3 +76,9 @@ def test_every_decision_has_a_status():
         if not re.search(r"^Status: (holds|replaced by \d{4})", page.read_text(encoding="utf-8"), re.MULTILINE)
     ]
     assert not lacking, "\n".join(lacking)
+
+
+def test_code_is_not_cut():
+    """A long line goes on in the next; nobody has to scroll a block sideways, or misses what is beyond its edge."""
+    style = (ROOT / "docs" / "stylesheets" / "extra.css").read_text(encoding="utf-8")
+    assert re.search(r"\.md-typeset pre > code \{[^}]*white-space: pre-wrap;[^}]*overflow-wrap: anywhere;", style)

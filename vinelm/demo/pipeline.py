@@ -22,11 +22,13 @@ class DemoResult:
     Attributes:
         profiled: The profile.
         evaluation: The verdict, as ``vinelm evaluate`` gives it.
+        dollars: The dollars at equal quality in one sentence, as the report has it; empty where nothing is known of them.
         store, trie, page: The observation store, the annotated trie and the report.
     """
 
     profiled: ProfileResult
     evaluation: Evaluation
+    dollars: str
     store: Path
     trie: Path
     page: Path
@@ -50,7 +52,8 @@ def run_demo(
         KeyboardInterrupt: The profile was interrupted.
     """
     from vinelm.api import estimate, profile
-    from vinelm.reports import report, usd
+    from vinelm.reports import usd, write_page
+    from vinelm.reports.store.page import store_page
     from vinelm.vinefile import save_trie
 
     store, trie = folder / "demo.db", folder / "demo.vine"
@@ -68,8 +71,9 @@ def run_demo(
     save_trie(trie, estimate(store, check=False))
     found = evaluate(store, trie, seed=seed, on_done=lambda done, total, what: advance(done, total, "evaluate", what))
     advance(0, 1, "report", "")
-    page = report(store, trie, folder, evaluation=found, seed=seed)
-    return DemoResult(profiled=profiled, evaluation=found, store=store, trie=trie, page=page)
+    page = store_page(store, trie, evaluation=found, seed=seed)
+    target = write_page(page, folder / "report.html")
+    return DemoResult(profiled=profiled, evaluation=found, dollars=page.dollars, store=store, trie=trie, page=target)
 
 
 def _prepare(folder: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vinelm.evaluation.plans.roles import Role
+from vinelm.reports.budgets import BudgetSlider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,31 +54,6 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BarRow:
-    """One bar. ``parts`` are names and amounts >= 0, from the left."""
-
-    label: str
-    parts: tuple[tuple[str, float], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BarChart:
-    """Stacked bars. ``colours`` are the names in the order of the page's colours; ``amount`` formats a value."""
-
-    name: str
-    title: str
-    caption: str
-    x_title: str
-    rows: tuple[BarRow, ...]
-    amount: Callable[[float], str]
-    colours: tuple[str, ...]
-
-    def colour_of(self, key: str) -> int:
-        """Return the number of the colour of a part."""
-        return self.colours.index(key) if key in self.colours else len(self.colours)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FlowBand:
     """Requests that go from ``source`` to ``target`` after ``depth`` invocations; None: the start, and the end."""
 
@@ -103,7 +79,7 @@ class FlowChart:
         return self.colours.index(model) if model in self.colours else len(self.colours)
 
 
-Picture = Chart | BarChart | FlowChart
+Picture = Chart | FlowChart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +119,10 @@ class Report:
 
     Attributes:
         headline: The main result in one sentence.
+        dollars: The dollars at equal quality in one sentence; empty where nothing is known of them.
         is_gain: Whether the headline reports a gain; sets its colour.
-        hero: The picture right below the headline.
+        budgets: The plans of a range of budgets, right below the headline.
+        hero: The picture of the main result, below them.
         simulated: What was simulated, shown in the head and in every picture; None if nothing was.
         terms: (term, explanation) pairs, for a reader who meets them for the first time.
         provenance: (name, value) pairs at the end of the page.
@@ -158,5 +136,7 @@ class Report:
     sections: tuple[Section, ...]
     provenance: tuple[tuple[str, str], ...]
     simulated: str | None = None
+    dollars: str = ""
+    budgets: BudgetSlider | None = None
     hero: Picture | None = None
     terms: tuple[tuple[str, str], ...] = ()

@@ -37,6 +37,7 @@ def test_spending_and_flows_add_up(known, floor):
     decision = planned(annotated, Objective(minimize="cost", min_accuracy=floor))
     spent = plan_spending(decision)
     assert sum(one.cost_usd for one in spent) == pytest.approx(decision.path_cost_usd)
+    assert sum(one.latency_s for one in spent) == pytest.approx(decision.ahead[2])
     flows = plan_flows(decision)
     assert sum(flow.share for flow in flows if flow.target is None) == pytest.approx(1.0)
     for depth in range(1, 4):

@@ -4,7 +4,7 @@ import pytest
 
 from vinelm.errors import ConfigError
 from vinelm.reports import Report, render, write_page
-from vinelm.reports.document import BarChart, BarRow, Chart, FlowBand, FlowChart, Mark, Row, Section, Series, Table
+from vinelm.reports.document import Chart, FlowBand, FlowChart, Mark, Row, Section, Series, Table
 
 SERIES = Series(name="VineLM", role="vinelm", x=[0.001, 0.01], y=[0.5, 0.6], low=[0.4, 0.5], high=[0.6, 0.7], hover=["a", "b"])
 CLOUD = Series(name="models", role="model", x=[0.002], y=[0.5], low=[0.3], high=[0.6], is_line=False)
@@ -50,15 +50,6 @@ def test_text_is_escaped_in_tables_and_in_pictures():
         series=(series,),
         marks=(Mark(x=1, y=0.5, label=names),),
     )
-    bars = BarChart(
-        name="b",
-        title="t",
-        caption="c",
-        x_title="x",
-        rows=(BarRow(label=names, parts=((names, 1.0),)),),
-        amount=str,
-        colours=(names,),
-    )
     flows = FlowChart(
         name="f",
         title="t",
@@ -69,12 +60,12 @@ def test_text_is_escaped_in_tables_and_in_pictures():
         ),
         colours=(names,),
     )
-    page = render(make_report(sections=(Section(title=names, parts=(chart, bars, flows)),)))
+    page = render(make_report(sections=(Section(title=names, parts=(chart, flows)),)))
     assert "<i>" not in page.split("<header>")[1]
     assert "<h1>A &lt;title&gt;</h1>" in page
     assert "one &amp; two" in page
     drawn = re.findall(r"<text[^>]*>([^<]*m&amp;m[^<]*)</text>", page)
-    assert len(drawn) >= 6, "each picture has the name, wide and narrow"
+    assert len(drawn) >= 4, "each picture has the name, wide and narrow"
     assert all("$x$" in text for text in drawn), "dollar signs are no formula"
 
 
@@ -133,17 +124,6 @@ def test_points_stand_where_their_values_are():
     }  # fmt: skip
     assert found["s: m\n100.0 % of all requests"][0] < found["r: n\n25.0 % of all requests"][0]
     assert found["r: n\n25.0 % of all requests"][1] < found["answer returned\n75.0 % of all requests"][1]
-
-
-def test_bars_say_their_amounts():
-    bars = BarChart(
-        name="b", title="t", caption="c", x_title="x", amount=lambda value: f"${value:g}", colours=("m", "n"),
-        rows=(BarRow(label="one", parts=(("m", 2.0), ("n", 1.0))), BarRow(label="two", parts=(("n", 3.0),))),
-    )  # fmt: skip
-    found = points_of(render(make_report(sections=(Section(title="B", parts=(bars,)),))), "b")
-    assert set(found) == {"one\nm: $2", "one\nn: $1", "two\nn: $3"}
-    assert found["one\nm: $2"][0] < found["one\nn: $1"][0]
-    assert found["one\nm: $2"][1] < found["two\nn: $3"][1]
 
 
 def test_writing_makes_the_folder_and_leaves_no_part_behind(tmp_path):

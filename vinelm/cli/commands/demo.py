@@ -76,7 +76,7 @@ def _print(found: DemoResult, *, as_json: bool, details: bool, is_opened: bool) 
 
     if as_json:
         files = {"report": str(found.page), "store": str(found.store), "trie": str(found.trie)}
-        print_json({**files, **evaluation_facts(found.evaluation)})
+        print_json({**files, "dollars": found.dollars, **evaluation_facts(found.evaluation)})
         return
     profile = found.profiled
     say("Simulated models: answers, prices and latencies are not those of real models.", bold=True)
@@ -86,6 +86,8 @@ def _print(found: DemoResult, *, as_json: bool, details: bool, is_opened: bool) 
         " way round."
     )
     echo()
+    if found.dollars:
+        say(found.dollars, bold=True)
     show_evaluation(found.evaluation, is_short=not details)
     echo(f"Report: {found.page}{' (opened in the browser)' if is_opened else ''}")
     if not details:

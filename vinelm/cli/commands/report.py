@@ -33,8 +33,16 @@ def command(*, store: Path, trie: Path, output_dir: Path, in_use: str | None, as
         page = store_page(store, trie, in_use=in_use, on_done=advance)
     target = write_page(page, output_dir / "report.html")
     if as_json:
-        print_json({"report": str(target), "headline": page.headline, "findings": page.findings, "simulated": page.simulated})
+        print_json(
+            {
+                "report": str(target),
+                "headline": page.headline,
+                "dollars": page.dollars,
+                "findings": page.findings,
+                "simulated": page.simulated,
+            }
+        )
         return
-    for line in (page.headline, *page.findings):
+    for line in (*([page.dollars] if page.dollars else []), page.headline, *page.findings):
         say(line)
     echo(f"wrote {target}")

@@ -1,4 +1,4 @@
-"""Where the requests and the dollars of a plan go: by invocation, stage and model."""
+"""Where the requests, the dollars and the seconds of a plan go: by invocation, stage and model."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from vinelm.controller import Decision
 
 
 class SpentOn(NamedTuple):
-    """A plan's dollars for one model in one stage.
+    """A plan's dollars and seconds for one model in one stage.
 
     Args:
         stage: The workflow's stage.
         model: The model.
         invocations: Expected invocations per request, >= 0.
         cost_usd: Expected dollars per request, tools after the stage included.
+        latency_s: Expected seconds per request, tools after the stage included; NaN where they are not known. Stages that
+            run side by side each have their own.
     """
 
     stage: str
     model: str
     invocations: float
     cost_usd: float
+    latency_s: float
 
 
 class PlanFlow(NamedTuple):
@@ -50,9 +53,10 @@ def plan_spending(decision: Decision) -> list[SpentOn]:
     for node in np.flatnonzero(reached).tolist():
         reach = float(reached[node])
         key = annotated.stage_names[trie.stage[node]], trie.models[trie.model[node]]
-        total = found.setdefault(key, [0.0, 0.0])
+        total = found.setdefault(key, [0.0, 0.0, 0.0])
         total[0] += reach
         total[1] += reach * float(annotated.cost_usd[node])
+        total[2] += reach * float(annotated.latency_s[node])
     return [SpentOn(stage, model, *total) for (stage, model), total in found.items()]
 
 

@@ -16,6 +16,8 @@ WIDE, NARROW = (880, 400), (380, 380)
 """Width and height of a picture in CSS pixels: on a laptop and in print, and on a phone."""
 MODEL_COLOURS = 8
 """Number of colours for models, ``--model-0`` and so on; further models take them again."""
+LONGEST = 26
+"""Characters of a label; longer ones are cut, and are whole in the table below and in what a point says."""
 ROLES = ("vinelm", "paths", "full", "static", "single", "model", "vote", "two_agree", "hindsight")
 
 _NAMES = ("ink", "muted", "rule", "paper", "chosen", *ROLES, *(f"model-{i}" for i in range(MODEL_COLOURS)))
@@ -111,3 +113,8 @@ def as_inline(svg: str, name: str, kind: str, label: str, readings: list[Reading
         f'<circle class="hit" cx="{one.x:.1f}" cy="{one.y:.1f}" r="9" data-tip="{escape(one.text)}"/>' for one in readings
     )
     return body.strip().removesuffix("</svg>") + hits + "</svg>"
+
+
+def short(text: str, longest: int = LONGEST) -> str:
+    """Return a text, cut to a length."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

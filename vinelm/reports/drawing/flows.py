@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from vinelm.reports.drawing.bars import short
-from vinelm.reports.drawing.canvas import COLOURS, MODEL_COLOURS, Reading, new_figure, saved
+from vinelm.reports.drawing.canvas import COLOURS, MODEL_COLOURS, Reading, new_figure, saved, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

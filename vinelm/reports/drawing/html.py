@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from vinelm.errors import ConfigError
 from vinelm.io.atomic import write_atomic
-from vinelm.reports.document import BarChart, FlowChart, Picture, Report, Table
-from vinelm.reports.drawing.bars import draw_bars
+from vinelm.reports.budgets import BudgetSlider
+from vinelm.reports.document import FlowChart, Picture, Report, Table
+from vinelm.reports.drawing.budgets import budget_data, budget_table, drawn_budgets
 from vinelm.reports.drawing.canvas import NARROW, WIDE, Reading, as_inline, drawing
 from vinelm.reports.drawing.flows import draw_flows
 from vinelm.reports.drawing.lines import draw_lines
@@ -32,7 +34,15 @@ def render(report: Report) -> str:
     )
     environment.filters["filename"] = _filename
     pictures = {picture.name: _draw(picture, note=note) for picture in _pictures(report)}
-    return environment.get_template("report.html").render(report=report, pictures=pictures)
+    budgets = {} if report.budgets is None else _budgets(report.budgets, note)
+    return environment.get_template("report.html").render(report=report, pictures=pictures, **{"slider": None, **budgets})
+
+
+def _budgets(slider: BudgetSlider, note: str) -> dict[str, Any]:
+    """What the template needs of the plans of several budgets."""
+    slider, parts = drawn_budgets(slider, note)
+    data = budget_data(slider, parts, _typeset)
+    return {"slider": slider, "parts": parts, "data": data, "budget_table": budget_table(slider)}
 
 
 def _pictures(report: Report) -> Iterator[Picture]:
@@ -60,8 +70,6 @@ def _draw(picture: Picture, *, note: str = "") -> str:
 def _drawn(picture: Picture, size: tuple[int, int], name: str, note: str) -> tuple[str, list[Reading]]:
     if isinstance(picture, FlowChart):
         return draw_flows(picture, size, name, note=note)
-    if isinstance(picture, BarChart):
-        return draw_bars(picture, size, name, note=note)
     return draw_lines(picture, size, name, note=note)
 
 

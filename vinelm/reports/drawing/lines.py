@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vinelm.reports.drawing.bars import short
-from vinelm.reports.drawing.canvas import COLOURS, Reading, new_figure, saved
+from vinelm.reports.drawing.canvas import COLOURS, Reading, new_figure, saved, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

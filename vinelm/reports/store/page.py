@@ -18,10 +18,14 @@ from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.plans.sweep import showcase
 from vinelm.objective import Objective
+from vinelm.reports.budgets import BudgetSlider
 from vinelm.reports.document import Chart, Mark, Report, Section, Table
 from vinelm.reports.drawing.html import write_page
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
 from vinelm.reports.formatting import percent, template_words, thousand, usd
+from vinelm.reports.readable import readable, says_enough, why_left_out
+from vinelm.reports.store.budget_section import BudgetPlans
+from vinelm.reports.store.dollars import dollars_sentence
 from vinelm.reports.store.estimated_sections import (
     COST_CAPTION,
     arm_tables,
@@ -40,7 +44,7 @@ from vinelm.reports.store.evidence_sections import (
     signals_section,
     version_facts,
 )
-from vinelm.reports.store.plan_sections import ShownPlan, flow_section, planned, price_section, spending_section
+from vinelm.reports.store.plan_sections import IN_USE, ShownPlan, flow_section, planned, price_section, spending_section
 from vinelm.reports.store.sweep_sections import cost_sweep_chart, sweep_sections
 from vinelm.reports.store_text import judge_words
 from vinelm.rows.observation import Observation
@@ -195,9 +199,11 @@ class _StorePage:
             f"{self.annotated.reading.noun} of {template_words(self.annotated.template)}",
             headline=f"Not judged: {self.judged.unjudged}" if found is None else evaluation_sentence(found),
             is_gain=found is not None and found.verdict == "gain",
+            dollars=self._dollars,
+            budgets=self._budgets,
             hero=self._hero,
             findings=tuple(self._findings()),
-            sections=sections,
+            sections=tuple(map(readable, sections)),
             terms=TERMS,
             provenance=provenance,
             simulated=_SIMULATED if self.identity.is_simulated else None,
@@ -212,7 +218,7 @@ class _StorePage:
     @cached_property
     def rival(self) -> ShownPlan | None:
         """The plan in use today, else the most accurate single model; None if no model can run every stage."""
-        found, name = self._rival_plan, "single model" if self.in_use is None else "in use today"
+        found, name = self._rival_plan, "single model" if self.in_use is None else IN_USE
         return None if found is None else ShownPlan(name=name, decision=found)
 
     @cached_property
@@ -257,7 +263,7 @@ class _StorePage:
         shown = [self.vinelm] if self.rival is None else [self.vinelm, self.rival]
         found = (
             flow_section(self.vinelm, self.searched, swept),
-            spending_section(shown, self.annotated),
+            spending_section(shown),
             price_section(self.vinelm, self.objective, self.searched),
         )
         return tuple(one for one in found if one is not None)
@@ -265,7 +271,25 @@ class _StorePage:
     # -- the head --------------------------------------------------------------------------------------------------
 
     @property
-    def _hero(self) -> Chart:
+    def _dollars(self) -> str:
+        return dollars_sentence(self.judged, self.vinelm, self.rival)
+
+    @property
+    def _budgets(self) -> BudgetSlider | None:
+        return BudgetPlans(
+            searched=self.searched,
+            plans=self.plans,
+            judged=self.judged,
+            today=self.rival,
+            is_in_use=self.in_use is not None,
+        ).slider()
+
+    @property
+    def _hero(self) -> Chart | None:
+        return self._cost_chart if says_enough(self._cost_chart) else None
+
+    @cached_property
+    def _cost_chart(self) -> Chart:
         chart = cost_sweep_chart(self.judged, self._marks)
         if chart is not None:
             return chart
@@ -299,6 +323,8 @@ class _StorePage:
                 lines.append(f"{words}: {plan.decision.words}; {figures} requests.")
         if self.has_judge:
             lines.append(_VERDICTS_ONLY)
+        if self._hero is None:
+            lines.append(why_left_out(self._cost_chart))
         lines.append(
             "Nothing was served for this page: serve requests that were not profiled before you switch (vinelm verify)."
         )

@@ -12,10 +12,12 @@ from vinelm.evaluation.store_sweeps.plan_spending import SpentOn, plan_flows, pl
 from vinelm.evaluation.store_sweeps.price_changes import PriceChange, price_changes
 from vinelm.evaluation.store_sweeps.swept_policies import SweptPolicy
 from vinelm.objective import Objective
-from vinelm.reports.document import BarChart, BarRow, FlowBand, FlowChart, Row, Section, Table
+from vinelm.reports.document import FlowBand, FlowChart, Row, Section, Table
 from vinelm.reports.formatting import objective_words, percent, thousand
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
+IN_USE = "in use today"
+"""The name of the plan in use in charts and tables."""
 MOST_PRICED = 8
 """Most models whose price is changed: those that the plan runs, and the first others."""
 
@@ -74,25 +76,11 @@ def flow_section(plan: ShownPlan, annotated: AnnotatedTrie, swept: Sequence[Swep
     return Section(title="Which models answer", parts=(picture, data, *((plans,) if chosen else ())))
 
 
-def spending_section(plans: Sequence[ShownPlan], annotated: AnnotatedTrie) -> Section | None:
+def spending_section(plans: Sequence[ShownPlan]) -> Section | None:
     """Return where the dollars of some plans go, by stage and model; None where all of them are free."""
     by_plan = [(plan, plan.spending) for plan in plans]
     if not any(one.cost_usd > 0 for _, spent in by_plan for one in spent):
         return None
-    bars = []
-    for plan, spent in by_plan:
-        for stage in dict.fromkeys(one.stage for one in spent):
-            parts = tuple((one.model, 1000 * one.cost_usd) for one in spent if one.stage == stage)
-            bars.append(BarRow(label=f"{plan.name}: {stage}", parts=parts))
-    chart = BarChart(
-        name="money",
-        title="Dollars by stage and model",
-        caption="Expected dollars by stage and model, tools after the stage included. Estimated from all rows.",
-        x_title="$ per 1,000 requests",
-        rows=tuple(bars),
-        amount=_dollars,
-        colours=tuple(annotated.trie.models),
-    )
     rows = []
     for plan, spent in by_plan:
         total = sum(one.cost_usd for one in spent) or 1.0
@@ -102,11 +90,12 @@ def spending_section(plans: Sequence[ShownPlan], annotated: AnnotatedTrie) -> Se
             for one in sorted(spent, key=lambda one: -one.cost_usd)
         ]  # fmt: skip
     table = Table(
-        title="Data: dollars by stage and model",
+        title="Dollars by stage and model",
         columns=("plan", "stage", "model", "calls per 1,000", "$ per 1,000", "share"),
-        rows=tuple(rows), text_columns=(0, 1, 2), is_folded=True,
+        rows=tuple(rows), text_columns=(0, 1, 2),
+        note="Expected dollars, tools after the stage included. Estimated from all rows.",
     )  # fmt: skip
-    return Section(title="Where the money goes", parts=(chart, table))
+    return Section(title="Where the money goes", parts=(table,))
 
 
 def price_section(plan: ShownPlan, objective: Objective, annotated: AnnotatedTrie) -> Section | None:
@@ -159,7 +148,3 @@ def _times(one: PriceChange) -> str:
 
 def _label(node: tuple[str, str] | None) -> str | None:
     return None if node is None else f"{node[0]}: {node[1]}"
-
-
-def _dollars(value: float) -> str:
-    return f"${value:,.3g}"

@@ -1,0 +1,131 @@
+from dataclasses import replace
+
+import pytest
+from kit.stores import made_store
+
+import vinelm
+from vinelm.evaluation import OffPolicyEstimate
+from vinelm.evaluation.store_sweeps.equal_quality import MOST_REACH, equal_quality
+from vinelm.evaluation.store_sweeps.judged_store import JudgedStore, judge_store
+from vinelm.reports.formatting import percent, thousand
+from vinelm.reports.store.dollars import _judged, dollars_sentence
+from vinelm.reports.store.page import store_page
+
+PRICES = {"small": 0.001, "large": 0.01}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    path = tmp_path_factory.mktemp("budgets") / "s.db"
+    made_store(path, {"small": 0.6, "large": 0.8}, PRICES, requests=300)
+    return path, vinelm.estimate(path, check=False)
+
+
+@pytest.fixture(scope="module")
+def page(made):
+    return store_page(*made)
+
+
+@pytest.fixture(scope="module")
+def against(made):
+    return store_page(*made, in_use="large")
+
+
+def test_budgets_rise_and_every_other_one_is_judged(page):
+    stops = page.budgets.stops
+    judged = [dict(stop.figures)["Judged"] for stop in stops]
+    assert len(stops) % 2
+    assert all("between two judged ones" in text for text in judged[1::2])
+    assert not any("between two judged ones" in text for text in judged[::2])
+    right = [float(dict(stop.figures)["Right answers"].split(" %")[0]) for stop in stops]
+    assert right == sorted(right)
+    assert len({stop.plan for stop in stops}) > 1
+
+
+def test_what_is_drawn_adds_up_to_the_figures(page):
+    for stop in page.budgets.stops:
+        spent = sum(amount for _, plans in stop.bars["dollars"].stages for _, amount in dict(plans)["VineLM"])
+        assert thousand(spent) == dict(stop.figures)["Dollars of 1,000 requests"]
+        assert {name for stage in stop.graph.calls.values() for name, _ in stage} <= set(page.budgets.models)
+        (root,) = stop.tree.roots
+        assert root.share == pytest.approx(1.0)
+        longest = max(sum(a for _, a in parts) for _, plans in stop.bars["dollars"].stages for _, parts in plans)
+        assert longest <= stop.bars["dollars"].most + 1e-12
+    assert {name for _, plans in page.budgets.stops[0].bars["seconds"].stages for name, _ in plans} == {
+        "VineLM",
+        "single model",
+    }
+
+
+def test_a_sentence_has_the_dollars_of_a_plan_that_is_as_accurate(page):
+    assert all(stop.sentence.startswith(dict(stop.figures)["Right answers"].split(" (")[0]) for stop in page.budgets.stops)
+    known = (" instead of $", "nothing is saved here over the static plan", "No static plan is as accurate")
+    assert all(sum(words in stop.sentence for words in known) == 1 for stop in page.budgets.stops)
+
+
+def test_the_plan_in_use_is_drawn_and_told_beside_each(against):
+    stops = against.budgets.stops
+    assert all("today's plan" in stop.sentence for stop in stops)
+    assert {name for _, plans in stops[0].bars["dollars"].stages for name, _ in plans} == {"VineLM", "today"}
+    assert against.budgets.beside.startswith("Today, ")
+    assert "points less than today's plan" in stops[0].sentence
+    assert "instead of $" in against.dollars
+    assert "plan in use" in against.dollars
+
+
+def test_one_plan_at_every_budget_is_nothing_to_slide(tmp_path):
+    path = made_store(tmp_path / "s.db", {"small": 0.9, "large": 0.1}, PRICES, requests=80, depth=1)
+    budgets = store_page(path, vinelm.estimate(path, check=False)).budgets
+    assert len(budgets.stops) == 1
+    assert "nothing to slide" in budgets.intro
+
+
+def test_a_store_that_cannot_be_judged_has_its_plans(tmp_path):
+    path = made_store(tmp_path / "s.db", {"small": 0.5, "large": 0.8}, PRICES, requests=8, depth=1)
+    page = store_page(path, vinelm.estimate(path, check=False))
+    assert page.headline.startswith("Not judged")
+    assert page.budgets is not None
+    assert all("Judged" not in dict(stop.figures) for stop in page.budgets.stops)
+
+
+# -- the headline in dollars ---------------------------------------------------------------------------------------
+
+
+def test_dollars_at_equal_quality_are_those_of_the_sweep(made, page):
+    judged = judge_store(*made)
+    found = equal_quality(judged.sweep("min_accuracy"), judged.evaluation.headline.name)
+    assert found is not None
+    assert found.own.accuracy.is_identified
+    assert found.more_accuracy.is_same or found.more_accuracy.high - found.more_accuracy.low <= 2 * MOST_REACH
+    assert found.saved_usd == found.own.against[found.rival.name]
+    assert thousand(found.own.cost_usd.value) in page.dollars
+    assert dollars_sentence(judged, None, None) == page.dollars
+
+
+def test_without_a_judgement_the_estimates_say_that_they_are_some(page, made):
+    assert dollars_sentence(JudgedStore(), None, None) == ""
+
+
+def estimate(like: OffPolicyEstimate, value, low, high):
+    return replace(like, value=value, low=low, high=high)
+
+
+@pytest.mark.parametrize(
+    ("saved", "more", "begins"),
+    [
+        ((0.001, 0.0005, 0.0015), (0.0, -0.01, 0.01), "As accurate as the best s"),
+        ((0.001, 0.0005, 0.0015), (0.0, -0.09, 0.09), "Planned to be as accurate as the best s"),
+        ((0.001, -0.0005, 0.0025), (0.0, -0.01, 0.01), "It is open whether dollars are saved"),
+        ((-0.001, -0.002, -0.0005), (0.0, -0.01, 0.01), "No dollars are saved"),
+        ((0.001, 0.0005, 0.0015), (-0.05, -0.08, -0.02), "Less accurate than the best s"),
+    ],
+)
+def test_the_words_are_no_stronger_than_the_intervals(made, saved, more, begins):
+    judged = judge_store(*made)
+    found = equal_quality(judged.sweep("min_accuracy"), judged.evaluation.headline.name)
+    like = replace(found.more_accuracy, is_same=False) if found.more_accuracy.is_same else found.more_accuracy
+    sentence = _judged(found.own, found.rival, estimate(like, *saved), estimate(like, *more), 0.95)
+    assert sentence.startswith(begins)
+    assert "instead of" in sentence
+    assert ("more, 95 %" in sentence) is (saved[0] < 0)
+    assert percent(None) not in sentence.split("(")[0]

@@ -1,0 +1,117 @@
+"""What the page shows of one budget after the other: the application's graph, the plan as a tree, and bars by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from vinelm.template import Template
+
+Parts = tuple[tuple[str, float], ...]
+"""Models and what each of them has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphPicture:
+    """The application's graph with a plan's models on it.
+
+    Attributes:
+        template: The graph: its stages, loops and branches.
+        calls: Models of each stage that the plan calls, with their expected calls per request.
+    """
+
+    template: Template
+    calls: Mapping[str, Parts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanNode:
+    """One step of a plan: a stage and its model, or the end of the request (``model`` is None).
+
+    Attributes:
+        stage: The workflow's stage; empty where the request ends.
+        model: What runs.
+        when: What tells this way from the others, in as few words as do; empty where its stage tells it.
+        seen: What the invocation before has shown, in full; several where the plan goes on alike.
+        share: Of all requests, in [0, 1].
+        children: The steps that may follow.
+    """
+
+    stage: str
+    model: str | None
+    when: str
+    seen: tuple[str, ...]
+    share: float
+    children: tuple[PlanNode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTree:
+    """A plan as a tree. ``left_out`` is the number of steps that are too rare to be shown."""
+
+    roots: tuple[PlanNode, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageBars:
+    """For each stage a bar of every plan, made of its models.
+
+    Attributes:
+        stages: Stages, each with (name of the plan, its parts).
+        most: The length of the longest bar over all budgets, so that bars of two budgets can be compared.
+        amount: Formats a value.
+    """
+
+    stages: tuple[tuple[str, tuple[tuple[str, Parts], ...]], ...]
+    most: float
+    amount: Callable[[float], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetStop:
+    """The plan within one budget.
+
+    Attributes:
+        budget: In words.
+        sentence: The plan's dollars at equal quality, and what else is to be said first.
+        plan: In words.
+        figures: (name, value) pairs; the same names at every stop.
+        graph: The graph with the plan's models.
+        tree: The plan.
+        bars: By the name of the quantity: ``dollars``, and ``seconds`` where they are known.
+    """
+
+    budget: str
+    sentence: str
+    plan: str
+    figures: tuple[tuple[str, str], ...]
+    graph: GraphPicture
+    tree: PlanTree
+    bars: Mapping[str, StageBars]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetSlider:
+    """The plans of a range of budgets, by rising budget; with a single stop there is nothing to slide.
+
+    Attributes:
+        intro: What the plans are, and what their figures rest on.
+        stops: At least one.
+        beside: What the plan's bars are drawn beside, in one sentence; empty for nothing.
+        models: The models in the order of the page's colours.
+    """
+
+    intro: str
+    stops: tuple[BudgetStop, ...]
+    beside: str
+    models: tuple[str, ...]
+
+    @property
+    def middle(self) -> int:
+        """The stop that is shown first, and alone where no script runs."""
+        return len(self.stops) // 2
+
+    def colour_of(self, model: str) -> int:
+        """Return the number of a model's colour."""
+        return self.models.index(model) if model in self.models else len(self.models)

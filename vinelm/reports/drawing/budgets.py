@@ -1,0 +1,108 @@
+"""The section with the slider: the pictures of every budget, each of them drawn and embedded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vinelm.reports.budgets import BudgetSlider, BudgetStop, StageBars
+from vinelm.reports.document import Row, Table
+from vinelm.reports.drawing.graph import draw_graph
+from vinelm.reports.drawing.stage_bars import draw_stage_bars
+from vinelm.reports.drawing.tree import draw_tree
+
+MOST_CHARACTERS = 400_000
+"""Most characters of the pictures, so that a page stays below 1 MB: of larger ones every second budget is left out."""
+KINDS = ("wide", "narrow")
+_GRAPH = (
+    "The stages, loops and branches of the graph with the models that the plan runs in them; a percentage is the share of the "
+    "stage's calls. Tools between the stages are not drawn."
+)
+_TREE = (
+    "What runs after what. A percentage is the share of all requests that come there. Ways that go on alike are one "
+    "box, and the last box of a way has the answer.{rare}"
+)
+_BARS = {
+    "dollars": ("Dollars by stage", "Of 1,000 requests, tools after the stage included. {rest}"),
+    "seconds": (
+        "Seconds by stage",
+        "Of a request on average at zero load, tools included. Stages side by side overlap. {rest}",
+    ),
+}
+_REST = "Estimated from all rows; all budgets have the same scale."
+
+
+@dataclass(frozen=True)
+class BudgetPart:
+    """One picture of the section, at every stop."""
+
+    name: str
+    title: str
+    caption: str
+    shown: tuple[str, ...]
+
+
+def drawn_budgets(slider: BudgetSlider, note: str) -> tuple[BudgetSlider, list[BudgetPart]]:
+    """Return the section's pictures, and the slider with the stops that they have room for."""
+    while True:
+        parts = budget_parts(slider, note)
+        if len(slider.stops) < 3 or len("".join({shown for one in parts for shown in one.shown})) <= MOST_CHARACTERS:
+            return slider, parts
+        slider = replace(slider, stops=slider.stops[::2])
+
+
+def budget_parts(slider: BudgetSlider, note: str) -> list[BudgetPart]:
+    """Return the section's pictures. Each is two SVG elements: a wide one for laptops and print, a narrow one for phones."""
+
+    def part(name: str, title: str, caption: str, draw: Callable[[BudgetStop, str, str], str]) -> BudgetPart:
+        label = f"{title}: arrow keys read out its parts"
+        shown = tuple("\n".join(draw(stop, kind, label) for kind in KINDS) for stop in slider.stops)
+        return BudgetPart(name, title, caption, shown)
+
+    def bars(one: StageBars, kind: str, label: str) -> str:
+        return draw_stage_bars(one, slider.colour_of, kind, label, note)
+
+    left = max(stop.tree.left_out for stop in slider.stops)
+    rare = f" Rare steps are left out, at most {left:,} at a budget." if left else ""
+    parts = [
+        part("graph", "Your graph with the chosen models", _GRAPH,
+             lambda stop, kind, label: draw_graph(stop.graph, slider.colour_of, kind, label, note)),
+        part("tree", "The plan as a tree", _TREE.format(rare=rare),
+             lambda stop, kind, label: draw_tree(stop.tree, slider.colour_of, kind, label, note)),
+    ]  # fmt: skip
+    for name in slider.stops[0].bars:
+        title, caption = _BARS[name]
+        parts.append(
+            part(
+                f"stage-{name}",
+                title,
+                caption.format(rest=f"{slider.beside} {_REST}".strip()),
+                lambda stop, kind, label, name=name: bars(stop.bars[name], kind, label),  # type: ignore[misc]
+            )
+        )
+    return parts
+
+
+def budget_data(slider: BudgetSlider, parts: Sequence[BudgetPart], typeset: Callable[[object], object]) -> dict[str, Any]:
+    """Return what the script needs: the texts of each stop, and the numbers of its pictures; equal pictures are one."""
+    numbers: dict[str, int] = {}
+    stops = []
+    for index, stop in enumerate(slider.stops):
+        texts = {"budget": stop.budget, "sentence": stop.sentence}
+        texts |= {f"figure-{i}": value for i, (_, value) in enumerate(stop.figures)}
+        stops.append(
+            {
+                "texts": {name: typeset(text) for name, text in texts.items()},
+                "pictures": {one.name: numbers.setdefault(one.shown[index], len(numbers)) for one in parts},
+            }
+        )
+    return {"stops": stops, "pictures": list(numbers)}
+
+
+def budget_table(slider: BudgetSlider) -> Table:
+    """Return every stop as a row of a table: what the slider shows, without a script and in print."""
+    names = [name for name, _ in slider.stops[0].figures]
+    rows = tuple(Row(cells=(stop.budget, *(value for _, value in stop.figures)), detail=stop.plan) for stop in slider.stops)
+    texts = tuple(i for i, name in enumerate(("budget", *names)) if i == 0 or name == "Judged")
+    return Table(title="The plan within each budget", columns=("budget", *names), rows=rows, text_columns=texts, is_folded=True)

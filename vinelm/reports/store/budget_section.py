@@ -1,0 +1,205 @@
+"""The plans of a range of budgets: what the slider of the page moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite, sqrt
+from typing import Any
+
+from vinelm.controller import Decision
+from vinelm.errors import InfeasibleError
+from vinelm.evaluation.plans.plans import Plans
+from vinelm.evaluation.plans.sweep import spaced_caps
+from vinelm.evaluation.store_sweeps.judged_store import JudgedStore
+from vinelm.evaluation.store_sweeps.plan_spending import SpentOn, plan_spending
+from vinelm.evaluation.store_sweeps.swept_policies import SweptPolicy
+from vinelm.objective import Objective
+from vinelm.reports.budgets import BudgetSlider, BudgetStop, GraphPicture, Parts, StageBars
+from vinelm.reports.formatting import percent, percent_interval, seconds, thousand
+from vinelm.reports.store.estimated_sections import interval_of
+from vinelm.reports.store.plan_sections import ShownPlan, planned
+from vinelm.reports.store.plan_tree import plan_tree
+from vinelm.trie.annotated_trie import AnnotatedTrie
+
+UNJUDGED_STOPS = 9
+"""Budgets where no sweep was judged."""
+SAME = 1e-3
+"""Accuracies, and shares of the dollars, that differ by less are equal: two fits of the same rows differ by as much."""
+_INTRO = (
+    "The most accurate plan within each budget, on average over the requests. The figures are estimated from all rows; the "
+    "judgement, where there is one, is by requests that did not choose the plan."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetPlans:
+    """What the plans of the budgets are made from.
+
+    Attributes:
+        searched: The trie that VineLM's plans are made from.
+        plans: The plans over the paths, among them the fixed ones to compare with.
+        judged: What the rows say.
+        today: What VineLM's plan is drawn beside: the plan in use, or the most accurate single model; None if there is none.
+        is_in_use: Whether it is the plan in use.
+    """
+
+    searched: AnnotatedTrie
+    plans: Plans[Any]
+    judged: JudgedStore
+    today: ShownPlan | None
+    is_in_use: bool
+
+    def slider(self) -> BudgetSlider | None:
+        """Return the plan of each budget; None if no plan meets any."""
+        found = [(budget, plan) for budget in self._budgets() if (plan := self._plan(budget)) is not None]
+        if not found:
+            return None
+        if len({(plan.words, round(plan.path_cost_usd, 12)) for _, plan in found}) == 1:
+            found = found[-1:]
+        spent = [plan_spending(plan) for _, plan in found]
+        beside = None if self.today is None else self.today.spending
+        units = {"dollars": "cost_usd", "seconds": "latency_s"}
+        if not any(one.cost_usd > 0.0 for each in spent for one in each):
+            del units["dollars"]
+        if not self.searched.knows_latency:
+            del units["seconds"]
+        most = {
+            name: max(_totals([*spent, *([beside] if beside else [])], field), default=0.0) for name, field in units.items()
+        }
+        stops = tuple(
+            BudgetStop(
+                budget="any budget" if budget is None else f"{thousand(budget)} per 1,000 requests",
+                sentence=self._sentence(plan),
+                plan=plan.words,
+                figures=self._figures(plan, budget),
+                graph=GraphPicture(template=self.searched.template, calls=_calls(own)),
+                tree=plan_tree(plan),
+                bars={
+                    name: StageBars(
+                        stages=self._by_stage(own, beside, field),
+                        most=most[name],
+                        amount=thousand if name == "dollars" else _seconds,
+                    )
+                    for name, field in units.items()
+                },
+            )
+            for (budget, plan), own in zip(found, spent, strict=True)
+        )
+        note = "" if len(stops) > 1 else " Every budget leads to this plan, so that there is nothing to slide."
+        return BudgetSlider(intro=_INTRO + note, stops=stops, beside=self._beside, models=tuple(self.searched.trie.models))
+
+    @property
+    def _name(self) -> str:
+        """The name of what the plan's bars are drawn beside."""
+        return "today" if self.is_in_use else "single model"
+
+    @property
+    def _beside(self) -> str:
+        if self.today is None:
+            return ""
+        what = "Today" if self.is_in_use else "Single model: the most accurate one"
+        return f"{what}, {self.today.decision.words}."
+
+    @property
+    def _policy(self) -> str:
+        return "paths" if self.searched is self.plans.annotated else "signals"
+
+    def _judged_points(self) -> tuple[SweptPolicy, ...]:
+        sweep = self.judged.sweep("max_cost_usd")
+        return () if sweep is None else sweep.points.get(self._policy, ())  # type: ignore[call-overload]
+
+    def _budgets(self) -> Sequence[float | None]:
+        """The judged budgets and one between each two of them; without any, budgets over the estimated frontier."""
+        judged = sorted({cap for one in self._judged_points() if (cap := one.objective.max_cost_usd) is not None})
+        if judged:
+            between = [float(f"{sqrt(low * high):.3g}") for low, high in pairwise(judged)]
+            return sorted([*judged, *between])
+        reach = self.plans.frontier_range()
+        if not reach.dearest_usd > 0.0:
+            return [None]
+        return list(spaced_caps(reach.cheapest_usd, reach.dearest_usd, "max_cost_usd", UNJUDGED_STOPS))
+
+    def _plan(self, budget: float | None) -> Decision | None:
+        try:
+            found = planned(self.searched, Objective(maximize="accuracy", max_cost_usd=budget))
+        except InfeasibleError:
+            return None
+        return found if found.is_feasible else None
+
+    def _sentence(self, plan: Decision) -> str:
+        """The plan's dollars against those of a fixed plan that is as accurate."""
+        own = f"{percent(plan.accuracy)} right for {thousand(plan.path_cost_usd)} per 1,000 requests"
+        if self.is_in_use and self.today is not None:
+            return f"{own}, {self._against_today(plan, self.today.decision)}."
+        floor = max(plan.accuracy - SAME, 0.0)
+        rival = self.plans.fixed(Objective(minimize="cost", min_accuracy=floor), "static")
+        if rival is None:
+            best = self.plans.fixed(Objective(maximize="accuracy"), "static")
+            if best is None:
+                return f"{own}."
+            there = f"{percent(best.accuracy)} for {thousand(best.path_cost_usd)}"
+            return f"{own}. No static plan is as accurate: the best, {best.words}, has {there}."
+        if plan.path_cost_usd >= rival.path_cost_usd * (1.0 - SAME):
+            return f"{own}: nothing is saved here over the static plan {rival.words}."
+        there = thousand(rival.path_cost_usd)
+        return f"{own} instead of {there} for the cheapest static plan that is as accurate, {rival.words}."
+
+    @staticmethod
+    def _against_today(plan: Decision, today: Any) -> str:
+        gap = plan.accuracy - today.accuracy
+        said = "as accurate as" if abs(gap) < SAME else f"{100 * abs(gap):.1f} points {'more' if gap > 0 else 'less'} than"
+        return f"{said} today's plan ({today.words}), which costs {thousand(today.path_cost_usd)}"
+
+    def _figures(self, plan: Decision, budget: float | None) -> tuple[tuple[str, str], ...]:
+        interval = interval_of(plan.accuracy, plan.standard_error)
+        said = percent_interval(interval)
+        error = "" if said == "-" else f" ({said})"
+        latency = (("Seconds of a request", seconds(plan.ahead[2])),) if self.searched.knows_latency else ()
+        return (
+            ("Right answers", f"{percent(plan.accuracy)}{error}"),
+            ("Dollars of 1,000 requests", thousand(plan.path_cost_usd)),
+            *latency,
+            *((("Judged", self._judged_words(budget)),) if self._judged_points() else ()),
+        )
+
+    def _judged_words(self, budget: float | None) -> str:
+        found = next((one.judged for one in self._judged_points() if one.objective.max_cost_usd == budget), None)
+        if found is None:
+            return "not at this budget, which lies between two judged ones"
+        if not found.accuracy.is_identified:
+            return "too few rows follow such a plan to its end"
+        low, high = 100 * max(found.accuracy.low, 0.0), 100 * min(found.accuracy.high, 1.0)
+        right = percent(min(max(found.accuracy.value, 0.0), 1.0))
+        return f"{right} right (95 %: {low:.1f} to {high:.1f}) for {thousand(found.cost_usd.value)}"
+
+    def _by_stage(
+        self, own: Sequence[SpentOn], beside: Sequence[SpentOn] | None, field: str
+    ) -> tuple[tuple[str, tuple[tuple[str, Parts], ...]], ...]:
+        bars: Mapping[str, Sequence[SpentOn]] = {"VineLM": own, **({self._name: beside} if beside else {})}
+        stages = [stage.name for stage in self.searched.template.stages]
+        return tuple(
+            (stage, tuple((policy, _parts(spent, stage, field)) for policy, spent in bars.items()))
+            for stage in dict.fromkeys(stages)
+        )
+
+
+def _calls(spent: Sequence[SpentOn]) -> dict[str, Parts]:
+    return {stage: _parts(spent, stage, "invocations") for stage in dict.fromkeys(one.stage for one in spent)}
+
+
+def _parts(spent: Sequence[SpentOn], stage: str, field: str) -> Parts:
+    found = ((one.model, float(getattr(one, field))) for one in spent if one.stage == stage)
+    return tuple((model, amount) for model, amount in found if isfinite(amount) and amount > 0.0)
+
+
+def _totals(plans: Sequence[Sequence[SpentOn]], field: str) -> list[float]:
+    """What each plan spends in each stage."""
+    return [
+        sum(amount for _, amount in _parts(spent, stage, field)) for spent in plans for stage in {one.stage for one in spent}
+    ]
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.2f} s" if value < 10 else seconds(value)
