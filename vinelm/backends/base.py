@@ -61,12 +61,16 @@ class BoundChatModel(BaseChatModel):
         tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
         *,
         tool_choice: str | dict[str, Any] | bool | None = None,
+        strict: bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Return the model with tools; ``tool_choice`` is "auto", "none", "any" (or "required"), or a tool's name."""
+        """Return the model with tools; ``tool_choice`` is "auto", "none", "any" (or "required"), or a tool's name.
+
+        ``strict`` asks for arguments that match a tool's schema exactly, where the provider can promise that.
+        """
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
-        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
+        return self.bind(tools=[convert_to_openai_tool(tool, strict=strict) for tool in tools], **kwargs)
 
 
 @cache

@@ -187,7 +187,7 @@ def _without_ids(value: Any) -> Any:
 def _plain_option(value: Any) -> Any:
     if isinstance(value, BoundTools):
         choice = {name: inner for name, inner in value.options.items() if name == "tool_choice"}
-        return [[_plain_tool(tool) for tool in value], choice]
+        return [[_plain_tool(tool) for tool in value.given], choice]
     if isinstance(value, Structured):
         return _plain_tool(value.schema)
     return value

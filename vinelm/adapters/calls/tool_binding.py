@@ -6,6 +6,7 @@ the chosen model's own ``bind_tools`` or ``with_structured_output`` is asked at 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -27,6 +28,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.json import parse_json_markdown
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
+from vinelm.backends.base import BoundChatModel
+from vinelm.backends.remote.call_options import PARALLEL
 from vinelm.errors import WorkflowError
 
 STRUCTURED = "vinelm_structured"
@@ -36,10 +39,17 @@ TRACING_ONLY = "ls_structured_output_format"
 
 
 class BoundTools(list[Any]):
-    """The tools as given, and the other arguments of ``bind_tools``. A list, so that tracers see tools where they look."""
+    """The tools in OpenAI's form, as ``ChatOpenAI`` binds them: tracers and libraries (``create_react_agent``, supervisors)
+    read names and schemas there.
+
+    Attributes:
+        given: the tools as given, for the chosen model's own ``bind_tools``.
+        options: the other arguments of ``bind_tools``.
+    """
 
     def __init__(self, tools: Sequence[Any], options: Mapping[str, Any]) -> None:
-        super().__init__(tools)
+        super().__init__(_read_form(tool, options.get("strict")) for tool in tools)
+        self.given = tuple(tools)
         self.options = dict(options)
 
 
@@ -89,10 +99,28 @@ def aimed(model: BaseChatModel, options: Mapping[str, Any]) -> tuple[BaseChatMod
     tools = asked.get("tools")
     if isinstance(tools, BoundTools):
         del asked["tools"]
-        target, own = _unwrapped(target.bind_tools(list(tools), **tools.options), "bind_tools")
+        target, own = _unwrapped(_with_tools(target, tools), "bind_tools")
         asked = {**own, **asked}
     asked.pop(TRACING_ONLY, None)
     return target, asked
+
+
+def _with_tools(model: BaseChatModel, tools: BoundTools) -> Runnable[Any, Any]:
+    if isinstance(model, BoundChatModel):  # our own take OpenAI's form: nothing is converted twice
+        return model.bind_tools(list(tools), **tools.options)
+    options = dict(tools.options)
+    # Sent by libraries that read it off our signature; a provider without such a parameter would refuse the call.
+    if PARALLEL in options and PARALLEL not in inspect.signature(model.bind_tools).parameters:
+        del options[PARALLEL]
+    return model.bind_tools(list(tools.given), **options)
+
+
+def _read_form(tool: Any, strict: bool | None) -> Any:
+    """The tool in OpenAI's form; as given where it has none, such as a provider's own tool: its ``bind_tools`` decides."""
+    try:
+        return convert_to_openai_tool(tool, strict=strict)
+    except (TypeError, ValueError):
+        return tool
 
 
 def _unwrapped(bound: Any, method: str) -> tuple[BaseChatModel, dict[str, Any]]:
@@ -108,11 +136,9 @@ def _unwrapped(bound: Any, method: str) -> tuple[BaseChatModel, dict[str, Any]]:
     return bound, options
 
 
-def bind_lazily(model: BaseChatModel, tools: Sequence[Any], tool_choice: Any, options: dict[str, Any]) -> Runnable[Any, Any]:
+def bind_lazily(model: BaseChatModel, tools: Sequence[Any], options: dict[str, Any]) -> Runnable[Any, Any]:
     """Return ``model`` with tools that are converted for the chosen model at the moment of the call."""
     tracing = {TRACING_ONLY: options.pop(TRACING_ONLY)} if TRACING_ONLY in options else {}
-    if tool_choice is not None:
-        options["tool_choice"] = tool_choice
     return model.bind(tools=BoundTools(tools, options), **tracing)
 
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -18,6 +19,7 @@ from langchain_core.runnables import RunnableBinding
 
 from vinelm.backends.langchain.response import FINISH_FAILURES, LangChainStreamReader, failed
 from vinelm.backends.remote.backend import RemoteBackend
+from vinelm.backends.remote.call_options import PARALLEL
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.transport import AttemptBound, Transport, TransportRequest
 from vinelm.backends.settings import ProviderSettings
@@ -57,6 +59,8 @@ class LangChainTransport(Transport):
             )
         chat = self._chat(model)
         if tools:
+            if PARALLEL in given and PARALLEL not in signature(chat.bind_tools).parameters:
+                del given[PARALLEL]  # its provider has no such parameter
             chat, bound = _with_tools(model, chat, tools, choice)
             given = {**bound, **given}
         is_streamed = is_streamed and _streams(chat)
