@@ -16,6 +16,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
+from vinelm.backends.structured_output import Structured
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 
@@ -71,6 +72,20 @@ class BoundChatModel(BaseChatModel):
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
         return self.bind(tools=[convert_to_openai_tool(tool, strict=strict) for tool in tools], **kwargs)
+
+    def output_options(self, asked: Structured) -> Mapping[str, Any] | None:
+        """Return the options by which the provider itself is asked for an answer of a schema; None: by a forced tool call."""
+        return None
+
+    def with_structured_output(
+        self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, Any]:
+        """Return a runnable that gives instances of ``schema``, in the provider's own way where it has one."""
+        asked = Structured(schema, kwargs)
+        options = self.output_options(asked)
+        if options is None:
+            return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
+        return asked.chain(self.bind(**options), include_raw=include_raw)
 
 
 @cache

@@ -17,6 +17,7 @@ from vinelm.adapters.calls.fallback_model import REPEATABLE
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.chat_call import ChatCall, ChatOptions, halted_here, node_of
+from vinelm.backends.structured_output import TAKES_FORMAT
 from vinelm.errors import CallError
 from vinelm.objective import Objective
 
@@ -70,6 +71,17 @@ class VineChatModel(DelegatingChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         return {"stage": self.stage}
+
+    @property
+    def model_name(self) -> str | None:
+        """The provider's name of the default model, by which LangChain's agents know that it takes a schema as it is.
+
+        None where the stage has a model that takes none.
+        """
+        adapter: GraphAdapter = self.vine.adapter
+        default = adapter.catalog[self.default or adapter.default_model(self.stage or "")]
+        allowed = (adapter.catalog[name] for name in adapter.defaults.allowed_models(self.stage or ""))
+        return default.model_id if all(model.provider in TAKES_FORMAT for model in (default, *allowed)) else None
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         """The parameters in LangChain's traces until the answer names the chosen model."""

@@ -18,6 +18,7 @@ from vinelm.backends.remote.call_meter import MeteredCall
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed, own_failure, unforeseen
 from vinelm.backends.remote.transport import CallBinding, TransportRequest
+from vinelm.backends.structured_output import TAKES_FORMAT, Structured
 from vinelm.catalog import Model, ReplicaGroup
 from vinelm.catalog.model import entries_of
 from vinelm.clock import WallClock
@@ -42,6 +43,17 @@ class RemoteChatModel(BoundChatModel):
     @property
     def _llm_type(self) -> str:
         return f"vinelm-{self.binding.model.provider}"
+
+    @property
+    def model_name(self) -> str | None:
+        """The provider's name of the model, by which LangChain's agents know that it takes a schema; None if it takes none."""
+        model: Model = self.binding.model
+        return model.model_id if model.provider in TAKES_FORMAT else None
+
+    def output_options(self, asked: Structured) -> Mapping[str, Any] | None:
+        """See :meth:`vinelm.backends.remote.transport.Transport.output_options`."""
+        bound: CallBinding = self.binding
+        return bound.transport.output_options(bound.model, asked)
 
     def _generate(
         self,
