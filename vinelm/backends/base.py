@@ -47,7 +47,9 @@ class BoundChatModel(BaseChatModel):
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
-        return {"model": self.binding.model.name, "model_id": self.binding.model.model_id}
+        # Tracers read one or the other, and look the price up by what they find.
+        name = langsmith_names(self.binding.model)[1]
+        return {"entry": self.binding.model.name, "model": name, "model_name": name}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         """The model's parameters in LangChain's traces."""
