@@ -108,14 +108,14 @@ class VineChatModel(DelegatingChatModel):
         if len(messages) != 1 or BEGUN in kwargs:
             return super().generate(messages, *args, **kwargs)
         with self._begin() as begun:
-            return super().generate(messages, *args, **kwargs, **{BEGUN: begun})
+            return super().generate(messages, *args, **_with(kwargs, begun))
 
     def stream(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
     ) -> Iterator[AIMessageChunk]:
         """Yield the answer of the chosen model in chunks."""
         with self._begin() as begun:
-            yield from super().stream(input, config, stop=stop, **kwargs, **{BEGUN: begun})
+            yield from super().stream(input, config, stop=stop, **_with(kwargs, begun))
 
     async def astream(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
@@ -123,7 +123,7 @@ class VineChatModel(DelegatingChatModel):
         """Yield the answer of the chosen model in chunks."""
         async with (
             await self._abegin() as begun,
-            aclosing(super().astream(input, config, stop=stop, **kwargs, **{BEGUN: begun})) as chunks,  # type: ignore[type-var]
+            aclosing(super().astream(input, config, stop=stop, **_with(kwargs, begun))) as chunks,  # type: ignore[type-var]
         ):
             async for chunk in chunks:
                 yield chunk
@@ -156,7 +156,7 @@ class VineChatModel(DelegatingChatModel):
             if len(messages) != 1 or BEGUN in kwargs:
                 return await super().agenerate(messages, *args, **kwargs)
             async with await self._abegin() as begun:
-                return await super().agenerate(messages, *args, **kwargs, **{BEGUN: begun})
+                return await super().agenerate(messages, *args, **_with(kwargs, begun))
         except Exception:
             halted = halted_here()
             if halted is not None:
@@ -221,6 +221,10 @@ class _Begun:
         if not self.is_taken:
             self.call.scope.failed(error or RuntimeError("the call was not made"))
             await self.call.scope.asettle()
+
+
+def _with(options: dict[str, Any], begun: _Begun) -> dict[str, Any]:
+    return {**options, BEGUN: begun}
 
 
 def _taken(options: dict[str, Any], number: int) -> ChatCall | None:
