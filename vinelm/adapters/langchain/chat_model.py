@@ -211,16 +211,14 @@ class _Begun:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if not self.is_taken:
-            self.call.scope.failed(error or RuntimeError("the call was not made"))
-            self.call.scope.settle()
+            self.call.__exit__(kind, error or RuntimeError("the call was not made"), trace)
 
     async def __aenter__(self) -> _Begun:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if not self.is_taken:
-            self.call.scope.failed(error or RuntimeError("the call was not made"))
-            await self.call.scope.asettle()
+            await self.call.__aexit__(kind, error or RuntimeError("the call was not made"), trace)
 
 
 def _with(options: dict[str, Any], begun: _Begun) -> dict[str, Any]:
@@ -239,11 +237,10 @@ def _taken(options: dict[str, Any], number: int) -> ChatCall | None:
 class _Call(Attempt):
     """One invocation. The next one is made after an error that it may not meet, unless this is the last or has streamed."""
 
-    __slots__ = ("_call", "_is_last", "_raises", "scope")
+    __slots__ = ("_call", "_is_last", "scope")
 
     def __init__(self, owner: VineChatModel, call: ChatCall, options: Mapping[str, Any], *, is_last: bool) -> None:
         self._is_last = is_last
-        self._raises = owner.vine.adapter.on_error == "raise"
         self._call, self.scope = call, call.scope
         try:
             super().__init__(self.scope.model, options)
@@ -273,16 +270,7 @@ class _Call(Attempt):
             await self.scope.asettle()
 
     def _ends(self, error: BaseException | None) -> bool:
-        if error is None or isinstance(error, GeneratorExit):  # the caller of a stream has seen enough
-            self.scope.done()
-            try:
-                self._call.done()
-            except Exception as failed:
-                if self._raises:
-                    raise
-                self.scope.note_failure("the path", failed)
-            return False
-        self.scope.failed(error)
+        self._call.close(error)
         may_repeat = isinstance(error, CallError) and error.kind in REPEATABLE
         return may_repeat and not (self._is_last or self.is_begun)
 
