@@ -122,9 +122,25 @@ def test_without_a_trie_or_an_objective_the_defaults_run(workflow, catalog):
     app = build_graph(workflow, vine)
     request = workflow.requests[0]
     with pytest.raises(ConfigError, match=r"vine\.load"):
-        vine.session(Objective(maximize="accuracy"))
+        vine.served_planner()
     state = app.invoke(workflow.graph_input(request), context=vine.context(Objective(maximize="accuracy"), request=request))
     assert "answer" in state
+
+
+def test_a_session_without_a_trie_is_of_default_models(workflow, catalog):
+    """It raised, so that an application could not be served before its first trie was there."""
+    vine, request = control(workflow, catalog), workflow.requests[0]
+    app, objective = build_graph(workflow, vine), Objective(maximize="accuracy")
+    session = vine.session(objective, request=request, clock=vine.new_clock())
+    given = workflow.graph_input(request)
+    state = app.invoke(given, context=vine.context(policy=session, request=request))
+    assert state == app.invoke(given, context=vine.context(objective, request=request))
+    default = vine.default_model(session.invocations[0].stage)
+    assert {one.prefix[-1] for one in session.invocations} == {default}
+    assert session.spent_usd > 0.0
+    assert session.elapsed_s() > 0.0
+    assert f"{session.invocations[0].stage}: {default}" in session.explain()
+    assert (session.decisions, session.trace(), session.last_step()) == ([], [], {})
 
 
 def test_a_failed_call_is_a_failure_and_not_a_wrong_answer(workflow, catalog):

@@ -26,7 +26,9 @@ TYPES = {
     ),
     'vinelm.profile("nl2sql", "models.toml", "x.db")': "vinelm.profiler.scheduling.results.ProfileResult",
     'vinelm.report("x.db", "x.vine", "out")': "pathlib.Path",
-    'vinelm.VineLM("models.toml").session(vinelm.Objective(minimize="cost"))': "vinelm.controller.session.session.Session",
+    'vinelm.VineLM("models.toml").session(vinelm.Objective(minimize="cost"))': (
+        "vinelm.controller.session.session.Session | vinelm.policies.fixed.DefaultPolicy"
+    ),
 }
 """Expression to the type that mypy must reveal."""
 MYPY = """

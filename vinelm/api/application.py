@@ -26,7 +26,7 @@ from vinelm.errors import ConfigError
 from vinelm.money.spend_control import SpendControl
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import MARGIN, AgainstToday, Recommendation
-from vinelm.policies import Judge, OnError
+from vinelm.policies import DefaultPolicy, Judge, OnError
 from vinelm.policies.policy import Policy
 from vinelm.requests.protocols import Backend, LoadMonitor
 from vinelm.requests.workflow import Request
@@ -252,10 +252,11 @@ class VineLM(VineInterface, LongRunning):
         returns_earlier: bool | None = None,
         configurable: Mapping[str, Any] | None = None,
         run_id: str | None = None,
-    ) -> Session:
+    ) -> Session | DefaultPolicy:
         """Return a new policy for one request, to be passed as ``vine.context(policy=...)``.
 
-        Where signals are declared and the trie knows what they mean, plans depend on what the request shows.
+        Where signals are declared and the trie knows what they mean, plans depend on what the request shows. Without a trie
+        every stage runs its default model, as under ``vine.context(objective)``.
 
         Args:
             objective: target and bounds of the request.
@@ -269,8 +270,10 @@ class VineLM(VineInterface, LongRunning):
             run_id: what the rows of the request are called, where evidence is kept; by default a new name.
 
         Raises:
-            ConfigError: no trie is loaded.
+            ConfigError: the trie stops by the oracle and there is no ``judge``, or cannot serve the objective.
         """
+        if self._planners is None:
+            return self.adapter.defaults.policy(RunContext(objective=objective, request=request, started_at=started_at), clock)
         planner = self.served_planner(returns_earlier=returns_earlier)
         control = self._control_of(objective) if self.correct_spend else None
         if control is not None:

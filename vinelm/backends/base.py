@@ -16,6 +16,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
+from vinelm.backends.structured_output import Structured
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 
@@ -46,7 +47,9 @@ class BoundChatModel(BaseChatModel):
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
-        return {"model": self.binding.model.name, "model_id": self.binding.model.model_id}
+        # Tracers read one or the other, and look the price up by what they find.
+        name = langsmith_names(self.binding.model)[1]
+        return {"entry": self.binding.model.name, "model": name, "model_name": name}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         """The model's parameters in LangChain's traces."""
@@ -61,12 +64,30 @@ class BoundChatModel(BaseChatModel):
         tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
         *,
         tool_choice: str | dict[str, Any] | bool | None = None,
+        strict: bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Return the model with tools; ``tool_choice`` is "auto", "none", "any" (or "required"), or a tool's name."""
+        """Return the model with tools; ``tool_choice`` is "auto", "none", "any" (or "required"), or a tool's name.
+
+        ``strict`` asks for arguments that match a tool's schema exactly, where the provider can promise that.
+        """
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
-        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
+        return self.bind(tools=[convert_to_openai_tool(tool, strict=strict) for tool in tools], **kwargs)
+
+    def output_options(self, asked: Structured) -> Mapping[str, Any] | None:
+        """Return the options by which the provider itself is asked for an answer of a schema; None: by a forced tool call."""
+        return None
+
+    def with_structured_output(
+        self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, Any]:
+        """Return a runnable that gives instances of ``schema``, in the provider's own way where it has one."""
+        asked = Structured(schema, kwargs)
+        options = self.output_options(asked)
+        if options is None:
+            return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
+        return asked.chain(self.bind(**options), include_raw=include_raw)
 
 
 @cache

@@ -90,6 +90,29 @@ class DefaultPolicy(Policy):
         """Return what failed or was unexpected, as plain JSON types; nothing else needs an explanation."""
         return list(self._failures)
 
+    def explain(self) -> str:
+        """Return a line for each invocation that has ended, and for what failed or was unexpected, as text."""
+        with self._lock:
+            ended = tuple(self.invocations)
+        lines = [
+            f"[{_place(one.prefix[:-1])}] {one.stage}: {one.prefix[-1]} (${one.cost_usd:.4g}) - not planned" for one in ended
+        ]
+        lines += [f"[{_place(one['prefix'])}] {one['stage'] or 'end'}: {one['note']}" for one in self._failures]
+        return "\n".join(lines)
+
+    @property
+    def decisions(self) -> list[Any]:
+        """The plans made: none."""
+        return []
+
+    def elapsed_s(self) -> float:
+        """Return the seconds since the request's arrival."""
+        return max(self.clock.now() - self.started_at, 0.0)
+
+
+def _place(prefix: Sequence[str]) -> str:
+    return "/".join(prefix) or "start"
+
 
 ForcedMode = Literal["stop", "through"]
 

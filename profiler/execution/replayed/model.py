@@ -16,7 +16,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from vinelm.adapters.calls.delegating_model import Attempt
 from vinelm.adapters.calls.fallback_model import FallbackModel
-from vinelm.adapters.calls.tool_binding import STRUCTURED, BoundTools, Structured
+from vinelm.adapters.calls.tool_binding import STRUCTURED, BoundTools
+from vinelm.backends.structured_output import Structured
 from vinelm.errors import CallError
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy
 from vinelm.profiler.execution.replayed.record import RecordedCall
@@ -187,7 +188,7 @@ def _without_ids(value: Any) -> Any:
 def _plain_option(value: Any) -> Any:
     if isinstance(value, BoundTools):
         choice = {name: inner for name, inner in value.options.items() if name == "tool_choice"}
-        return [[_plain_tool(tool) for tool in value], choice]
+        return [[_plain_tool(tool) for tool in value.given], choice]
     if isinstance(value, Structured):
         return _plain_tool(value.schema)
     return value

@@ -7,8 +7,9 @@ import pytest
 from kit.wire.client import COST, KEY, MODES, PRICE, Client, add
 from kit.wire.openai_format import USAGE, answering, chunks, completion, stream
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
+from vinelm.errors import ConfigError
 from vinelm.requests.protocols import PricesCalls
 
 
@@ -149,11 +150,85 @@ class Sum(BaseModel):
     total: int
 
 
-def test_structured_output(transport, client):
+class Unit(BaseModel):
+    name: str = Field(description="such as metre")
+
+
+class Measured(BaseModel):
+    """What was measured."""
+
+    value: float
+    unit: Unit = Field(description="its unit")
+    note: str | None = None
+
+
+def test_structured_output_is_the_providers_own(transport, client):
+    """It was sent as a tool call; ``ChatOpenAI`` sends the schema, strictly, as the SDK makes it of a pydantic class."""
+    from openai.lib._parsing import type_to_response_format_param
+
+    transport.answers(answering('{"value": 2, "unit": {"name": "metre"}, "note": null}'))
+    found = client().chat().with_structured_output(Measured).invoke("How long?")
+    assert found == Measured(value=2, unit=Unit(name="metre"))
+    body = transport.asked[0].json
+    assert body["response_format"] == type_to_response_format_param(Measured)
+    assert body["response_format"]["json_schema"]["strict"] is True
+    assert not {"tools", "tool_choice"} & set(body)
+
+
+def test_what_the_api_refuses_in_a_strict_schema_is_left_out(transport, client):
+    class Counted(BaseModel):
+        n: int = 3
+
+    transport.answers(answering('{"n": 4}'))
+    assert client().chat().with_structured_output(Counted).invoke("?") == Counted(n=4)
+    schema = transport.asked[0].json["response_format"]["json_schema"]["schema"]
+    assert schema["required"] == ["n"]
+    assert "default" not in schema["properties"]["n"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        ({"method": "json_mode"}, {"type": "json_object"}),
+        ({"method": "function_calling"}, None),
+        ({"strict": False}, {"strict": False}),
+    ],
+)
+def test_another_way_of_structured_output_can_be_asked_for(transport, client, asked, sent):
     call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "Sum", "arguments": '{"total": 4}'}}
-    transport.answers(answering({"tool_calls": [call]}, finish_reason="tool_calls"))
-    assert client().chat().with_structured_output(Sum).invoke("2 + 2?") == Sum(total=4)
-    assert transport.asked[0].json["tool_choice"] == "required"
+    transport.answers(
+        answering({"tool_calls": [call]}, finish_reason="tool_calls") if sent is None else answering('{"total": 4}')
+    )
+    out = client().chat().with_structured_output(Sum, include_raw=True, **asked).invoke("2 + 2?")
+    assert (out["parsed"], out["parsing_error"]) == (Sum(total=4), None)
+    body = transport.asked[0].json
+    if sent is None:
+        assert body["tool_choice"] == "required"
+    elif "type" in sent:
+        assert body["response_format"] == sent
+    else:
+        assert body["response_format"]["json_schema"]["strict"] is False
+
+
+def test_a_schema_of_plain_json_is_as_strict_as_it_says(transport, client):
+    schema = {"title": "Sum", "type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]}
+    transport.answers(answering('{"total": 4}'))
+    chat = client().chat()
+    assert chat.with_structured_output(schema).invoke("?") == {"total": 4}
+    assert chat.with_structured_output(schema, strict=True).invoke("?") == {"total": 4}
+    assert [asked.json["response_format"]["json_schema"]["strict"] for asked in transport.asked] == [False, True]
+
+
+def test_an_unknown_method_is_refused_in_one_line(client):
+    with pytest.raises(ConfigError, match="no method 'magic': use json_schema, function_calling, json_mode"):
+        client().chat().with_structured_output(Sum, method="magic")
+
+
+def test_no_tools_are_sent_as_none(transport, client):
+    """``create_agent`` binds an empty list for an agent without tools; the API refuses one."""
+    transport.answers(answering("four"))
+    assert client().chat().bind_tools([]).invoke("?").text == "four"
+    assert "tools" not in transport.asked[0].json
 
 
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])

@@ -18,6 +18,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
 from vinelm.adapters.calls.tool_binding import aimed, bind_lazily, structured_chain, whole_chunk
+from vinelm.backends.remote.call_options import PARALLEL
 
 RESOLVED = "lc_gateway_metadata"
 """Key of an answer whose value replaces the provider and the name by which a run of LangSmith knows its model: LangChain's own
@@ -75,10 +76,16 @@ class DelegatingChatModel(BaseChatModel):
         tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
         *,
         tool_choice: str | dict[str, Any] | bool | None = None,
+        strict: bool | None = None,
+        parallel_tool_calls: bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Return this model with tools; they are converted for the chosen model when it runs."""
-        return bind_lazily(self, tools, tool_choice, kwargs)
+        """Return this model with tools; they are converted for the chosen model when it runs.
+
+        The arguments are those of ``ChatOpenAI``: libraries look for them before they pass them.
+        """
+        given = {"tool_choice": tool_choice, "strict": strict, PARALLEL: parallel_tool_calls}
+        return bind_lazily(self, tools, {**{name: one for name, one in given.items() if one is not None}, **kwargs})
 
     def with_structured_output(
         self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any

@@ -13,6 +13,8 @@ from langchain_core.runnables import Runnable
 from pydantic import Field
 
 from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel, name_model
+from vinelm.backends.base import BoundChatModel
+from vinelm.backends.structured_output import Structured
 from vinelm.errors import CallError
 
 REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malformed")
@@ -64,7 +66,10 @@ class FallbackModel(DelegatingChatModel):
     ) -> Runnable[LanguageModelInput, Any]:
         """Return a runnable that gives instances of ``schema``, as the chosen model's own method would."""
         chosen: BaseChatModel = self.binding.answering
-        if type(chosen).with_structured_output is BaseChatModel.with_structured_output:
+        by_tool = type(chosen).with_structured_output is BaseChatModel.with_structured_output
+        if isinstance(chosen, BoundChatModel):
+            by_tool = chosen.output_options(Structured(schema, kwargs)) is None
+        if by_tool:
             return BaseChatModel.with_structured_output(self, schema, include_raw=include_raw, **kwargs)
         return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
 

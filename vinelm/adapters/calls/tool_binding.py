@@ -6,27 +6,19 @@ the chosen model's own ``bind_tools`` or ``with_structured_output`` is asked at 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, cast
 
-from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_core.runnables import (
-    Runnable,
-    RunnableBinding,
-    RunnableLambda,
-    RunnableMap,
-    RunnablePassthrough,
-    RunnableSequence,
-)
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from langchain_core.utils.json import parse_json_markdown
-from langchain_core.utils.pydantic import is_basemodel_subclass
 
+from vinelm.backends.base import BoundChatModel
+from vinelm.backends.remote.call_options import PARALLEL
+from vinelm.backends.structured_output import Structured
 from vinelm.errors import WorkflowError
 
 STRUCTURED = "vinelm_structured"
@@ -36,45 +28,18 @@ TRACING_ONLY = "ls_structured_output_format"
 
 
 class BoundTools(list[Any]):
-    """The tools as given, and the other arguments of ``bind_tools``. A list, so that tracers see tools where they look."""
+    """The tools in OpenAI's form, as ``ChatOpenAI`` binds them: tracers and libraries (``create_react_agent``, supervisors)
+    read names and schemas there.
+
+    Attributes:
+        given: the tools as given, for the chosen model's own ``bind_tools``.
+        options: the other arguments of ``bind_tools``.
+    """
 
     def __init__(self, tools: Sequence[Any], options: Mapping[str, Any]) -> None:
-        super().__init__(tools)
+        super().__init__(_read_form(tool, options.get("strict")) for tool in tools)
+        self.given = tuple(tools)
         self.options = dict(options)
-
-
-@dataclass(frozen=True, slots=True)
-class Structured:
-    """An output schema, and the other arguments of ``with_structured_output``."""
-
-    schema: Any
-    options: Mapping[str, Any]
-
-    def parsed(self, message: AIMessage) -> Any:
-        """The schema's instance (a dict for schemas that are no pydantic class), from wherever a model puts it: a tool call,
-        the text as JSON, or an object that its client has parsed. :class:`OutputParserException` where there is none.
-        """
-        found = message.additional_kwargs.get("parsed")
-        if found is None:
-            found = self._arguments(message)
-        schema: Any = self.schema
-        if not (isinstance(schema, type) and is_basemodel_subclass(schema)):
-            return found
-        kind: Any = schema
-        try:
-            return found if isinstance(found, schema) else kind.model_validate(found)
-        except ValueError as error:
-            raise OutputParserException(f"the answer does not fit {kind.__name__}: {error}") from error
-
-    def _arguments(self, message: AIMessage) -> Any:
-        name = convert_to_openai_tool(self.schema)["function"]["name"]
-        for call in message.tool_calls:
-            if call["name"] == name:
-                return call["args"]
-        try:
-            return parse_json_markdown(message.text)
-        except ValueError as error:
-            raise OutputParserException(f"the answer is neither a call of {name} nor JSON") from error
 
 
 def aimed(model: BaseChatModel, options: Mapping[str, Any]) -> tuple[BaseChatModel, dict[str, Any]]:
@@ -89,10 +54,28 @@ def aimed(model: BaseChatModel, options: Mapping[str, Any]) -> tuple[BaseChatMod
     tools = asked.get("tools")
     if isinstance(tools, BoundTools):
         del asked["tools"]
-        target, own = _unwrapped(target.bind_tools(list(tools), **tools.options), "bind_tools")
+        target, own = _unwrapped(_with_tools(target, tools), "bind_tools")
         asked = {**own, **asked}
     asked.pop(TRACING_ONLY, None)
     return target, asked
+
+
+def _with_tools(model: BaseChatModel, tools: BoundTools) -> Runnable[Any, Any]:
+    if isinstance(model, BoundChatModel):  # our own take OpenAI's form: nothing is converted twice
+        return model.bind_tools(list(tools), **tools.options)
+    options = dict(tools.options)
+    # Sent by libraries that read it off our signature; a provider without such a parameter would refuse the call.
+    if PARALLEL in options and PARALLEL not in inspect.signature(model.bind_tools).parameters:
+        del options[PARALLEL]
+    return model.bind_tools(list(tools.given), **options)
+
+
+def _read_form(tool: Any, strict: bool | None) -> Any:
+    """The tool in OpenAI's form; as given where it has none, such as a provider's own tool: its ``bind_tools`` decides."""
+    try:
+        return convert_to_openai_tool(tool, strict=strict)
+    except (TypeError, ValueError):
+        return tool
 
 
 def _unwrapped(bound: Any, method: str) -> tuple[BaseChatModel, dict[str, Any]]:
@@ -108,24 +91,16 @@ def _unwrapped(bound: Any, method: str) -> tuple[BaseChatModel, dict[str, Any]]:
     return bound, options
 
 
-def bind_lazily(model: BaseChatModel, tools: Sequence[Any], tool_choice: Any, options: dict[str, Any]) -> Runnable[Any, Any]:
+def bind_lazily(model: BaseChatModel, tools: Sequence[Any], options: dict[str, Any]) -> Runnable[Any, Any]:
     """Return ``model`` with tools that are converted for the chosen model at the moment of the call."""
     tracing = {TRACING_ONLY: options.pop(TRACING_ONLY)} if TRACING_ONLY in options else {}
-    if tool_choice is not None:
-        options["tool_choice"] = tool_choice
     return model.bind(tools=BoundTools(tools, options), **tracing)
 
 
 def structured_chain(model: BaseChatModel, schema: Any, *, include_raw: bool, options: dict[str, Any]) -> Runnable[Any, Any]:
     """Return a runnable that gives instances of ``schema``, in whichever form the chosen model answers."""
     structured = Structured(schema, options)
-    bound = model.bind(**{STRUCTURED: structured})
-    parser = RunnableLambda(structured.parsed, name="parse")
-    if not include_raw:
-        return bound | parser
-    parsed = RunnablePassthrough.assign(parsed=itemgetter("raw") | parser, parsing_error=lambda _: None)
-    unparsed = RunnablePassthrough.assign(parsed=lambda _: None)
-    return RunnableMap(raw=bound) | parsed.with_fallbacks([unparsed], exception_key="parsing_error")
+    return structured.chain(model.bind(**{STRUCTURED: structured}), include_raw=include_raw)
 
 
 def whole_chunk(result: ChatResult) -> ChatGenerationChunk:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, suppress
 from typing import Any, ClassVar
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.language_models.base import LangSmithParams
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict, Field, field_validator
@@ -17,8 +18,12 @@ from vinelm.adapters.calls.fallback_model import REPEATABLE
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.chat_call import ChatCall, ChatOptions, halted_here, node_of
+from vinelm.backends.structured_output import TAKES_FORMAT
 from vinelm.errors import CallError
 from vinelm.objective import Objective
+
+BEGUN = "vinelm_begun"
+"""Key of a call's options that holds a :class:`_Begun`."""
 
 
 class VineChatModel(DelegatingChatModel):
@@ -71,12 +76,65 @@ class VineChatModel(DelegatingChatModel):
     def _identifying_params(self) -> dict[str, Any]:
         return {"stage": self.stage}
 
+    @property
+    def model_name(self) -> str | None:
+        """The provider's name of the default model, by which LangChain's agents know that it takes a schema as it is.
+
+        None where the stage has a model that takes none.
+        """
+        adapter: GraphAdapter = self.vine.adapter
+        default = adapter.catalog[self.default or adapter.default_model(self.stage or "")]
+        allowed = (adapter.catalog[name] for name in adapter.defaults.allowed_models(self.stage or ""))
+        return default.model_id if all(model.provider in TAKES_FORMAT for model in (default, *allowed)) else None
+
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        """The parameters in LangChain's traces until the answer names the chosen model."""
+        """The parameters in LangChain's traces: the chosen model's provider and name, where the call has begun already."""
+        begun: _Begun | None = kwargs.pop(BEGUN, None)
         params = super()._get_ls_params(stop=stop or self.stop, **kwargs)
-        params["ls_provider"] = "vinelm"
-        params.setdefault("ls_model_name", self.stage or "vinelm")
-        return params
+        params["ls_provider"], params["ls_model_name"] = "vinelm", kwargs.get("model") or self.stage or "vinelm"
+        return params if begun is None else {**params, **begun.names()}
+
+    def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
+        """What tracers are told of the call; they look for the model's name under either key."""
+        begun: _Begun | None = kwargs.pop(BEGUN, None)
+        params = super()._get_invocation_params(stop=stop, **kwargs)
+        name = None if begun is None else begun.names().get("ls_model_name")
+        return params if name is None else {"model": name, "model_name": name, **params}
+
+    # The model is chosen before LangChain tells callbacks that a run starts: they are told which one it is.
+
+    def generate(self, messages: list[list[BaseMessage]], *args: Any, **kwargs: Any) -> LLMResult:
+        """As LangChain's. Several prompts are an invocation each, begun one by one."""
+        if len(messages) != 1 or BEGUN in kwargs:
+            return super().generate(messages, *args, **kwargs)
+        with self._begin() as begun:
+            return super().generate(messages, *args, **_with(kwargs, begun))
+
+    def stream(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
+    ) -> Iterator[AIMessageChunk]:
+        """Yield the answer of the chosen model in chunks."""
+        with self._begin() as begun:
+            yield from super().stream(input, config, stop=stop, **_with(kwargs, begun))
+
+    async def astream(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
+    ) -> AsyncIterator[AIMessageChunk]:
+        """Yield the answer of the chosen model in chunks."""
+        async with (
+            await self._abegin() as begun,
+            aclosing(super().astream(input, config, stop=stop, **_with(kwargs, begun))) as chunks,  # type: ignore[type-var]
+        ):
+            async for chunk in chunks:
+                yield chunk
+
+    def _begin(self) -> _Begun:
+        adapter, how = self._place(0)
+        return _Begun(ChatCall.begin(adapter, self.stage, **how))
+
+    async def _abegin(self) -> _Begun:
+        adapter, how = self._place(0)
+        return _Begun(await ChatCall.abegin(adapter, self.stage, **how))
 
     def invoke(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
@@ -95,7 +153,10 @@ class VineChatModel(DelegatingChatModel):
     async def agenerate(self, messages: list[list[BaseMessage]], *args: Any, **kwargs: Any) -> LLMResult:
         """As LangChain's, which takes an exception for a result where it is no ``Exception``."""
         try:
-            return await super().agenerate(messages, *args, **kwargs)
+            if len(messages) != 1 or BEGUN in kwargs:
+                return await super().agenerate(messages, *args, **kwargs)
+            async with await self._abegin() as begun:
+                return await super().agenerate(messages, *args, **_with(kwargs, begun))
         except Exception:
             halted = halted_here()
             if halted is not None:
@@ -103,12 +164,19 @@ class VineChatModel(DelegatingChatModel):
             raise
 
     def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
-        adapter, how = self._place(number)
-        return _Call(self, ChatCall.begin(adapter, self.stage, **how), options, is_last=number == self.max_retries)
+        options = dict(options)
+        begun = _taken(options, number)
+        if begun is None:
+            adapter, how = self._place(number)
+            begun = ChatCall.begin(adapter, self.stage, **how)
+        return _Call(self, begun, options, is_last=number == self.max_retries)
 
     async def _aattempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
-        adapter, how = self._place(number)
-        begun = await ChatCall.abegin(adapter, self.stage, **how)
+        options = dict(options)
+        begun = _taken(options, number)
+        if begun is None:
+            adapter, how = self._place(number)
+            begun = await ChatCall.abegin(adapter, self.stage, **how)
         return _Call(self, begun, options, is_last=number == self.max_retries)
 
     def _place(self, attempt: int) -> tuple[GraphAdapter, ChatOptions]:
@@ -122,14 +190,57 @@ class VineChatModel(DelegatingChatModel):
         }
 
 
+class _Begun:
+    """The first invocation of a call, begun before LangChain's callbacks hear of it. It fails if LangChain never makes it."""
+
+    __slots__ = ("call", "is_taken")
+
+    def __init__(self, call: ChatCall) -> None:
+        self.call, self.is_taken = call, False
+
+    def names(self) -> LangSmithParams:
+        """The chosen model's provider and name; empty if it cannot say them: a trace is no reason to fail a call."""
+        found: LangSmithParams = {}
+        with suppress(Exception):
+            stated = self.call.scope.answering._get_ls_params()
+            found = {"ls_provider": stated["ls_provider"], "ls_model_name": stated["ls_model_name"]}
+        return found
+
+    def __enter__(self) -> _Begun:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if not self.is_taken:
+            self.call.__exit__(kind, error or RuntimeError("the call was not made"), trace)
+
+    async def __aenter__(self) -> _Begun:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if not self.is_taken:
+            await self.call.__aexit__(kind, error or RuntimeError("the call was not made"), trace)
+
+
+def _with(options: dict[str, Any], begun: _Begun) -> dict[str, Any]:
+    return {**options, BEGUN: begun}
+
+
+def _taken(options: dict[str, Any], number: int) -> ChatCall | None:
+    """The invocation that was begun before attempt ``number``, the first, removed from its options; None if there is none."""
+    begun: _Begun | None = options.pop(BEGUN, None)
+    if begun is None or number:
+        return None
+    begun.is_taken = True
+    return begun.call
+
+
 class _Call(Attempt):
     """One invocation. The next one is made after an error that it may not meet, unless this is the last or has streamed."""
 
-    __slots__ = ("_call", "_is_last", "_raises", "scope")
+    __slots__ = ("_call", "_is_last", "scope")
 
     def __init__(self, owner: VineChatModel, call: ChatCall, options: Mapping[str, Any], *, is_last: bool) -> None:
         self._is_last = is_last
-        self._raises = owner.vine.adapter.on_error == "raise"
         self._call, self.scope = call, call.scope
         try:
             super().__init__(self.scope.model, options)
@@ -159,16 +270,7 @@ class _Call(Attempt):
             await self.scope.asettle()
 
     def _ends(self, error: BaseException | None) -> bool:
-        if error is None or isinstance(error, GeneratorExit):  # the caller of a stream has seen enough
-            self.scope.done()
-            try:
-                self._call.done()
-            except Exception as failed:
-                if self._raises:
-                    raise
-                self.scope.note_failure("the path", failed)
-            return False
-        self.scope.failed(error)
+        self._call.close(error)
         may_repeat = isinstance(error, CallError) and error.kind in REPEATABLE
         return may_repeat and not (self._is_last or self.is_begun)
 

@@ -51,6 +51,8 @@ class GraphInterface:
     def stage(self, name: str, fn: Node | None = None, *, state: type | None = None, default: str | None = None) -> Any:
         """Return a graph node that runs ``fn(state, model[, config, runtime, writer, store, previous])`` on the planned model.
 
+        Outside of a graph it is called as ``fn`` is: with a model, which a test may fake, or without one, on the default model.
+
         Args:
             name: the node's name in the graph.
             fn: function, method or callable object, sync or async, that returns what any node returns. Without it a decorator
@@ -72,7 +74,7 @@ class GraphInterface:
         if not inspect.isclass(state_type):
             raise WorkflowError(f"{label}: the type of its state is unknown: annotate the first parameter, or pass state=State")
         self.adapter.declare(name, default)
-        return make_stage(self.adapter.finder, name, fn, asked, state_type)
+        return make_stage(self.adapter, name, fn, asked, state_type)
 
     def route(
         self,

@@ -145,6 +145,37 @@ class ChatCall:
                 raise
             return False
 
+    def close(self, error: BaseException | None) -> None:
+        """Record the invocation, which has ended so, and write its place in the path if it succeeded."""
+        if error is not None and not isinstance(error, GeneratorExit):  # the caller of a stream has seen enough
+            self.scope.failed(error)
+            return
+        self.scope.done()
+        try:
+            self.done()
+        except Exception as failed:
+            if self._adapter.on_error == "raise":
+                raise
+            self.scope.note_failure("the path", failed)
+
+    def __enter__(self) -> ChatCall:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            self.close(error)
+        finally:
+            self.scope.settle()
+
+    async def __aenter__(self) -> ChatCall:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            self.close(error)
+        finally:
+            await self.scope.asettle()
+
     def done(self) -> None:
         """Write the place of an invocation that succeeded into the path."""
         if self._config is not None:

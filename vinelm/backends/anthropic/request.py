@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 
 from vinelm.backends.anthropic.messages import Thinking, conversation, is_thinking_answered, system_blocks
 from vinelm.backends.remote.call_memory import CallMemory
-from vinelm.backends.remote.call_options import asked_of, functions_of, refuse_ours, tool_use_of
+from vinelm.backends.remote.call_options import PARALLEL, asked_of, functions_of, refuse_ours, tool_use_of
 from vinelm.backends.remote.transport import AttemptBound, TransportRequest
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
@@ -39,7 +39,7 @@ def message_request(
     own = {key: value for key, value in model.options.items() if key not in NOT_SENT}
     asked = asked_of(model, own, options, OURS)
     body: dict[str, Any] = {**_in_words_of_the_api(model, asked.rest), "max_tokens": asked.limit}
-    is_parallel = body.pop("parallel_tool_calls", None)
+    is_parallel = body.pop(PARALLEL, None)
     if system := system_blocks(messages):
         body["system"] = system
     if asked.tools:

@@ -13,7 +13,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
-from vinelm.backends.remote.call_options import asked_of, functions_of, refuse_ours, tool_use_of
+from vinelm.backends.remote.call_options import PARALLEL, asked_of, functions_of, refuse_ours, tool_use_of
 from vinelm.backends.remote.transport import AttemptBound, TransportRequest
 from vinelm.backends.turns import inline_image, joined_turns, made_calls, plain_parts
 from vinelm.catalog import Model
@@ -35,6 +35,7 @@ def converse_request(
     """
     asked = asked_of(model, model.options, options, OURS)
     given = asked.rest
+    given.pop(PARALLEL, None)  # the API has no such parameter
     body: dict[str, Any] = {"messages": _conversation(messages), "inferenceConfig": {"maxTokens": asked.limit}}
     if system := [{"text": message.text} for message in messages if isinstance(message, SystemMessage) and message.text]:
         body["system"] = system

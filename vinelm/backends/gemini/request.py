@@ -15,7 +15,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from vinelm.backends.remote.call_memory import CallMemory
-from vinelm.backends.remote.call_options import asked_of, functions_of, refuse_ours, tool_use_of
+from vinelm.backends.remote.call_options import PARALLEL, asked_of, functions_of, refuse_ours, tool_use_of
 from vinelm.backends.remote.transport import AttemptBound, TransportRequest
 from vinelm.backends.turns import inline_image, joined_turns, made_calls, plain_parts
 from vinelm.catalog import Model
@@ -60,6 +60,7 @@ def content_request(
     """
     asked = asked_of(model, config_options(model), options, OURS)
     given = asked.rest
+    given.pop(PARALLEL, None)  # the API has no such parameter
     stop = given.pop("stop", None)
     config: dict[str, Any] = {**given, "max_output_tokens": asked.limit, "automatic_function_calling": {"disable": True}}
     if stop:

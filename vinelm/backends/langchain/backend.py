@@ -10,17 +10,20 @@ import threading
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableBinding
+from langchain_core.runnables import RunnableBinding, RunnableSequence
 
 from vinelm.backends.langchain.response import FINISH_FAILURES, LangChainStreamReader, failed
 from vinelm.backends.remote.backend import RemoteBackend
+from vinelm.backends.remote.call_options import PARALLEL
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.transport import AttemptBound, Transport, TransportRequest
 from vinelm.backends.settings import ProviderSettings
+from vinelm.backends.structured_output import Structured
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 from vinelm.extras import required_extra
@@ -57,11 +60,25 @@ class LangChainTransport(Transport):
             )
         chat = self._chat(model)
         if tools:
+            if PARALLEL in given and PARALLEL not in signature(chat.bind_tools).parameters:
+                del given[PARALLEL]  # its provider has no such parameter
             chat, bound = _with_tools(model, chat, tools, choice)
             given = {**bound, **given}
         is_streamed = is_streamed and _streams(chat)
         body = {"chat": chat, "messages": list(messages), "stop": stop, "options": given, "max_tokens": limit, "tools": tools}
         return TransportRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
+
+    def output_options(self, model: Model, asked: Structured) -> Mapping[str, Any] | None:
+        """What the chat model's own method binds; None where it has none, or makes a tool of the schema."""
+        chat = self._chat(model)
+        if type(chat).with_structured_output is BaseChatModel.with_structured_output:
+            return None
+        bound: Any = chat.with_structured_output(asked.schema, **asked.options)
+        if isinstance(bound, RunnableSequence):
+            bound = bound.first
+        if not isinstance(bound, RunnableBinding) or bound.bound is not chat or "tools" in bound.kwargs:
+            return None
+        return {name: one for name, one in bound.kwargs.items() if not name.startswith("ls_")}
 
     @staticmethod
     def attempt_bound(body: Mapping[str, Any]) -> AttemptBound:

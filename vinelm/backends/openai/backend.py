@@ -18,7 +18,12 @@ from vinelm.backends.remote.backend import RemoteBackend, check_base
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.settings import ProviderSettings
+from vinelm.backends.structured_output import METHODS, Structured, response_format
 from vinelm.catalog import Model
+from vinelm.errors import ConfigError
+
+TOOLS_ONLY = ("gpt-3", "gpt-4-")
+"""OpenAI's models from before structured output."""
 
 
 class OpenAITransport(OpenAISdkTransport, RawSdkTransport[Any, Any]):
@@ -38,6 +43,17 @@ class OpenAITransport(OpenAISdkTransport, RawSdkTransport[Any, Any]):
     ) -> TransportRequest:
         """Build the body of the completion."""
         return completion_request(model, messages, options, is_streamed=is_streamed)
+
+    def output_options(self, model: Model, asked: Structured) -> Mapping[str, Any] | None:
+        """The schema as ``response_format``, as ``ChatOpenAI`` sends it; a tool call where that is asked for."""
+        options = dict(asked.options)
+        strict, method = options.pop("strict", None), options.pop("method", None)
+        method = method or ("function_calling" if model.model_id.startswith(TOOLS_ONLY) else "json_schema")
+        if method not in METHODS:
+            raise ConfigError(f"with_structured_output has no method {method!r}: use {', '.join(METHODS)}")
+        if method == "function_calling":
+            return None
+        return {"response_format": response_format(asked.schema, method, strict), **options}
 
     def _parser(self, model: Model, request: TransportRequest) -> Callable[[Any], Delta]:
         return partial(delta_of, is_streamed=request.is_streamed)

@@ -43,11 +43,15 @@ def completion_request(
         "messages": wire_messages(messages),
         limit_name(model): limit,
     }
+    if not body.get("tools"):  # an agent without tools binds none, which the API refuses
+        body.pop("tools", None)
     if body.get("tool_choice") is not None:
         body["tool_choice"] = _tool_choice(body["tool_choice"], body.get("tools") or ())
     if is_streamed:
         body["stream_options"] = {"include_usage": True}
-    chars = sum(len(json.dumps(body[key], ensure_ascii=False)) for key in ("messages", "tools") if key in body)
+    chars = sum(
+        len(json.dumps(body[key], ensure_ascii=False)) for key in ("messages", "tools", "response_format") if key in body
+    )
     return TransportRequest(body=body, prompt_chars=chars, is_streamed=is_streamed)
 
 

@@ -10,6 +10,9 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 
+PARALLEL = "parallel_tool_calls"
+"""OpenAI's option that allows or forbids several tool calls in one answer; chat models of all providers are asked with it."""
+
 
 class CallOptions(NamedTuple):
     """The options of one call.

@@ -12,12 +12,13 @@ from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackMana
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from vinelm.backends.base import BoundChatModel, estimate_tokens
+from vinelm.backends.base import BoundChatModel, estimate_tokens, langsmith_names
 from vinelm.backends.limits.replica_gate import ReplicaPermit
 from vinelm.backends.remote.call_meter import MeteredCall
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed, own_failure, unforeseen
 from vinelm.backends.remote.transport import CallBinding, TransportRequest
+from vinelm.backends.structured_output import TAKES_FORMAT, Structured
 from vinelm.catalog import Model, ReplicaGroup
 from vinelm.catalog.model import entries_of
 from vinelm.clock import WallClock
@@ -42,6 +43,17 @@ class RemoteChatModel(BoundChatModel):
     @property
     def _llm_type(self) -> str:
         return f"vinelm-{self.binding.model.provider}"
+
+    @property
+    def model_name(self) -> str | None:
+        """The provider's name of the model, by which LangChain's agents know that it takes a schema; None if it takes none."""
+        model: Model = self.binding.model
+        return model.model_id if model.provider in TAKES_FORMAT else None
+
+    def output_options(self, asked: Structured) -> Mapping[str, Any] | None:
+        """See :meth:`vinelm.backends.remote.transport.Transport.output_options`."""
+        bound: CallBinding = self.binding
+        return bound.transport.output_options(bound.model, asked)
 
     def _generate(
         self,
@@ -79,7 +91,7 @@ class RemoteChatModel(BoundChatModel):
         with closing(self._deltas(request, metered, is_handed_out=True)) as deltas:
             for delta in deltas:
                 yield ChatGenerationChunk(message=delta.chunk())
-        yield ChatGenerationChunk(message=metered.answer.last_chunk(self.binding.model.name))
+        yield ChatGenerationChunk(message=metered.answer.last_chunk(self._told_name))
 
     async def _astream(
         self,
@@ -92,7 +104,7 @@ class RemoteChatModel(BoundChatModel):
         async with aclosing(self._adeltas(request, metered, is_handed_out=True)) as deltas:
             async for delta in deltas:
                 yield ChatGenerationChunk(message=delta.chunk())
-        yield ChatGenerationChunk(message=metered.answer.last_chunk(self.binding.model.name))
+        yield ChatGenerationChunk(message=metered.answer.last_chunk(self._told_name))
 
     # -- one call, sync and async ---------------------------------------------------------------------------------
 
@@ -162,8 +174,13 @@ class RemoteChatModel(BoundChatModel):
         return request, metered
 
     def _result(self, metered: MeteredCall) -> ChatResult:
-        message = metered.answer.message(self.binding.model.name)
-        return ChatResult(generations=[ChatGeneration(message=message)])
+        message = metered.answer.message(self._told_name)
+        return ChatResult(generations=[ChatGeneration(message=message)], llm_output={"model_name": self._told_name})
+
+    @property
+    def _told_name(self) -> str:
+        """The name of the model in answers: the provider's, by which tracers know its price, as LangChain's own models say."""
+        return langsmith_names(self.binding.model)[1]
 
 
 class _Account:

@@ -13,6 +13,7 @@ from langchain_core.messages import BaseMessage
 from vinelm.backends.base import Counts
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
+from vinelm.backends.structured_output import Structured
 from vinelm.catalog import Model, Price
 from vinelm.errors import FailureKind
 from vinelm.requests.protocols import CallContext, RateLimiter
@@ -104,6 +105,14 @@ class Transport(ABC):
     @abstractmethod
     def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
         """Like :meth:`send`, for a coroutine."""
+
+    def output_options(self, model: Model, asked: Structured) -> Mapping[str, Any] | None:
+        """Return the options by which the provider itself is asked for an answer of a schema; None: by a forced tool call.
+
+        Raises:
+            ConfigError: the arguments of ``with_structured_output`` do not fit together.
+        """
+        return None
 
     @staticmethod
     @abstractmethod

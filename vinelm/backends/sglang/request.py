@@ -11,7 +11,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.openai.request import wire_messages
-from vinelm.backends.remote.call_options import asked_of, refuse_ours
+from vinelm.backends.remote.call_options import PARALLEL, asked_of, refuse_ours
 from vinelm.backends.remote.transport import AttemptBound, TransportRequest
 from vinelm.backends.sglang.chat_template import chat_template
 from vinelm.catalog import Model
@@ -41,6 +41,7 @@ def generate_request(
     """
     asked = asked_of(model, model.options, options, OURS)
     given = asked.rest
+    given.pop(PARALLEL, None)  # the API has no such parameter
     if asked.tools:
         raise ConfigError(
             f'model {model.name!r}: /generate takes no tools: give the entry provider = "openai" and api_base ".../v1"'

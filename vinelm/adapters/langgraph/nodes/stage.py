@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
 
+from vinelm.adapters.langgraph.chat_call import ChatCall
 from vinelm.adapters.langgraph.nodes.signature import InjectedParameters
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY, Entry, Note
 from vinelm.adapters.langgraph.path.state_schema import announced, own_state
@@ -17,17 +19,37 @@ from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.errors import VineLMError, WorkflowError
 
+if TYPE_CHECKING:
+    from vinelm.adapters.langgraph.adapter import GraphAdapter
+
 STAGE_MARK = "__vinelm_stage__"
 """Attribute of a wrapped node's function: the stage's name."""
 
+NO_CONFIG: RunnableConfig = {}
+NO_RUNTIME: Runtime[Any] = Runtime()
+"""Stand for what LangGraph gives its nodes, and nobody else gives."""
+
 
 def make_stage(
-    finder: RunFinder, name: str, fn: Callable[..., Any], asked: InjectedParameters, state_type: type
+    adapter: GraphAdapter, name: str, fn: Callable[..., Any], asked: InjectedParameters, state_type: type
 ) -> Callable[..., Any]:
-    """Return a LangGraph node; async if ``fn`` is. A plain function without ``__wrapped__``: LangGraph reads its signature."""
+    """Return a LangGraph node; async if ``fn`` is. A plain function without ``__wrapped__``: LangGraph reads its signature.
+
+    Called by anything else than LangGraph, such as a test, it is ``fn`` itself. Its model is then the caller's, or without one
+    that of an invocation as a chat model makes it.
+    """
+    finder = adapter.finder
     others = tuple(one for one in asked.names if one != "model")
 
-    def node(state: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
+    def node(
+        state: Any, *more: Any, config: RunnableConfig = NO_CONFIG, runtime: Runtime[Any] = NO_RUNTIME, **given: Any
+    ) -> Any:
+        if runtime is NO_RUNTIME:
+            given = given if config is NO_CONFIG else {**given, "config": config}
+            if _has_model(fn, more, given):
+                return fn(state, *more, **given)
+            with ChatCall.begin(adapter, name) as call:
+                return fn(state, *more, model=call.scope.model, **given)
         try:
             own, carried = own_state(state)
         except Exception:
@@ -39,7 +61,15 @@ def make_stage(
             out = fn(own, model=scope.model, **given)
         return _written(finder, out, scope, name)
 
-    async def anode(state: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
+    async def anode(
+        state: Any, *more: Any, config: RunnableConfig = NO_CONFIG, runtime: Runtime[Any] = NO_RUNTIME, **given: Any
+    ) -> Any:
+        if runtime is NO_RUNTIME:
+            given = given if config is NO_CONFIG else {**given, "config": config}
+            if _has_model(fn, more, given):
+                return await fn(state, *more, **given)
+            async with await ChatCall.abegin(adapter, name) as call:
+                return await fn(state, *more, model=call.scope.model, **given)
         try:
             own, carried = own_state(state)
         except Exception:
@@ -59,6 +89,13 @@ def make_stage(
         wrapped.__annotations__["return"] = asked.returns
     setattr(wrapped, STAGE_MARK, name)
     return wrapped
+
+
+def _has_model(fn: Callable[..., Any], more: tuple[Any, ...], given: Mapping[str, Any]) -> bool:
+    """True if a caller other than LangGraph gives the model itself, by name or by place."""
+    if "model" in given or not more:
+        return "model" in given
+    return "model" in inspect.signature(fn).bind_partial(None, *more).arguments
 
 
 def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> Any:

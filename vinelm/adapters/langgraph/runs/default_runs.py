@@ -13,7 +13,7 @@ from vinelm.adapters.langgraph.runs.graph_run import GraphRun
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, RunContext, carried_by
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
-from vinelm.clock import VirtualClock
+from vinelm.clock import Clock, VirtualClock
 from vinelm.money.bound_guard import BoundGuard
 from vinelm.objective import Objective
 from vinelm.policies import DefaultPolicy
@@ -63,8 +63,8 @@ class DefaultRuns:
             model = self._settings.declared.get(stage) or ""
         return model if model in catalog else next(iter(catalog))
 
-    def policy(self, context: RunContext) -> DefaultPolicy:
-        """Return the policy of a run that is not planned."""
+    def policy(self, context: RunContext, clock: Clock | None = None) -> DefaultPolicy:
+        """Return the policy of a run that is not planned; ``clock`` is by default a new one of the models'."""
         objective = context.objective
         return DefaultPolicy(
             self.default_model,
@@ -73,7 +73,7 @@ class DefaultRuns:
             max_cost_usd=None if objective is None else objective.max_cost_usd,
             started_at=context.started_at,
             on_error=self._settings.on_error,
-            clock=self._settings.models.new_clock(),
+            clock=clock or self._settings.models.new_clock(),
             template=self._settings.template,
             request=context.request,
         )
