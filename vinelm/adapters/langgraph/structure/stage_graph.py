@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise, product
+
 from langgraph.graph import END, START
 
 from vinelm.adapters.langgraph.structure.ways import Bound, Ways

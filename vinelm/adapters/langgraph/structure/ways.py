@@ -83,9 +83,14 @@ class _Whole:
         self.ways = Ways()
 
     def add(
-        self, graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldStages], prefix: str = "", leaves: Iterable[str] = ()
+        self,
+        graph: Graph,
+        stage_of: Mapping[str, str],
+        held: Mapping[str, HeldStages],
+        prefix: str = "",
+        leaves: Iterable[str] = (),
     ) -> None:
-        """Add a graph. Names of the places begin with ``prefix``; ``leaves`` are those that its tools may go to outside of it."""
+        """Add a graph. Names of its places begin with ``prefix``; ``leaves`` are places outside that its tools may go to."""
         for source in (START, *graph.builder.nodes):
             found = held.get(source, HeldStages())
             is_graph = source != START and isinstance(graph.builder.nodes[source].runnable, CompiledStateGraph)
@@ -113,7 +118,7 @@ class _Whole:
             onward = [{edge: frozenset()}]
         return onward
 
-    def _add_node(
+    def _add_node(  # noqa: PLR0917 - what is known of one node
         self, node: str, place: str, own: list[str], found: HeldStages, behind: list[Choice], inside: Iterable[str]
     ) -> None:
         ways = self.ways
