@@ -35,15 +35,11 @@ from vinelm.template import Stage, Template
 
 @dataclass(frozen=True, slots=True)
 class CheckItem:
-    """One check; ``detail`` says in one line what was found, or what is wrong and how to fix it.
-
-    ``is_question`` marks what only the author knows, and what nothing stands still for.
-    """
+    """One check; ``detail`` says in one line what was found, or what is wrong and how to fix it."""
 
     name: str
     is_ok: bool
     detail: str
-    is_question: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +47,13 @@ class CheckReport:
     """All checks, in order; those that a failed one makes impossible are left out.
 
     ``template_code`` is the code of a template that was read from the graph; None where the workflow has one of its own.
+    ``questions`` are what only the author knows, and what a profile can do without: which model a stage runs today.
     """
 
     workflow: str
     items: tuple[CheckItem, ...]
     template_code: str | None = None
+    questions: tuple[str, ...] = ()
 
     @property
     def is_ok(self) -> bool:
@@ -73,8 +71,10 @@ def check_workflow(workflow: Workflow, catalog: Catalog) -> CheckReport:
     Returns:
         The checks. A fault of the workflow is a failed item, never an exception.
     """
-    items = tuple(_items(workflow, catalog))
-    return CheckReport(workflow.name, items, None if workflow.has_template else _code_of(workflow, catalog))
+    questions: list[str] = []
+    items = tuple(_items(workflow, catalog, questions))
+    code = None if workflow.has_template else _code_of(workflow, catalog)
+    return CheckReport(workflow.name, items, code, tuple(questions))
 
 
 def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
@@ -87,7 +87,7 @@ def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
     return f"{template_imports(template)}\n\ntemplate = {template_code(template)}"
 
 
-def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
+def _items(workflow: Workflow, catalog: Catalog, questions: list[str]) -> Iterator[CheckItem]:
     backend = ScriptedBackend(workflow)
     backends = {model.provider: backend for model in catalog.models}
     is_given = workflow.has_template
@@ -120,17 +120,18 @@ def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
     if is_given and not isinstance(units, ReplayRunner):
         nodes = nodes_of_stages(units.graph, units.control.adapter.agents)
         yield from (CheckItem("arms", False, line) for line in template_differences(template, units.graph, nodes))
-    unstated = [stage for stage in template.stages if stage.default is None and not units.control.adapter.declared.get(stage.name)]
+    unstated = [
+        stage for stage in template.stages if stage.default is None and not units.control.adapter.declared.get(stage.name)
+    ]
     if unstated and len(template.models) > 1 and not all(model.provider == "simulated" for model in catalog.models):
-        yield _asked_today(unstated)
+        questions.append(_today(unstated))
     yield from _dry_run(units, workflow.requests[0], backend)
 
 
-def _asked_today(stages: Sequence[Stage]) -> CheckItem:
+def _today(stages: Sequence[Stage]) -> str:
     """What a plan is compared with is what the application does today, which only its author knows."""
     names = ", ".join(stage.name for stage in stages)
-    how = f'say Stage("{stages[0].name}", default=NAME), with a name of the catalog'
-    return CheckItem("today", True, f"which model runs today at {names}? Nothing says it: {how}", is_question=True)
+    return f'which model runs today at {names}? Nothing says it: say Stage("{stages[0].name}", default=NAME), a name of the catalog'
 
 
 def _judge(judge: LLMJudge, catalog: Catalog) -> CheckItem:
@@ -214,7 +215,11 @@ def _one_run(units: Units, request: Request, refused: Sequence[str]) -> Iterator
     else:
         way = "a checkpoint" if not isinstance(units, ReplayRunner) else f"its start with recorded answers ({units.reason})"
         path = " > ".join(row.stage for row in rows)
-        yield CheckItem("dry run", True, f"request {request.id!r}: {path}, each from {way}" + _not_tried(units.template, rows, refused, is_beyond))
+        yield CheckItem(
+            "dry run",
+            True,
+            f"request {request.id!r}: {path}, each from {way}" + _not_tried(units.template, rows, refused, is_beyond),
+        )
     if last.failure != "state" and not isinstance(units, ReplayRunner):
         yield _round_trip(units.saver.changed)
     if last.failure is None:

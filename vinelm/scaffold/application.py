@@ -49,6 +49,7 @@ class AppGraph:
         output_keys: Keys that the final state may have.
         waiting: Nodes that wait for a person (LangGraph's ``interrupt``).
         read: Returns the template with that many turns of each loop that has no bound of its own, and why there is none.
+        turns: How many turns that is, where the author has said it.
     """
 
     target: Target
@@ -62,16 +63,17 @@ class AppGraph:
     output_keys: tuple[str, ...]
     waiting: tuple[str, ...]
     read: Callable[[int], _Read]
+    turns: int | None = None
 
     @property
     def open_loops(self) -> bool:
-        """True if a loop of the template has no bound of its own."""
-        return self.template is not None and self.read(FEW_TURNS) != self.read(FEW_TURNS + 1)
+        """True if a loop of the template has no bound of its own, and nobody has said how often it turns."""
+        return self.template is not None and self.turns is None and self.read(FEW_TURNS) != self.read(FEW_TURNS + 1)
 
     def with_loops(self, times: int) -> AppGraph:
         """Return the application with that many turns, at most, of each loop that has no bound of its own."""
         template, reason = self.read(times)
-        return replace(self, template=template, reason=reason)
+        return replace(self, template=template, reason=reason, turns=times)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -129,8 +131,8 @@ def _of_code(target: Target) -> AppGraph:
     calls = tuple(model_calls(target.module, target.root))
     if not calls:
         raise WorkflowError(
-            f"{target.spec} is a function without a graph, and {target.module.__name__} makes no LangChain chat model: let it call "
-            "vine.chat_model(...) and write its workflow file by hand (`Without a graph` in docs/langgraph.md)"
+            f"{target.spec} is a function without a graph, and {target.module.__name__} makes no LangChain chat model: let it "
+            "call vine.chat_model(...) and write its workflow file by hand (`Without a graph` in docs/langgraph.md)"
         )
     stages = tuple(dict.fromkeys(call.name for call in calls))
     more = dict.fromkeys((*stages, END), frozenset())

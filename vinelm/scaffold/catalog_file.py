@@ -89,7 +89,7 @@ class AppSettings:
 
 
 def bases_of(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return the servers that an environment sends the providers' calls to, by the provider's prefix, each with its variable."""
+    """Return the servers that an environment sends calls to, by the provider's prefix, each with the variable that says so."""
     found: dict[str, tuple[str, str]] = {}
     for prefix, names in _BASE_VARIABLES.items():
         given = [(environment[name], name) for name in names if environment.get(name)]

@@ -34,7 +34,7 @@ class GraphCode:
 def graph_code(function: Callable[..., Any]) -> GraphCode:
     """Return what a function does with graphs, by its annotation and by the names in its code."""
     plain = inspect.unwrap(getattr(function, "func", function))  # of a partial, too
-    plain = getattr(plain, "__func__", plain) if inspect.isroutine(plain) else getattr(type(plain), "__call__", plain)
+    plain = getattr(plain, "__func__", plain) if inspect.isroutine(plain) else type(plain).__call__
     if not isinstance(plain, FunctionType):
         return GraphCode(_returns_graph(plain), False)
     return GraphCode(_builds(plain), bool(_RUNS & set(plain.__code__.co_names)))

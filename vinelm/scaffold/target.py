@@ -7,6 +7,7 @@ import importlib
 import inspect
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -151,8 +152,8 @@ def _held_graph(value: Any, where: str) -> str | None:
         raise ConfigError(f"{where} holds {len(graphs)} graphs: name one: {', '.join(f'{where}.{name}' for name in graphs)}")
     if not graphs and not callable(value):
         raise WorkflowError(
-            f"{where} is a {type(value).__name__}, and none of its attributes is a LangGraph graph: name the StateGraph, compiled "
-            "or not, or a function that returns it"
+            f"{where} is a {type(value).__name__}, not a LangGraph graph, and none of its attributes is one: name the StateGraph, "
+            "compiled or not, or a function that returns it"
         )
     return graphs[0] if graphs else None
 

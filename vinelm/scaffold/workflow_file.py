@@ -101,7 +101,7 @@ class WorkflowFile:
             yield '# with `from vinelm import VineLM` and `vine = VineLM("models.toml")` above them.'
         elif not app.calls and app.models:
             yield ""
-            yield f"# {TODO}: no line of your code says {', '.join(app.models)}: pass vine.chat_model() where its default stands."
+            yield f"# {TODO}: no line of your code says {', '.join(app.models)}: pass vine.chat_model() instead."
         else:
             yield ""
         yield "def build(vine):"
@@ -140,15 +140,17 @@ class WorkflowFile:
             return
         yield ""
         if app.target.is_code:
-            yield f"# {TODO}: in which order does {app.target.attribute} call its models, and how often at most? This allows any order."
+            name = app.target.attribute
+            yield f"# {TODO}: in which order does {name} call its models, and how often at most? This allows any order."
         else:
             yield "# Read from the graph: its stages in their order, where it branches, and how often its loops turn at most."
         if app.open_loops and not app.target.is_code:
-            yield f"# {TODO}: how many turns does your loop take at most? The graph does not say it; times={FEW_TURNS} is a start."
+            yield f"# {TODO}: how many turns does your loop take at most? The graph says none; times={FEW_TURNS} is a start."
         if app.open_loops:
             yield "# Without memory= all histories are told apart, which is better where there are few turns (up to 3)."
         if self.asked:
-            yield f"# {TODO}: which model runs today at {', '.join(self.asked)}? Say it as Stage(..., default=NAME), a name of models.toml."
+            stages = ", ".join(self.asked)
+            yield f"# {TODO}: which model runs today at {stages}? Give its name in models.toml: Stage(..., default=NAME)."
         steps = mapped(app.template.steps, lambda stage: replace(stage, default=self.defaults.get(stage.name, stage.default)))
         yield f"template = {template_code(replace(app.template, steps=steps))}"
 
@@ -166,7 +168,7 @@ class WorkflowFile:
         elif answer == MESSAGES:
             yield '    return state["messages"][-1].text.strip()'
         else:
-            if not self.keys.is_sure:
+            if not self.keys.is_sure and len(self.application.output_keys) > 1:
                 yield f"    # {TODO}: is this the key with the answer? The others: {', '.join(self.application.output_keys)}."
             if self._is_json:
                 yield f'    answer = state.get("{answer}", "")'
@@ -215,7 +217,9 @@ class WorkflowFile:
         able = ", ".join(self.application.input_keys)
         yield ""
         yield "def inputs(request) -> dict:"
-        if not keys.inputs:
+        if not keys.inputs and self.application.target.kind == "function" and not able:
+            yield "    return {}"
+        elif not keys.inputs:
             yield f"    # {TODO}: return what the application is called with{f': its input may have {able}' if able else ''}."
             hidden = "".join(f'"{label}", ' for label in keys.labels)
             some = f"{{key: value for key, value in request.data.items() if key not in ({hidden.strip()})}}"

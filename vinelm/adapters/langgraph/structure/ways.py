@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 from langgraph.graph import END, START
@@ -95,7 +96,7 @@ class _Whole:
             found = held.get(source, HeldStages())
             is_graph = source != START and isinstance(graph.builder.nodes[source].runnable, CompiledStateGraph)
             onward = [_renamed(choice, prefix) for choice in _edges(graph, source)]
-            ends = [_renamed(choice, prefix) for choice in _ends(graph, source)]
+            ends = [_renamed(choice, prefix) for choice in _ends(graph, source) or ([] if onward else _commands(graph, source))]
             if not (is_graph and found.inner):
                 onward += ends
             if prefix and not onward:  # LangGraph ends a graph whose node leads nowhere
@@ -165,6 +166,18 @@ def _ends(graph: Graph, source: str) -> list[Choice]:
     """Where a node's ``Command(goto=...)`` may lead, by its annotation or its ``destinations``."""
     ends = None if source == START else graph.builder.nodes[source].ends
     return [dict.fromkeys(ends, frozenset())] if ends else []
+
+
+def _commands(graph: Graph, source: str) -> list[Choice]:
+    """Where a node that returns ``Command`` without saying where may lead: what its code names, else anywhere."""
+    runnable = None if source == START else graph.builder.nodes[source].runnable
+    functions = (getattr(runnable, name, None) for name in ("func", "afunc"))
+    code = next((one.__code__ for one in functions if isinstance(one, FunctionType)), None)
+    if code is None or "Command" not in code.co_names:
+        return []
+    named = [node for node in graph.builder.nodes if node in code.co_consts]
+    ends = {END} if not named or {"END", "__end__"} & {*code.co_names, *map(str, code.co_consts)} else set()
+    return [dict.fromkeys((*(named or graph.builder.nodes), *ends), frozenset())]
 
 
 def _is_unclear(graph: Graph, source: str) -> bool:
