@@ -131,7 +131,7 @@ def _items(workflow: Workflow, catalog: Catalog, questions: list[str]) -> Iterat
 def _today(stages: Sequence[Stage]) -> str:
     """What a plan is compared with is what the application does today, which only its author knows."""
     names = ", ".join(stage.name for stage in stages)
-    return f'which model runs today at {names}? Nothing says it: say Stage("{stages[0].name}", default=NAME), a name of the catalog'
+    return f'which model runs today at {names}? Say it with its name in the catalog: Stage("{stages[0].name}", default=NAME)'
 
 
 def _judge(judge: LLMJudge, catalog: Catalog) -> CheckItem:

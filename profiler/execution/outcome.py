@@ -156,7 +156,10 @@ def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str])
         return None, f"{after} in one superstep: declare them as Parallel, or put an edge between them"
     if (stages[-1], names[0]) in template.flow.follows:
         return None, f"{after}, {BEYOND_TURNS} of the template's loop: give it times= for as many as a request takes"
-    return None, f"{after}, where the template has {' or '.join(map(repr, arms))}: add an arm for it, with Branch"
+    remedy = "add an arm for it, with Branch"
+    if names[0] == stages[-1]:  # several calls in one node
+        remedy = f'how often does it? Say Loop((Stage("{names[0]}"),), times=MOST, early_exit=True)'
+    return None, f"{after}, where the template has {' or '.join(map(repr, arms))}: {remedy}"
 
 
 def refuse_other(workflow: Workflow, template: Template, depth: int, reached: Collection[str], what: str = "graph") -> None:

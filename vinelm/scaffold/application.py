@@ -17,7 +17,7 @@ from vinelm.adapters.langgraph.exits import with_graph_exits
 from vinelm.adapters.langgraph.nodes.user_code import user_place
 from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes
 from vinelm.adapters.langgraph.structure.reading import read_template
-from vinelm.adapters.langgraph.structure.ways import Ways, all_ways
+from vinelm.adapters.langgraph.structure.ways import Choice, Ways, all_ways
 from vinelm.api import VineLM
 from vinelm.backends import simulated_catalog
 from vinelm.errors import InputError, WorkflowError
@@ -135,7 +135,7 @@ def _of_code(target: Target) -> AppGraph:
             "call vine.chat_model(...) and write its workflow file by hand (`Without a graph` in docs/langgraph.md)"
         )
     stages = tuple(dict.fromkeys(call.name for call in calls))
-    more = dict.fromkeys((*stages, END), frozenset())
+    more: Choice = dict.fromkeys((*stages, END), frozenset())
     ways = Ways({stage: stage for stage in stages}, {START: [dict.fromkeys(stages, frozenset())]} | {s: [more] for s in stages})
     today = {name: tuple(dict.fromkeys(c.model for c in calls if c.name == name and c.model)) for name in stages}
     keys: CodeKeys = code_keys(target.value)

@@ -52,7 +52,8 @@ def function_of(code: Any) -> Callable[..., Any]:
     bound: Any = next(iter(code.nodes.values())).bound
     bound = bound.steps[0] if hasattr(bound, "steps") else bound
     function = getattr(bound, "func", None) or getattr(bound, "afunc", None) or bound
-    return inspect.unwrap(getattr(function, "func", function))  # an async one is a partial
+    found: Callable[..., Any] = inspect.unwrap(getattr(function, "func", function))  # an async one is a partial
+    return found
 
 
 def _source(function: Callable[..., Any]) -> ast.AST:

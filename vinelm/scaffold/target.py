@@ -121,8 +121,9 @@ def find_target(spec: str | None, folder: Path) -> Target:
         value = getattr(value, part)
     if isinstance(value, type):
         value, rest = _instance(value, where), "()"
-    if not path and (name := _held_graph(value, where)):
-        value, rest = getattr(value, name), f"{rest}.{name}"
+    held = None if path else _held_graph(value, where)
+    if held is not None:
+        value, rest = getattr(value, held), f"{rest}.{held}"
     return Target(module=module, attribute=attribute, root=root, value=value, kind=_kind(value, where), rest=rest)
 
 
@@ -152,8 +153,8 @@ def _held_graph(value: Any, where: str) -> str | None:
         raise ConfigError(f"{where} holds {len(graphs)} graphs: name one: {', '.join(f'{where}.{name}' for name in graphs)}")
     if not graphs and not callable(value):
         raise WorkflowError(
-            f"{where} is a {type(value).__name__}, not a LangGraph graph, and none of its attributes is one: name the StateGraph, "
-            "compiled or not, or a function that returns it"
+            f"{where} is a {type(value).__name__}, not a LangGraph graph, and none of its attributes is one: name the "
+            "StateGraph, compiled or not, or a function that returns it"
         )
     return graphs[0] if graphs else None
 

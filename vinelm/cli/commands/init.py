@@ -213,8 +213,8 @@ def _show(found: AppGraph, project: Project) -> None:
             say(edit, indent="  ", hanging=2)
     if lost := _lost(found):
         echo("\nNot kept, since VineLM has no place for it (options in models.toml may do):")
-        for line in lost:
-            say(line, indent="  ", hanging=2)
+        for setting in lost:
+            say(setting, indent="  ", hanging=2)
     echo("\nNext:")
     if project.folder.resolve() != Path.cwd():
         echo(f"  cd {project.folder}")

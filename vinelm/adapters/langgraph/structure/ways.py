@@ -56,7 +56,7 @@ def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
     found = Ways({node: stage_of[node] for node in graph.builder.nodes if node in stage_of})
     for source in (START, *graph.builder.nodes):
         found.choices[source] = _edges(graph, source) + _ends(graph, source)
-        if _is_unclear(graph, source):
+        if _is_unclear(graph, source) or (not found.choices[source] and _commands(graph, source)):
             found.unclear.add(source)
     return found
 
