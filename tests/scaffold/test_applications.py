@@ -75,7 +75,8 @@ APPS = {  # name: (source, what is named, stages, the questions that remain)
     ),
     "supervisor": (f"{LLM}{AGENTS}graph = create_supervisor([a, b], model=llm).compile()", "graph", ["model"], [TURNS]),
     "swarm": (
-        f'{LLM}graph = create_swarm({{name: create_agent(llm, [hand_off("b" if name == "a" else "a")]) for name in "ab"}}).compile()',
+        f'{LLM}others = {{"a": "b", "b": "a"}}\n'
+        "graph = create_swarm({name: create_agent(llm, [hand_off(other)]) for name, other in others.items()}).compile()",
         "graph", ["model"], [TURNS],
     ),
     "subgraph": (
@@ -91,7 +92,8 @@ APPS = {  # name: (source, what is named, stages, the questions that remain)
     ),
     "a model on an edge": (
         f'{LLM}def search(state: State):\n    return {{"draft": "d"}}\n{WRITE}'
-        'def grade(state: State) -> Literal["write", "search"]:\n    return "write" if "yes" in llm.invoke("?").text else "search"\n'
+        'def grade(state: State) -> Literal["write", "search"]:\n'
+        '    return "write" if "yes" in llm.invoke("?").text else "search"\n'
         'builder = one_node("search", search)\nbuilder.add_node("write", write)\n'
         'builder.add_conditional_edges("search", grade)\ngraph = builder.compile()',
         "graph", ["search", "write"], [TURNS],
@@ -101,7 +103,8 @@ APPS = {  # name: (source, what is named, stages, the questions that remain)
     "an object that is not named": (f"{CLASS}bot = Bot()", "", ["write"], []),
     "a class": (CLASS, "Bot", ["write"], []),
     "cache": (
-        '@cache\ndef model(size):\n    return ChatOpenAI(model="gpt-4o" if size else "gpt-4o-mini")\n'
+        '@cache\ndef model(size):\n    if size:\n        return ChatOpenAI(model="gpt-4o")\n'
+        '    return ChatOpenAI(model="gpt-4o-mini")\n'
         + GRAPH.replace("llm.", "model(1)."),
         "graph", ["write"], [TODAY],
     ),
@@ -177,7 +180,8 @@ def test_an_application_is_read_without_a_call_and_checked(folder, capsys, kind,
 
 
 def test_settings_servers_and_todays_model_are_kept(folder, capsys):
-    model = 'llm = ChatOpenAI(model="gpt-4o", temperature=0.3, max_retries=7, streaming=True, top_p=0.9, model_kwargs={"user": "me"})\n'
+    settings = 'temperature=0.3, max_retries=7, streaming=True, top_p=0.9, model_kwargs={"user": "me"}'
+    model = f'llm = ChatOpenAI(model="gpt-4o", {settings})\n'
     found = init(folder, capsys, model + GRAPH, "graph", "--apply", "--json")
     assert "vine.chat_model(temperature=0.3, streaming=True)" in (folder / "app_of_init.py").read_text()
     catalog = (folder / "models.toml").read_text()
@@ -205,7 +209,7 @@ def test_todays_model_that_a_catalog_lacks_is_asked_for(folder, capsys):
     ("source", "name", "words"),
     [
         (f'{LLM}{GRAPH}print(graph.invoke({{"question": "?"}}))', "graph", "calls a model (at app_of_init.py:"),
-        (f'{LLM}{GRAPH}def make():\n    llm.invoke("?")\n    return graph', "make", "builds a graph and runs it: name the graph"),
+        (f'{LLM}{GRAPH}def make():\n    llm.invoke("?")\n    return graph', "make", "builds a graph and runs it: name the"),
         ('graph = one_node("write", lambda state: {"answer": "4"}).compile()', "graph", "none of its nodes (write) calls"),
         (f"{LLM}class Bot:\n    pass\nbot = Bot()", "bot", "none of its attributes is one: name the"),
         (f"{CLASS}bot = Bot()", "bot.grph", "has no attribute 'grph'"),

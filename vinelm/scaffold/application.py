@@ -135,8 +135,10 @@ def _of_code(target: Target) -> AppGraph:
             "call vine.chat_model(...) and write its workflow file by hand (`Without a graph` in docs/langgraph.md)"
         )
     stages = tuple(dict.fromkeys(call.name for call in calls))
-    more: Choice = dict.fromkeys((*stages, END), frozenset())
-    ways = Ways({stage: stage for stage in stages}, {START: [dict.fromkeys(stages, frozenset())]} | {s: [more] for s in stages})
+    first: Choice = dict.fromkeys(stages, frozenset())
+    ways = Ways(
+        {stage: stage for stage in stages}, {START: [first]} | {stage: [{**first, END: frozenset()}] for stage in stages}
+    )
     today = {name: tuple(dict.fromkeys(c.model for c in calls if c.name == name and c.model)) for name in stages}
     keys: CodeKeys = code_keys(target.value)
 
