@@ -22,8 +22,10 @@ from vinelm.errors import VineLMError, WorkflowError
 from vinelm.judging import LLMJudge
 from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.judging import judge_catalog
+from vinelm.profiler.execution.outcome import BEYOND_TURNS
 from vinelm.profiler.execution.replayed.runner import ReplayRunner, Units, make_units
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
+from vinelm.profiler.tool_refusals import tool_refusal
 from vinelm.requests.protocols import CallContext
 from vinelm.requests.workflow import Request, StagedWriter, Workflow
 from vinelm.rows.observation import Observation, Usage
@@ -45,11 +47,13 @@ class CheckReport:
     """All checks, in order; those that a failed one makes impossible are left out.
 
     ``template_code`` is the code of a template that was read from the graph; None where the workflow has one of its own.
+    ``questions`` are what only the author knows, and what a profile can do without: which model a stage runs today.
     """
 
     workflow: str
     items: tuple[CheckItem, ...]
     template_code: str | None = None
+    questions: tuple[str, ...] = ()
 
     @property
     def is_ok(self) -> bool:
@@ -67,8 +71,10 @@ def check_workflow(workflow: Workflow, catalog: Catalog) -> CheckReport:
     Returns:
         The checks. A fault of the workflow is a failed item, never an exception.
     """
-    items = tuple(_items(workflow, catalog))
-    return CheckReport(workflow.name, items, None if workflow.has_template else _code_of(workflow, catalog))
+    questions: list[str] = []
+    items = tuple(_items(workflow, catalog, questions))
+    code = None if workflow.has_template else _code_of(workflow, catalog)
+    return CheckReport(workflow.name, items, code, tuple(questions))
 
 
 def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
@@ -81,7 +87,7 @@ def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
     return f"{template_imports(template)}\n\ntemplate = {template_code(template)}"
 
 
-def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
+def _items(workflow: Workflow, catalog: Catalog, questions: list[str]) -> Iterator[CheckItem]:
     backend = ScriptedBackend(workflow)
     backends = {model.provider: backend for model in catalog.models}
     is_given = workflow.has_template
@@ -114,7 +120,18 @@ def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
     if is_given and not isinstance(units, ReplayRunner):
         nodes = nodes_of_stages(units.graph, units.control.adapter.agents)
         yield from (CheckItem("arms", False, line) for line in template_differences(template, units.graph, nodes))
-    yield from _dry_run(units, workflow.requests[0])
+    unstated = [
+        stage for stage in template.stages if stage.default is None and not units.control.adapter.declared.get(stage.name)
+    ]
+    if unstated and len(template.models) > 1 and not all(model.provider == "simulated" for model in catalog.models):
+        questions.append(_today(unstated))
+    yield from _dry_run(units, workflow.requests[0], backend)
+
+
+def _today(stages: Sequence[Stage]) -> str:
+    """What a plan is compared with is what the application does today, which only its author knows."""
+    names = ", ".join(stage.name for stage in stages)
+    return f'which model runs today at {names}? Say it with its name in the catalog: Stage("{stages[0].name}", default=NAME)'
 
 
 def _judge(judge: LLMJudge, catalog: Catalog) -> CheckItem:
@@ -153,7 +170,20 @@ def _inputs(workflow: Workflow) -> CheckItem:
     return CheckItem("inputs", True, f"{len(workflow.requests):,} requests; the graph gets {', '.join(given)}")
 
 
-def _dry_run(units: Units, request: Request) -> Iterator[CheckItem]:
+def _dry_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterator[CheckItem]:
+    """The checks of a scripted run. A tool that refuses the arguments that the script invents is left out of the next try."""
+    refused: list[str] = []
+    while True:
+        items = list(_one_run(units, request, refused))
+        refusal = None if all(item.is_ok for item in items) else tool_refusal(units.last_error)
+        if refusal is None or refusal.tool in backend.untried:
+            yield from items
+            return
+        backend.untried.add(refusal.tool)
+        refused.append(f"the tool {refusal.tool!r} refused the script's arguments ({_placed(refusal.error)})")
+
+
+def _one_run(units: Units, request: Request, refused: Sequence[str]) -> Iterator[CheckItem]:
     if not isinstance(units, ReplayRunner):
         units.saver.is_comparing = True
     rows: list[Observation] = []
@@ -179,12 +209,17 @@ def _dry_run(units: Units, request: Request) -> Iterator[CheckItem]:
     if last.failure is not None and is_past_end:
         rows.pop()  # nobody runs the graph behind its own end: it cannot be tried any further
         last = rows[-1]
-    if last.failure is not None:
+    is_beyond = last.failure is not None and BEYOND_TURNS in (last.detail or "")
+    if last.failure is not None and not is_beyond:
         yield _failed(last, request, units.last_error)
     else:
         way = "a checkpoint" if not isinstance(units, ReplayRunner) else f"its start with recorded answers ({units.reason})"
         path = " > ".join(row.stage for row in rows)
-        yield CheckItem("dry run", True, f"request {request.id!r}: {path}, each from {way}" + _not_tried(units.template, rows))
+        yield CheckItem(
+            "dry run",
+            True,
+            f"request {request.id!r}: {path}, each from {way}" + _not_tried(units.template, rows, refused, is_beyond),
+        )
     if last.failure != "state" and not isinstance(units, ReplayRunner):
         yield _round_trip(units.saver.changed)
     if last.failure is None:
@@ -208,11 +243,16 @@ def _stages(template: Template, rows: Sequence[Observation], stage: Stage) -> tu
     return (*(row.stage for row in rows), stage.name)
 
 
-def _not_tried(template: Template, rows: Sequence[Observation]) -> str:
-    """The stages that the scripted answers did not lead to."""
+def _not_tried(template: Template, rows: Sequence[Observation], refused: Sequence[str], is_beyond: bool) -> str:
+    """What the scripted answers did not lead to: stages, tools, and the end of a loop."""
     tried = {row.stage for row in rows}
     others = [stage.name for stage in template.stages if stage.name not in tried]
-    return f"; its answers did not lead to {', '.join(others)}" if others else ""
+    notes = [
+        *([f"its answers did not lead to {', '.join(others)}"] if others else []),
+        *(["its answers never end the loop: times= has to be the most turns that a request takes"] if is_beyond else []),
+        *refused,
+    ]
+    return "".join(f"; {note}" for note in notes)
 
 
 def _failed(row: Observation, request: Request, error: Exception | None) -> CheckItem:
@@ -278,6 +318,8 @@ class ScriptedBackend:
 
     def __init__(self, workflow: Workflow) -> None:
         self._workflow = workflow
+        self.untried: set[str] = set()
+        """Tools that are not called."""
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """See :meth:`vinelm.requests.protocols.Backend.chat_model`."""

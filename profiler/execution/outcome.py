@@ -120,6 +120,10 @@ def with_error(row: Observation, signals: Signals | None) -> Observation:
     return replace(row, signal=STATUS[0])
 
 
+BEYOND_TURNS = "beyond the turns"
+"""Stands in what :func:`arm_after` says where a loop goes on after the last turn of the template."""
+
+
 def stages_in(values: Any) -> tuple[str, ...]:
     """Return the stages that have run so far, as the path in the graph's state has them."""
     path = (values or {}).get(PATH_KEY) if isinstance(values, Mapping) else getattr(values, PATH_KEY, None)
@@ -150,7 +154,12 @@ def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str])
     after = f"after {' > '.join(stages)} the graph goes to {' and '.join(map(repr, names))}"
     if len(names) > 1:
         return None, f"{after} in one superstep: declare them as Parallel, or put an edge between them"
-    return None, f"{after}, where the template has {' or '.join(map(repr, arms))}: add an arm for it, with Branch"
+    if (stages[-1], names[0]) in template.flow.follows:
+        return None, f"{after}, {BEYOND_TURNS} of the template's loop: give it times= for as many as a request takes"
+    remedy = "add an arm for it, with Branch"
+    if names[0] == stages[-1]:  # several calls in one node
+        remedy = f'how often does it? Say Loop((Stage("{names[0]}"),), times=MOST, early_exit=True)'
+    return None, f"{after}, where the template has {' or '.join(map(repr, arms))}: {remedy}"
 
 
 def refuse_other(workflow: Workflow, template: Template, depth: int, reached: Collection[str], what: str = "graph") -> None:

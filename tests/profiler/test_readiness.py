@@ -189,6 +189,53 @@ def test_an_app_of_tools_passes(choice):
     assert all(item.is_ok for item in checked_app(node).values())
 
 
+@pytest.mark.parametrize(("error", "is_ok"), [(ValueError("unknown order"), True), (TypeError("a mistake"), False)])
+def test_a_tool_that_refuses_invented_arguments_is_left_out_and_a_mistake_in_it_is_not(error, is_ok):
+    @tool
+    def look_up(key: str) -> str:
+        """Look something up."""
+        raise error
+
+    model = APP_VINE.chat_model("generate").bind_tools([look_up])
+
+    def node(state: AppState):
+        said = model.invoke(state["question"])
+        return {"answer": said.text or look_up.invoke(said.tool_calls[0]).content}
+
+    found = checked_app(node)["dry run"]
+    assert found.is_ok == is_ok
+    assert ("the tool 'look_up' refused the script's arguments (ValueError: unknown order" in found.detail) == is_ok
+
+
+def test_a_loop_that_scripted_answers_never_end_is_no_fault():
+    """It failed with the advice to add an arm that the template has."""
+    from langgraph.graph import START, StateGraph
+
+    llm = APP_VINE.chat_model()
+
+    def asking(state: AppState):
+        return {"answer": llm.invoke(state["question"]).text}
+
+    graph = StateGraph(AppState)
+    graph.add_node("draft", asking)
+    graph.add_node("final", asking)
+    graph.add_edge(START, "draft")
+    graph.add_conditional_edges("draft", lambda state: "draft", ["draft", "final"])
+    template = Template((Loop((Stage("draft", ("m0", "m1")),), times=2, early_exit=True), Stage("final", ("m0", "m1"))))
+    found = items(toy(build=lambda vine: graph, template=template, score=lambda request, state: True))
+    assert "its answers never end the loop" in found["dry run"].detail
+
+
+def test_the_model_of_today_is_asked_for_where_nothing_says_it():
+    def asked(**default):
+        stages = [Stage(name, ("m0", "m1"), **default) for name in ("generate", "repair")]
+        workflow = toy(template=Template((stages[0], Loop((stages[1],), times=2))))
+        return check_workflow(workflow, catalog_for(workflow)).questions
+
+    assert [text.partition("?")[0] for text in asked()] == ["which model runs today at generate, repair"]
+    assert asked(default="m0") == ()
+
+
 def test_what_fails_names_file_line_and_message():
     """It said the type of the exception alone."""
 

@@ -1,47 +1,55 @@
-"""Facts of an application that is not run: its stages, the template of its graph, and the keys of its state."""
+"""Facts of an application that is not run: its stages, its template, the models of today, and the keys of its state."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from langgraph.graph import END, START
 from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph import template_of_graph
+from vinelm.adapters.langgraph.build import nodes_of_stages
 from vinelm.adapters.langgraph.exits import with_graph_exits
 from vinelm.adapters.langgraph.nodes.user_code import user_place
-from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes, wrapped_stages
+from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes
+from vinelm.adapters.langgraph.structure.reading import read_template
+from vinelm.adapters.langgraph.structure.ways import Choice, Ways, all_ways
 from vinelm.api import VineLM
 from vinelm.backends import simulated_catalog
-from vinelm.errors import InputError
+from vinelm.errors import InputError, WorkflowError
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.scaffold.model_calls import ModelCall, model_calls
+from vinelm.scaffold.plain_code import CodeKeys, code_keys
 from vinelm.scaffold.target import Target, find_target
-from vinelm.template import Branch, Loop, Template
-from vinelm.template.steps import Step, walk
+from vinelm.scaffold.today import models_today
+from vinelm.template import Template
 
-_GRAPH_LIMIT = 25
-"""Turns of a loop whose graph names no bound: LangGraph's own limit."""
-_FEW_TURNS = 3
-"""A loop of so many turns needs no memory: all its histories can be told apart."""
+FEW_TURNS = 3
+"""The turns of a loop whose graph names no bound, until the author says how many it takes."""
+_Read = tuple[Template | None, str | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AppGraph:
-    """A graph, and what was read off it.
+    """An application, and what was read off it.
 
     Attributes:
-        target: Where the graph is.
-        stages: Its LLM nodes, in the order in which they were added.
-        nodes: All its nodes.
+        target: Where the graph, or the function, is.
+        stages: Its stages, in the order in which the nodes were added.
+        nodes: All nodes of the graph; none of a function.
         template: Its stages, branches and loops; None where the graph does not say enough.
         reason: Why there is no template; None where there is one.
         calls: The places where models are made that VineLM does not choose; empty if it makes them already.
+        today: The models that each stage may run today, as ``provider:model``; none where neither source nor objects say it.
         input_keys: Keys of the state that an input may have.
         output_keys: Keys that the final state may have.
         waiting: Nodes that wait for a person (LangGraph's ``interrupt``).
+        read: Returns the template with that many turns of each loop that has no bound of its own, and why there is none.
+        turns: How many turns that is, where the author has said it.
     """
 
     target: Target
@@ -50,31 +58,34 @@ class AppGraph:
     template: Template | None
     reason: str | None
     calls: tuple[ModelCall, ...]
+    today: Mapping[str, tuple[str, ...]]
     input_keys: tuple[str, ...]
     output_keys: tuple[str, ...]
     waiting: tuple[str, ...]
+    read: Callable[[int], _Read]
+    turns: int | None = None
 
     @property
     def open_loops(self) -> bool:
-        """True if a loop of the template has no bound of its own."""
-        steps = () if self.template is None else tuple(walk(self.template.steps))
-        return any(isinstance(step, Loop) and step.times >= _GRAPH_LIMIT for step in steps)
+        """True if a loop of the template has no bound of its own, and nobody has said how often it turns."""
+        return self.template is not None and self.turns is None and self.read(FEW_TURNS) != self.read(FEW_TURNS + 1)
 
     def with_loops(self, times: int) -> AppGraph:
         """Return the application with that many turns, at most, of each loop that has no bound of its own."""
-        if self.template is None:
-            return self
-        steps = tuple(_bounded(step, times) for step in self.template.steps)
-        return replace(self, template=replace(self.template, steps=steps))
+        template, reason = self.read(times)
+        return replace(self, template=template, reason=reason, turns=times)
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that it uses today, as ``provider:model``, as far as its source says."""
-        return tuple(dict.fromkeys(call.model for call in self.calls if call.model is not None))
+        """The models that it uses today, as ``provider:model``, as far as its source and its objects say."""
+        named = [call.model for call in self.calls if call.model is not None]
+        return tuple(dict.fromkeys([*named, *(model for models in self.today.values() for model in models)]))
 
 
 def read_application(spec: str | None, folder: Path) -> AppGraph:
     """Import the application that ``spec`` names and read its graph. No node runs and no model is called.
+
+    Of the application's functions only one is called: the one that makes the graph, where that is what ``spec`` names.
 
     Args:
         spec: See :func:`~vinelm.scaffold.target.find_target`.
@@ -82,16 +93,24 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
 
     Raises:
         ConfigError: No graph is named, or several are possible.
-        WorkflowError: The graph cannot be imported or built, or no node of it calls a chat model.
+        WorkflowError: The graph cannot be imported or built, importing calls a model, or no node of it calls a chat model.
     """
     target = find_target(spec, folder)
+    if target.is_code:
+        return _of_code(target)
     vine = VineLM(simulated_catalog("paper-2"))
     graph = target.built(vine)
     held = chat_nodes(graph, is_any=True)
-    wrapped = wrapped_stages(graph)
-    stages = tuple(node for node in graph.builder.nodes if node in held or node in wrapped or node in vine.adapter.agents)
-    template, reason = _template(graph, vine, held)
+    ways = all_ways(graph, nodes_of_stages(graph, vine.adapter.agents, held), held)
+    stages = tuple(dict.fromkeys((*ways.stage_of.values(), *vine.adapter.agents)))
+    if not stages:
+        raise WorkflowError(
+            f"{target.spec}: none of its nodes ({', '.join(graph.builder.nodes)}) calls a LangChain chat model, so there is no "
+            "model to choose: let an LLM node call one, such as ChatOpenAI, or vine.chat_model()"
+        )
     calls = () if target.kind in ("model-maker", "vine-maker") else tuple(model_calls(target.module, target.root))
+    read = partial(_template, graph, vine, held)
+    template, reason = read(FEW_TURNS)
     return AppGraph(
         target=target,
         stages=stages,
@@ -99,36 +118,59 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
         template=template,
         reason=reason,
         calls=calls,
+        today=models_today(stages, held, calls),
         input_keys=_keys(graph, graph.builder.input_schema),
         output_keys=_keys(graph, graph.builder.output_schema),
         waiting=tuple(node for node, spec in graph.builder.nodes.items() if _waits(node, spec.runnable)),
+        read=read,
     )
 
 
-def _template(
-    graph: CompiledStateGraph[Any, Any, Any, Any], vine: VineLM, held: Mapping[str, HeldStages]
-) -> tuple[Template | None, str | None]:
+def _of_code(target: Target) -> AppGraph:
+    """A function without a graph: each model that it makes is a stage, in any order."""
+    calls = tuple(model_calls(target.module, target.root))
+    if not calls:
+        raise WorkflowError(
+            f"{target.spec} is a function without a graph, and {target.module.__name__} makes no LangChain chat model: let it "
+            "call vine.chat_model(...) and write its workflow file by hand (`Without a graph` in docs/langgraph.md)"
+        )
+    stages = tuple(dict.fromkeys(call.name for call in calls))
+    first: Choice = dict.fromkeys(stages, frozenset())
+    ways = Ways(
+        {stage: stage for stage in stages}, {START: [first]} | {stage: [{**first, END: frozenset()}] for stage in stages}
+    )
+    today = {name: tuple(dict.fromkeys(c.model for c in calls if c.name == name and c.model)) for name in stages}
+    keys: CodeKeys = code_keys(target.value)
+
+    def read(turns: int) -> _Read:
+        return read_template(ways, "code", turns=turns), None
+
+    return AppGraph(
+        target=target,
+        stages=stages,
+        nodes=(),
+        template=read(FEW_TURNS)[0],
+        reason=None,
+        calls=calls,
+        today=today,
+        input_keys=keys.inputs,
+        output_keys=keys.outputs,
+        waiting=(),
+        read=read,
+    )
+
+
+def _template(graph: CompiledStateGraph[Any, Any, Any, Any], vine: VineLM, held: Mapping[str, HeldStages], turns: int) -> _Read:
     """The template that the graph implies, or why it implies none."""
     unread = Workflow(name="app", build=lambda _: graph, requests=(Request("none", {}),), score=lambda *_: False)
     try:
-        return with_graph_exits(template_of_graph(unread, graph, vine.adapter.agents, held), graph), None
+        found = template_of_graph(unread, graph, vine.adapter.agents, held, turns=turns)
+        return with_graph_exits(found, graph), None
     except InputError as error:
         return None, str(error).removeprefix("workflow 'app': ")
     except Exception as error:  # what an application may build is not bounded
         place = user_place(error)
         return None, f"{type(error).__name__}: {error}" + (f" at {place}" if place else "")
-
-
-def _bounded(step: Step, times: int) -> Step:
-    if isinstance(step, Branch):
-        return Branch({label: tuple(_bounded(inner, times) for inner in steps) for label, steps in step.ways.items()})
-    if not isinstance(step, Loop):
-        return step
-    steps = tuple(_bounded(inner, times) for inner in step.stages)
-    if step.times < _GRAPH_LIMIT:
-        return replace(step, stages=steps)
-    memory = None if times <= _FEW_TURNS else step.memory
-    return replace(step, stages=steps, times=times, memory=memory)
 
 
 def _waits(node: str, runnable: Any) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from urllib.parse import urlsplit
 
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import ConfigError
@@ -18,6 +20,12 @@ PROVIDER_MODELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """A provider's name to a cheap model, a dear one, and one between them: a start for those who name only a provider."""
+_BASE_VARIABLES = {
+    "openai": ("OPENAI_API_BASE", "OPENAI_BASE_URL"),
+    "anthropic": ("ANTHROPIC_API_URL", "ANTHROPIC_BASE_URL"),
+}
+"""The variables that LangChain's models and the providers' clients read a server from, the first that is set."""
+_PUBLIC = frozenset({"api.openai.com", "api.anthropic.com"})
 SIMULATED = "simulated"
 ANSWER_TOKENS = 4096
 """Tokens of the longest answer: what models that reason need before they answer."""
@@ -65,33 +73,83 @@ def chosen_models(choice: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def catalog_text(models: Iterable[str]) -> str:
+@dataclass(frozen=True, kw_only=True)
+class AppSettings:
+    """What an application says of its models beside their names.
+
+    Attributes:
+        bases: Provider's prefix to (URL, where it is said) of the server that its calls go to.
+        options: ``provider:model`` to settings of its calls.
+        max_retries: Provider's prefix to the most retries of a failed call.
+    """
+
+    bases: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    max_retries: Mapping[str, int] = field(default_factory=dict)
+
+
+def bases_of(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return the servers that an environment sends calls to, by the provider's prefix, each with the variable that says so."""
+    found: dict[str, tuple[str, str]] = {}
+    for prefix, names in _BASE_VARIABLES.items():
+        given = [(environment[name], name) for name in names if environment.get(name)]
+        if given and (urlsplit(given[0][0]).hostname or "") not in _PUBLIC:
+            found[prefix] = given[0]
+    return found
+
+
+def catalog_text(models: Iterable[str], settings: AppSettings | None = None) -> str:
     """Return the text of a catalog with an entry for each ``provider:model``; ``simulated`` gives two simulated models.
 
     Raises:
         ConfigError: A model has no known price, or there is none.
     """
-    specs = tuple(models)
+    specs, settings = tuple(models), settings or AppSettings()
     if specs == (SIMULATED,):
         return _SIMULATED
     if not specs:
         raise ConfigError("no model is named: name at least one, such as openai:gpt-5-mini")
-    entries = [_entry(model) for model in Catalog.from_strings(specs).models]
-    return "\n".join([_HEAD, *entries])
+    found = dict(zip(specs, Catalog.from_strings(specs).models, strict=True))
+    tables = {found[spec].provider: settings.max_retries.get(_prefix(spec)) for spec in specs}
+    retries = [f"[backend.{provider}]\nmax_retries = {most}\n" for provider, most in tables.items() if most is not None]
+    return "\n".join([_HEAD, *(_entry(spec, model, settings) for spec, model in found.items()), *retries])
 
 
-def _entry(model: Model) -> str:
-    name = model.model_id.partition(":")[2] if model.provider == "langchain" else model.model_id
+def entry_names(models: Iterable[str]) -> dict[str, str]:
+    """Return ``provider:model`` to the name of its entry in :func:`catalog_text`; nothing for simulated models."""
+    specs = tuple(models)
+    if SIMULATED in specs or not specs:
+        return {}
+    return {spec: _name(model) for spec, model in zip(specs, Catalog.from_strings(specs).models, strict=True)}
+
+
+def _prefix(spec: str) -> str:
+    return spec.partition(":")[0]
+
+
+def _name(model: Model) -> str:
+    return model.model_id.partition(":")[2] if model.provider == "langchain" else model.model_id
+
+
+def _entry(spec: str, model: Model, settings: AppSettings) -> str:
     price = model.price
     dollars = f"${price.input:g} in, ${price.output:g} out per million tokens ({price.as_of})"
+    base, said = settings.bases.get(_prefix(spec), ("", "")) if model.provider in _BASE_VARIABLES else ("", "")
+    options = ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.options.get(spec, {}).items())
     lines = [
         "[[model]]",
-        f"name = {json.dumps(name)}",
+        f"name = {json.dumps(_name(model))}",
         f"provider = {json.dumps(model.provider)}",
         f"model = {json.dumps(model.model_id)}",
+        *(
+            [f"api_base = {json.dumps(base)}  # {said}; if its prices differ from the list's, give price = {{ .. }}"]
+            if base
+            else []
+        ),
         *([f"api_key_env = {json.dumps(model.api_key_env)}"] if model.api_key_env else []),
         *([f"engine = {json.dumps(model.engine)}"] if model.provider == "langchain" else []),
         f"max_tokens = {ANSWER_TOKENS}  # of an answer, reasoning included; a longer one is cut off and counts as failed",
+        *([f"options = {{ {options} }}"] if options else []),
         f"price_id = {json.dumps(model.price_id)}  # {dollars}",
     ]
     return "\n".join(lines) + "\n"

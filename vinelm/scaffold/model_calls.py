@@ -6,11 +6,10 @@ The source is read, not run. A name is looked up in the imported module, so that
 from __future__ import annotations
 
 import ast
-import difflib
 import re
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,9 +17,34 @@ from typing import Any
 from vinelm.adapters.langgraph.nodes.user_code import is_user_code
 from vinelm.adapters.langgraph.structure.chat_search import makes_chat
 
+_KEPT = {
+    "temperature": "temperature",
+    "max_tokens": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+    "timeout": "timeout",
+    "request_timeout": "timeout",
+    "stop": "stop",
+    "stop_sequences": "stop",
+    "streaming": "streaming",
+}
+"""A setting of LangChain's chat models to the field of ``VineChatModel`` that has its meaning."""
+_OPTIONS = frozenset({"top_p", "seed", "reasoning_effort", "presence_penalty", "frequency_penalty", "logprobs", "top_logprobs"})
+"""Settings that a catalog entry of OpenAI's has as ``options``."""
+_SAID = frozenset(
+    {
+        "model",
+        "model_name",
+        "model_provider",
+        "max_retries",
+        "api_key",
+        "openai_api_key",
+        "anthropic_api_key",
+        "configurable_fields",
+    }
+)
+"""Settings that the catalog says, or that a choice of models takes the place of."""
 _ENDPOINTS = frozenset({"base_url", "openai_api_base", "anthropic_api_url", "azure_endpoint", "endpoint_url"})
-_AGENT_MAKERS = frozenset({"create_agent", "create_react_agent"})
-_PREFIXES = {
+PREFIXES = {
     "ChatOpenAI": "openai",
     "ChatAnthropic": "anthropic",
     "ChatGoogleGenerativeAI": "google_genai",
@@ -30,7 +54,11 @@ _PREFIXES = {
     "ChatGroq": "groq",
 }
 """Class to the provider's prefix in ``provider:model``."""
-_FAMILIES = {"gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "claude": "anthropic", "gemini": "google_genai"}
+_NAMED = re.compile(
+    r"(openai|anthropic|google_genai|google_vertexai|bedrock|bedrock_converse|mistralai|groq|azure_openai|xai|deepseek):\S+"
+)
+"""A text that names a model, where a chat model could stand."""
+FAMILIES = {"gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "claude": "anthropic", "gemini": "google_genai"}
 """How the name of a model begins, and who sells it: what ``init_chat_model`` assumes, too."""
 
 
@@ -45,6 +73,12 @@ class ModelCall:
         start: Where it begins in the file, as a number of characters.
         model: The model as ``provider:model``; None if the source does not say, or names a server of its own.
         endpoint: The source of the argument that names a server, as in ``base_url="http://gpu-1:8000/v1"``; None without one.
+        name: What the model is called where it is made: a variable, else the function.
+        settings: Field of ``VineChatModel`` to the source of its value, such as the temperature.
+        options: Settings that belong into the ``options`` of the model's catalog entry, and their values.
+        max_retries: The most retries of a failed call; None if the source does not say.
+        lost: The source of settings that neither VineLM nor the catalog has a place for.
+        fields: The source of ``.configurable_fields(...)`` behind it, of the fields that VineLM's models have; may be empty.
     """
 
     path: Path
@@ -53,6 +87,19 @@ class ModelCall:
     start: int
     model: str | None
     endpoint: str | None = None
+    name: str = "model"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
+    max_retries: int | None = None
+    lost: tuple[str, ...] = ()
+    fields: str = ""
+
+    def replacement(self, *, is_named: bool = False) -> str:
+        """Return the code that stands in its place; it names its stage with ``is_named``."""
+        stage = [f'"{self.name}"'] if is_named else []
+        return (
+            f"vine.chat_model({', '.join([*stage, *(f'{key}={value}' for key, value in self.settings.items())])}){self.fields}"
+        )
 
 
 def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
@@ -65,38 +112,6 @@ def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
     return found
 
 
-def edited(path: Path, calls: Iterable[ModelCall], models_file: str) -> str:
-    """Return the source of a file in which VineLM makes the models of ``calls``.
-
-    Args:
-        path: The file.
-        calls: Those of this file.
-        models_file: The catalog, as the file will name it.
-    """
-    before = text = _text(path)
-    wanted = sorted(calls, key=lambda one: one.start, reverse=True)
-    for call in wanted:
-        text = text[: call.start] + "vine.chat_model()" + text[call.start + len(call.source) :]
-    tree = ast.parse(before)
-    if any(isinstance(node, ast.Assign) and _names_vine(node) for node in tree.body):
-        return text
-    first = min(call.line for call in wanted)
-    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) and node.lineno < first]
-    heads = imports or (tree.body[:1] if ast.get_docstring(tree) is not None else [])
-    after = max((node.end_lineno or 0 for node in heads), default=0)
-    lines = _lines(text)
-    end = "\r\n" if "\r\n" in before else "\n"
-    new = [f"from vinelm import VineLM{end}", end, f'vine = VineLM("{models_file}"){end}']
-    return "".join([*lines[:after], *new, *lines[after:]])
-
-
-def difference(path: Path, new: str) -> str:
-    """Return what an edit changes, as a unified diff."""
-    old = _text(path)
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), path.name, path.name, lineterm="", n=0)
-    return "\n".join(lines)
-
-
 def _own_modules(root: Path) -> Iterator[ModuleType]:
     for name, module in sys.modules.copy().items():  # not list(items()): a collection while it is built may import
         file = getattr(module, "__file__", None)
@@ -104,49 +119,92 @@ def _own_modules(root: Path) -> Iterator[ModuleType]:
             yield module
 
 
-def _text(path: Path) -> str:
-    """The source, with its own line ends."""
+def text_of(path: Path) -> str:
+    """Return the source, with its own line ends."""
     with path.open(encoding="utf-8", newline="") as file:
         return file.read()
 
 
-def _lines(text: str) -> list[str]:
-    """The lines as Python counts them: a form feed ends none."""
+def lines_of(text: str) -> list[str]:
+    """Return the lines as Python counts them: a form feed ends none."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
-
-
-def _names_vine(node: ast.Assign) -> bool:
-    return any(isinstance(target, ast.Name) and target.id == "vine" for target in node.targets)
 
 
 def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
     try:
-        text = _text(path)
+        text = text_of(path)
     except (OSError, UnicodeDecodeError):  # another encoding, which Python may read: it is left alone
         return
     starts = [0]
-    for line in _lines(text):
+    for line in lines_of(text):
         starts.append(starts[-1] + len(line))
-    for node in ast.walk(ast.parse(text)):
-        if not isinstance(node, ast.Call):
-            continue
-        maker = _value(node.func, names)
-        made: ast.expr | None = node if _is_theirs(maker) else None
-        if made is None and getattr(maker, "__name__", "") in _AGENT_MAKERS:
-            made = _model_text(node)
-        source = None if made is None else ast.get_source_segment(text, made)
-        if made is not None and source is not None:
-            line = _lines(text)[made.lineno - 1]
-            column = len(line.encode()[: made.col_offset].decode())  # ast counts bytes
-            endpoint = _endpoint_of(node, text)
+    tree = ast.parse(text)
+    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(tree):
+        settings = isinstance(node, ast.Call) and _is_theirs(_value(node.func, names))
+        for made in [node] if settings else _named_models(node, names):
+            outer = _configured(made, above)
+            source = ast.get_source_segment(text, outer)
+            if source is None or not isinstance(made, ast.expr) or not isinstance(outer, ast.expr):
+                continue
+            line = lines_of(text)[outer.lineno - 1]
+            column = len(line.encode()[: outer.col_offset].decode())  # ast counts bytes
             yield ModelCall(
                 path=path,
-                line=made.lineno,
+                line=outer.lineno,
                 source=source,
-                start=starts[made.lineno - 1] + column,
-                endpoint=endpoint,
-                model=None if endpoint else _model_of(node, getattr(maker, "__name__", "")),
+                start=starts[outer.lineno - 1] + column,
+                name=_name_of(outer, above),
+                **_facts(made, outer, text, names),
             )
+
+
+def _facts(made: ast.expr, outer: ast.expr, text: str, names: dict[str, Any]) -> dict[str, Any]:
+    """What a call says of its model and its settings; a text says the model only."""
+    if not isinstance(made, ast.Call):
+        return {"model": made.value if isinstance(made, ast.Constant) else None}
+    endpoint = _endpoint_of(made, text)
+    found: dict[str, Any] = {"endpoint": endpoint, "settings": {}, "options": {}, "lost": ()}
+    found["model"] = None if endpoint else _model_of(made, getattr(_value(made.func, names), "__name__", ""), names)
+    for keyword in made.keywords:
+        value, source = _constant(keyword.value, names), ast.get_source_segment(text, keyword.value) or ""
+        if keyword.arg in _KEPT:
+            found["settings"][_KEPT[keyword.arg]] = source
+        elif keyword.arg == "max_retries" and isinstance(value, int):
+            found["max_retries"] = value
+        elif keyword.arg in _OPTIONS and isinstance(value, str | int | float):
+            found["options"][keyword.arg] = value
+        elif keyword.arg not in _SAID | _ENDPOINTS:
+            found["lost"] += (ast.get_source_segment(text, keyword) or source,)
+    if isinstance(outer, ast.Call) and outer is not made:
+        kept = [keyword for keyword in outer.keywords if keyword.arg in set(_KEPT.values())]
+        parts = ", ".join(ast.get_source_segment(text, keyword) or "" for keyword in kept)
+        found["fields"] = f".configurable_fields({parts})" if kept else ""
+    return found
+
+
+def _configured(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> ast.AST:
+    """The call of ``configurable_fields`` on a model that is made, else what makes it."""
+    attribute = above.get(made)
+    if isinstance(attribute, ast.Attribute) and attribute.attr == "configurable_fields":
+        call = above.get(attribute)
+        if isinstance(call, ast.Call):
+            return call
+    return made
+
+
+def _name_of(node: ast.AST, above: Mapping[ast.AST, ast.AST]) -> str:
+    at: ast.AST | None = node
+    while at is not None:
+        if isinstance(at, ast.Assign | ast.AnnAssign):
+            target = at.targets[0] if isinstance(at, ast.Assign) else at.target
+            found = target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else None
+            if found is not None:
+                return found.strip("_") or "model"
+        if isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef):
+            return at.name.strip("_") or "model"
+        at = above.get(at)
+    return "model"
 
 
 def _is_theirs(maker: Any) -> bool:
@@ -162,10 +220,28 @@ def _value(expression: ast.expr, names: dict[str, Any]) -> Any:
     return None
 
 
-def _model_text(call: ast.Call) -> ast.expr | None:
-    """The argument that names an agent's model as text."""
-    given = [keyword.value for keyword in call.keywords if keyword.arg == "model"] + call.args[:1]
-    return given[0] if given and isinstance(given[0], ast.Constant) and isinstance(given[0].value, str) else None
+def _constant(expression: ast.expr, names: dict[str, Any]) -> Any:
+    """The value of a constant, or of a name of the module."""
+    return expression.value if isinstance(expression, ast.Constant) else _value(expression, names)
+
+
+def _named_models(node: ast.AST, names: dict[str, Any]) -> list[ast.expr]:
+    """The texts that name a model where a chat model could stand: an argument of a maker of agents, or a sub-agent's."""
+    given: list[ast.expr] = []
+    if isinstance(node, ast.Call):
+        maker = _value(node.func, names)
+        file = getattr(sys.modules.get(getattr(maker, "__module__", None) or ""), "__file__", None) or ""
+        is_creating = getattr(maker, "__name__", "").startswith("create_")
+        is_theirs = maker is not None and not is_user_code(getattr(maker, "__module__", None) or "", file)
+        if makes_chat(maker) or not (is_creating or is_theirs):
+            return []
+        first = node.args[:1] if is_creating else []
+        given = [*first, *(keyword.value for keyword in node.keywords if (keyword.arg or "").endswith("model"))]
+    elif isinstance(node, ast.Dict):
+        keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+        if "system_prompt" in keys or "prompt" in keys:
+            given = [value for key, value in zip(keys, node.values, strict=True) if key == "model"]
+    return [value for value in given if isinstance(value, ast.Constant) and _NAMED.fullmatch(str(value.value))]
 
 
 def _endpoint_of(call: ast.Call, text: str) -> str | None:
@@ -174,18 +250,16 @@ def _endpoint_of(call: ast.Call, text: str) -> str | None:
     return next((ast.get_source_segment(text, keyword) for keyword in given), None)
 
 
-def _model_of(call: ast.Call, maker: str) -> str | None:
-    texts = {
-        keyword.arg: keyword.value.value
-        for keyword in call.keywords
-        if isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, str)
-    }
-    first = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+def _model_of(call: ast.Call, maker: str, names: dict[str, Any]) -> str | None:
+    texts = {keyword.arg: value for keyword in call.keywords if isinstance(value := _constant(keyword.value, names), str)}
+    first = _constant(call.args[0], names) if call.args else None
     name = texts.get("model") or texts.get("model_name") or (first if isinstance(first, str) else None)
-    if name is None:
-        return None
-    prefix = _PREFIXES.get(maker) or texts.get("model_provider")
+    return None if name is None else named_model(name, PREFIXES.get(maker) or texts.get("model_provider"))
+
+
+def named_model(name: str, prefix: str | None) -> str | None:
+    """Return ``provider:model``; None where neither the prefix nor the name says who sells it."""
     if prefix is None and ":" in name:
         return name
-    prefix = prefix or next((who for start, who in _FAMILIES.items() if name.startswith(start)), None)
+    prefix = prefix or next((who for start, who in FAMILIES.items() if name.startswith(start)), None)
     return None if prefix is None else f"{prefix}:{name}"

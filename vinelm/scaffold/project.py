@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from vinelm.catalog.loading import read_catalog_file
 from vinelm.datasets import RequestSet
 from vinelm.errors import ConfigError
 from vinelm.io.atomic import write_atomic
 from vinelm.scaffold.application import AppGraph
-from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED, catalog_text
-from vinelm.scaffold.model_calls import edited
+from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED, AppSettings, bases_of, catalog_text, entry_names
+from vinelm.scaffold.model_calls import ModelCall
+from vinelm.scaffold.model_edits import edited
 from vinelm.scaffold.request_keys import request_keys
 from vinelm.scaffold.target import Target
 from vinelm.scaffold.workflow_file import TODO, WorkflowFile
@@ -32,6 +34,7 @@ class Project:
         edits: Files of the application that change, and their new text.
         kept: Files that exist and stay as they are.
         is_simulated: Whether the models are simulated.
+        today: The catalog's name of the model that a stage runs today, as far as it is known.
     """
 
     folder: Path
@@ -39,6 +42,7 @@ class Project:
     edits: Mapping[Path, str]
     kept: tuple[Path, ...]
     is_simulated: bool
+    today: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def todos(self) -> list[tuple[int, str]]:
@@ -111,27 +115,72 @@ def make_project(
         ConfigError: A model has no known price, or the dataset lacks a label.
     """
     target = application.target
+    is_simulated = tuple(models) == (SIMULATED,)
+    names = entry_names(models) if models else kept_names(folder / MODELS_FILE, application.models)
+    today, asked = ({}, ()) if is_simulated or names is None else _today(application, names)
     file = WorkflowFile(
         name=_readable(target),
         application=application,
         keys=request_keys(application.input_keys, application.output_keys, dataset, labels),
         dataset=None if dataset is None else _relative(dataset.path, folder),
         imports_from=None if target.root.resolve() == folder.resolve() else _relative(target.root, folder),
-        is_simulated=tuple(models) == (SIMULATED,),
+        is_simulated=is_simulated,
         is_edited=is_applied,
+        defaults=today,
+        asked=asked,
     )
     files = {folder / WORKFLOW_FILE: file.text()}
     if models:
-        files[folder / MODELS_FILE] = catalog_text(models)
+        files[folder / MODELS_FILE] = catalog_text(models, app_settings(application.calls))
     paths = {call.path for call in application.calls} if is_applied else set()
     calls = {path: [call for call in application.calls if call.path == path] for path in sorted(paths)}
     return Project(
         folder=folder,
         files=files,
-        edits={path: edited(path, of_file, MODELS_FILE) for path, of_file in calls.items()},
+        edits={path: edited(path, of_file, MODELS_FILE, is_named=target.is_code) for path, of_file in calls.items()},
         kept=() if models else (folder / MODELS_FILE,),
         is_simulated=file.is_simulated,
+        today=today,
     )
+
+
+def app_settings(calls: Iterable[ModelCall]) -> AppSettings:
+    """Return what the application says of its models beside their names, and the environment of their servers."""
+    options: dict[str, Mapping[str, object]] = {}
+    retries: dict[str, int] = {}
+    for call in calls:
+        if call.model is not None:
+            options[call.model] = {**options.get(call.model, {}), **call.options}
+            prefix = call.model.partition(":")[0]
+            if call.max_retries is not None:
+                retries[prefix] = max(call.max_retries, retries.get(prefix, 0))
+    return AppSettings(bases=bases_of(os.environ), options=options, max_retries=retries)
+
+
+def kept_names(file: Path, models: Iterable[str]) -> dict[str, str] | None:
+    """Return ``provider:model`` to the one entry of a catalog file that has it; None where all of its models are simulated."""
+    try:
+        entries = read_catalog_file(file).models
+    except ConfigError:  # `vinelm check` says what is wrong with it
+        return {}
+    if entries and all(entry.provider == SIMULATED for entry in entries):
+        return None
+    found = {spec: [one.name for one in entries if one.model_id in (spec, spec.partition(":")[2])] for spec in models}
+    return {spec: names[0] for spec, names in found.items() if len(names) == 1}
+
+
+def _today(application: AppGraph, names: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Stage to the catalog's name of the model that it runs today, and the stages of which that is not known, with what is."""
+    found: dict[str, str] = {}
+    asked: list[str] = []
+    for stage in application.stages:
+        models = application.today.get(stage, ())
+        if len(models) == 1 and models[0] in names:
+            found[stage] = names[models[0]]
+        else:
+            missing = [f"{model}{'' if model in names else ', which models.toml lacks'}" for model in models]
+            asked.append(stage + (f" ({' or '.join(missing)})" if missing else ""))
+    return found, tuple(asked)
 
 
 def _relative(path: Path, folder: Path) -> Path:

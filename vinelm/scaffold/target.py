@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import json
@@ -13,18 +14,20 @@ from types import ModuleType
 from typing import Any, Literal
 
 from langgraph.graph.state import CompiledStateGraph, StateGraph
+from langgraph.pregel import Pregel
 
 from vinelm.errors import ConfigError, InputError, WorkflowError
 from vinelm.io.reading import read_text
 from vinelm.requests.workflow import Workflow
+from vinelm.scaffold.graph_code import graph_code
+from vinelm.scaffold.no_calls import no_model_calls
 
-Kind = Literal["graph", "maker", "vine-maker", "model-maker"]
-"""``graph``: the attribute is a graph. ``maker``: a function without arguments that returns one. ``vine-maker``,
-``model-maker``: a function that is given a VineLM, or a chat model."""
+Kind = Literal["graph", "maker", "config-maker", "vine-maker", "model-maker", "function", "entrypoint"]
+"""``graph``: the attribute is a graph. ``maker``: a function without arguments that returns one. ``config-maker``,
+``vine-maker``, ``model-maker``: a function that is given LangGraph's config, a VineLM, or a chat model. ``function``,
+``entrypoint``: code without a graph, which is not called."""
 LANGGRAPH_FILE = "langgraph.json"
 _NO_GRAPH = " (code without a graph needs a workflow file by hand: see `Without a graph` in docs/langgraph.md)"
-_NO_MODEL = (str, bytes, int, float, bool, dict, list, tuple, set)
-"""Types of parameters that are no chat model: a function that wants one may call models, so it is not tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +38,9 @@ class Target:
         module: The module that has it, imported.
         attribute: Its name there.
         root: The folder from which the module is imported.
-        value: The attribute's value.
-        kind: What it is.
+        value: What it is: the graph, or the function.
+        kind: How the graph comes from it.
+        rest: The code behind the name that leads to ``value``: ``.graph`` where an object holds it; else empty.
     """
 
     module: ModuleType
@@ -44,31 +48,44 @@ class Target:
     root: Path
     value: Any
     kind: Kind
+    rest: str = ""
+
+    @property
+    def spec(self) -> str:
+        """How messages name it."""
+        return f"{self.module.__name__}:{self.attribute}{self.rest}"
+
+    @property
+    def is_code(self) -> bool:
+        """True for code without a graph."""
+        return self.kind in ("function", "entrypoint")
 
     def built(self, vine: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
-        """Return the compiled graph. Runs the function that makes it, and no node.
+        """Return the compiled graph. Runs the function that makes it, and no node; a call of a chat model is refused.
 
         Args:
             vine: A VineLM, for a function that wants one or a chat model.
 
         Raises:
-            WorkflowError: The function raises, or what it returns is no graph.
+            WorkflowError: The function raises, calls a model, or what it returns is no graph.
         """
         made = self.value
-        where = f"{self.module.__name__}:{self.attribute}"
         if self.kind != "graph":
-            arguments = {"maker": [], "vine-maker": [vine], "model-maker": [vine.chat_model()]}[self.kind]
+            given: dict[str, list[Any]] = {"config-maker": [{"configurable": {}}], "vine-maker": [vine]}
+            arguments = [vine.chat_model()] if self.kind == "model-maker" else given.get(self.kind, [])
             try:
-                made = self.value(*arguments)
+                with no_model_calls(f"building {self.spec}"):
+                    made = self.value(*arguments)
+                    made = asyncio.run(made) if inspect.iscoroutine(made) else made
             except InputError:
                 raise
             except Exception as error:
-                raise WorkflowError(f"{where}: building the graph fails: {_line(error)}: fix it first") from error
+                raise WorkflowError(f"{self.spec}: building the graph fails: {_line(error)}: fix it first") from error
         if isinstance(made, StateGraph):
             made = made.compile()
         if not isinstance(made, CompiledStateGraph):
             raise WorkflowError(
-                f"{where} is a {type(made).__name__}, not a LangGraph graph: name the StateGraph, compiled or not, or a "
+                f"{self.spec} is a {type(made).__name__}, not a LangGraph graph: name the StateGraph, compiled or not, or a "
                 "function that returns it"
             )
         return made
@@ -89,13 +106,61 @@ def find_target(spec: str | None, folder: Path) -> Target:
     name, _, attribute = (spec or _of_langgraph_file(folder)).partition(":")
     root, module_name = _place(name, folder)
     module = _imported(module_name, root)
-    attribute = attribute or _only_graph(module)
+    attribute, _, path = (attribute or _only_graph(module)).partition(".")
     if not hasattr(module, attribute):
         graphs = _graphs(module)
         known = f": it has {', '.join(graphs)}" if graphs else ": name the graph, or a function that returns it"
         raise WorkflowError(f"{module_name} has no attribute {attribute!r}{known}")
-    value = getattr(module, attribute)
-    return Target(module=module, attribute=attribute, root=root, value=value, kind=_kind(value, f"{module_name}:{attribute}"))
+    where = f"{module_name}:{attribute}"
+    value, rest = getattr(module, attribute), f".{path}" if path else ""
+    for part in path.split(".") if path else ():
+        if not hasattr(value, part):
+            raise WorkflowError(
+                f"{where} has no attribute {path!r}: name the graph, such as app.py:graph or app.py:agent.graph"
+            )
+        value = getattr(value, part)
+    if isinstance(value, type):
+        value, rest = _instance(value, where), "()"
+    held = None if path else _held_graph(value, where)
+    if held is not None:
+        value, rest = getattr(value, held), f"{rest}.{held}"
+    return Target(module=module, attribute=attribute, root=root, value=value, kind=_kind(value, where), rest=rest)
+
+
+def _instance(kind: type, where: str) -> Any:
+    """An object of a class whose objects hold a graph."""
+    if required := _required(kind):
+        raise ConfigError(
+            f"{where} is a class that wants {', '.join(required)}: make an object of it at module level, and name its graph, "
+            "such as app.py:agent.graph"
+        )
+    try:
+        with no_model_calls(f"making {where}()"):
+            return kind()
+    except InputError:
+        raise
+    except Exception as error:
+        raise WorkflowError(f"{where}: making an object of it fails: {_line(error)}: fix it first") from error
+
+
+def _held_graph(value: Any, where: str) -> str | None:
+    """The attribute of an application's object that is its graph; None for what is a graph, a function or a workflow itself."""
+    if isinstance(value, Pregel | StateGraph | Workflow | ModuleType) or inspect.isroutine(value):
+        return None
+    graphs = [name for name, one in _attributes(value) if isinstance(one, CompiledStateGraph)]
+    graphs = graphs or [name for name, one in _attributes(value) if isinstance(one, StateGraph)]
+    if len(graphs) > 1:
+        raise ConfigError(f"{where} holds {len(graphs)} graphs: name one: {', '.join(f'{where}.{name}' for name in graphs)}")
+    if not graphs and not callable(value):
+        raise WorkflowError(
+            f"{where} is a {type(value).__name__}, not a LangGraph graph, and none of its attributes is one: name the "
+            "StateGraph, compiled or not, or a function that returns it"
+        )
+    return graphs[0] if graphs else None
+
+
+def _attributes(value: Any) -> list[tuple[str, Any]]:
+    return list(getattr(value, "__dict__", {}).items())
 
 
 def _of_langgraph_file(folder: Path) -> str:
@@ -135,7 +200,8 @@ def _imported(name: str, root: Path) -> ModuleType:
         sys.path.insert(0, str(root))  # not removed again: the module may import from its folder later
     importlib.invalidate_caches()
     try:
-        return importlib.import_module(name)
+        with no_model_calls(f"importing {name!r}"):
+            return importlib.import_module(name)
     except InputError:
         raise
     except ModuleNotFoundError as error:
@@ -151,8 +217,13 @@ def _imported(name: str, root: Path) -> ModuleType:
 
 
 def _graphs(module: ModuleType) -> list[str]:
-    found: dict[str, object] = {name: value for name, value in vars(module).items() if isinstance(value, CompiledStateGraph)}
-    found = found or {name: value for name, value in vars(module).items() if isinstance(value, StateGraph)}
+    """The names of a module's graphs; where it has none, those of its objects, as in ``agent.graph``."""
+    found: dict[str, object] = {}
+    values = [item for item in vars(module).items() if not item[0].startswith("__")]
+    own = [(name, one) for name, one in values if type(one).__module__ == module.__name__]
+    held = [(f"{name}.{inner}", graph) for name, one in own for inner, graph in _attributes(one)]
+    for kind, among in ((CompiledStateGraph, values), (StateGraph, values), (CompiledStateGraph, held), (Pregel, values)):
+        found = found or {name: value for name, value in among if isinstance(value, kind)}
     return list({id(value): name for name, value in reversed(found.items())}.values())[::-1]
 
 
@@ -176,8 +247,19 @@ def _only_graph(module: ModuleType) -> str:
 def _kind(value: Any, where: str) -> Kind:
     if isinstance(value, Workflow):
         raise ConfigError(f"{where} is a Workflow already: run `vinelm check {where}`")
-    if isinstance(value, CompiledStateGraph | StateGraph) or not callable(value):
+    if isinstance(value, CompiledStateGraph | StateGraph):
         return "graph"
+    if isinstance(value, Pregel):
+        return "entrypoint"
+    if not callable(value):
+        return "graph"  # of which `built` says that it is none
+    code = graph_code(value)
+    if code.builds and code.runs:
+        raise ConfigError(
+            f"{where} builds a graph and runs it: name the graph, or a function that only returns it: app.py:graph"
+        )
+    if not code.builds:
+        return "function"
     required = _required(value)
     if not required:
         return "maker"
@@ -186,18 +268,9 @@ def _kind(value: Any, where: str) -> Kind:
             f"{where} requires the arguments {', '.join(required)}: name a graph, or a function with at most one argument, the "
             "chat model"
         )
-    if (wanted := _plain_type(value, required[0])) is not None:
-        what = f"{where} takes {required[0]}: {wanted}, which is no chat model"
-        raise ConfigError(f"{what}: name a graph, or a function that returns it{_NO_GRAPH}")
+    if required[0] == "config" or "RunnableConfig" in str(inspect.signature(value).parameters[required[0]].annotation):
+        return "config-maker"
     return "vine-maker" if required[0] == "vine" else "model-maker"
-
-
-def _plain_type(function: Callable[..., Any], parameter: str) -> str | None:
-    """The type of a parameter by its annotation, if that is a plain type of Python; else None."""
-    found = inspect.signature(function).parameters[parameter].annotation
-    found = getattr(found, "__origin__", found)  # dict[str, int]
-    name = found if isinstance(found, str) else getattr(found, "__name__", "")
-    return name if name.partition("[")[0] in {kind.__name__ for kind in _NO_MODEL} else None
 
 
 def _required(function: Callable[..., Any]) -> list[str]:

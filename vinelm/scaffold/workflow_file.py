@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vinelm.adapters.langgraph.structure.code import template_code, template_imports
-from vinelm.scaffold.application import AppGraph
+from vinelm.scaffold.application import FEW_TURNS, AppGraph
+from vinelm.scaffold.plain_code import ANSWER, code_keys, function_of
 from vinelm.scaffold.request_keys import MESSAGES, RequestKeys
+from vinelm.template.steps import mapped
 
 TODO = "TODO"
 DEFAULT_DATASET = "requests.jsonl"
+_OWN_NAMES = ("build", "workflow", "score", "inputs", "requests", "template")
+"""What the workflow file calls its own."""
 _EQUAL = "    # Equal texts. Write your own rule where answers may differ in form; a number in [0, 1] is a partial score."
 
 
@@ -28,6 +33,8 @@ class WorkflowFile:
         imports_from: The folder of the application, relative to the file; None if it is the same.
         is_simulated: Whether simulated models are to write answers.
         is_edited: Whether the application's models are made by VineLM by now.
+        defaults: The catalog's name of the model that a stage runs today.
+        asked: Stages of which that is not known, each with what is: ``write (gpt-4o or gpt-4o-mini)``.
     """
 
     name: str
@@ -37,6 +44,8 @@ class WorkflowFile:
     imports_from: Path | None
     is_simulated: bool
     is_edited: bool
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    asked: tuple[str, ...] = ()
 
     def text(self) -> str:
         """Return the file. What could not be decided is marked with ``TODO``."""
@@ -47,6 +56,8 @@ class WorkflowFile:
         target, app = self.application.target, self.application
         yield f'"""{self.name}, ready for VineLM: `vinelm check workflow:workflow --models models.toml`."""'
         yield ""
+        if inspect.iscoroutinefunction(target.value) and not target.is_code:
+            yield "import asyncio"
         if self._is_json:
             yield "import json"
         if self.imports_from is not None:
@@ -60,7 +71,7 @@ class WorkflowFile:
             names |= set(ours.removeprefix("from vinelm import ").split(", "))
         ours_line = f"from vinelm import {', '.join(sorted(names))}"
         theirs = f"from {target.module.__name__} import {target.attribute}"
-        alias = " as app" if target.attribute in ("build", "workflow", "score") else ""
+        alias = " as app" if target.attribute in _OWN_NAMES else ""
         if self.imports_from is None:
             yield from sorted([ours_line, f"{theirs}{alias}"])
         else:
@@ -72,8 +83,8 @@ class WorkflowFile:
 
     @property
     def _graph(self) -> str:
-        attribute = self.application.target.attribute
-        return "app" if attribute in ("build", "workflow", "score") else attribute
+        target = self.application.target
+        return ("app" if target.attribute in _OWN_NAMES else target.attribute) + target.rest
 
     @property
     def _has_writer(self) -> bool:
@@ -85,18 +96,38 @@ class WorkflowFile:
             yield ""
             yield "# VineLM chooses only models that it makes: change these lines of your application,"
             for call in app.calls:
-                yield f"#   {call.path.name}:{call.line}: {' '.join(call.source.split())}  ->  vine.chat_model()"
+                new = call.replacement(is_named=app.target.is_code)
+                yield f"#   {call.path.name}:{call.line}: {' '.join(call.source.split())}  ->  {new}"
             yield '# with `from vinelm import VineLM` and `vine = VineLM("models.toml")` above them.'
+        elif not app.calls and app.models:
+            yield ""
+            yield f"# {TODO}: no line of your code says {', '.join(app.models)}: pass vine.chat_model() instead."
         else:
             yield ""
         yield "def build(vine):"
-        returned = {
-            "graph": self._graph,
+        if app.target.kind == "function":
+            yield from self._function()
+            return
+        made = {
             "maker": f"{self._graph}()",
+            "config-maker": f'{self._graph}({{"configurable": {{}}}})',
             "vine-maker": f"{self._graph}(vine)",
-            "model-maker": f"{self._graph}(vine.chat_model())  # each node that calls it is a stage",
-        }[app.target.kind]
-        yield f"    return {returned}"
+            "model-maker": f"{self._graph}(vine.chat_model())",
+        }.get(app.target.kind, self._graph)
+        made = f"asyncio.run({made})" if inspect.iscoroutinefunction(app.target.value) and not app.target.is_code else made
+        note = "  # each node that calls it is a stage" if app.target.kind == "model-maker" else ""
+        yield f"    return {made}{note}"
+
+    def _function(self) -> Iterator[str]:
+        """A function of the inputs that calls the application's own, and returns a dict."""
+        value = self.application.target.value
+        called = f"{self._graph}({'inputs' if code_keys(value).takes_dict else '**inputs'})"
+        is_async = inspect.iscoroutinefunction(function_of(value))
+        yield f"    {'async ' if is_async else ''}def run_once(inputs):"
+        yield f"        found = {'await ' if is_async else ''}{called}"
+        yield f'        return found if isinstance(found, dict) else {{"{ANSWER}": getattr(found, "text", found)}}'
+        yield ""
+        yield "    return run_once"
 
     def _template(self) -> Iterator[str]:
         app = self.application
@@ -108,11 +139,20 @@ class WorkflowFile:
             yield '#   template = Template((Stage("plan"), Loop((Stage("act"), Stage("review")), times=3)))'
             return
         yield ""
-        yield "# Read from the graph: its stages in their order, where it branches, and how often its loops turn at most."
+        if app.target.is_code:
+            name = app.target.attribute
+            yield f"# {TODO}: in which order does {name} call its models, and how often at most? This allows any order."
+        else:
+            yield "# Read from the graph: its stages in their order, where it branches, and how often its loops turn at most."
+        if app.open_loops and not app.target.is_code:
+            yield f"# {TODO}: how many turns does your loop take at most? The graph says none; times={FEW_TURNS} is a start."
         if app.open_loops:
-            yield f"# {TODO}: set times= to the most turns that your loop takes; 25 is only LangGraph's own limit."
             yield "# Without memory= all histories are told apart, which is better where there are few turns (up to 3)."
-        yield f"template = {template_code(app.template)}"
+        if self.asked:
+            stages = ", ".join(self.asked)
+            yield f"# {TODO}: which model runs today at {stages}? Give its name in models.toml: Stage(..., default=NAME)."
+        steps = mapped(app.template.steps, lambda stage: replace(stage, default=self.defaults.get(stage.name, stage.default)))
+        yield f"template = {template_code(replace(app.template, steps=steps))}"
 
     def _scorer(self) -> Iterator[str]:
         label, answer = self.keys.label, self.keys.answer
@@ -128,7 +168,7 @@ class WorkflowFile:
         elif answer == MESSAGES:
             yield '    return state["messages"][-1].text.strip()'
         else:
-            if not self.keys.is_sure:
+            if not self.keys.is_sure and len(self.application.output_keys) > 1:
                 yield f"    # {TODO}: is this the key with the answer? The others: {', '.join(self.application.output_keys)}."
             if self._is_json:
                 yield f'    answer = state.get("{answer}", "")'
@@ -177,9 +217,13 @@ class WorkflowFile:
         able = ", ".join(self.application.input_keys)
         yield ""
         yield "def inputs(request) -> dict:"
-        if not keys.inputs:
-            yield f"    # {TODO}: return what the graph is invoked with. Its input may have {able}."
-            yield "    return dict(request.data)"
+        if not keys.inputs and self.application.target.kind == "function" and not able:
+            yield "    return {}"
+        elif not keys.inputs:
+            yield f"    # {TODO}: return what the application is called with{f': its input may have {able}' if able else ''}."
+            hidden = "".join(f'"{label}", ' for label in keys.labels)
+            some = f"{{key: value for key, value in request.data.items() if key not in ({hidden.strip()})}}"
+            yield f"    return {some if hidden else 'dict(request.data)'}"
         else:
             if not keys.is_sure:
                 yield f"    # {TODO}: is this what the graph is invoked with? Its input may have {able}."

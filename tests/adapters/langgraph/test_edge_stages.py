@@ -2,13 +2,12 @@
 
 from typing import TypedDict
 
-import pytest
 from kit.catalogs import make_catalog
 from langgraph.graph import END, START, StateGraph
 
-from vinelm import Branch, Loop, Request, Stage, Template, VineLM, Workflow, WorkflowError
+from vinelm import Branch, Loop, Request, Stage, Template, VineLM, Workflow
 from vinelm.adapters.langgraph import build_graph
-from vinelm.adapters.langgraph.build import replay_reason
+from vinelm.adapters.langgraph.build import replay_reason, template_of_graph
 from vinelm.template import END as END_STEP
 
 
@@ -50,6 +49,7 @@ def test_a_stage_on_an_edge_is_found_and_replayed():
     assert replay_reason(given, app) == "stage 'judge' is called on an edge"
 
 
-def test_its_template_has_to_be_given():
-    with pytest.raises(WorkflowError, match="the node 'write' runs judge on its edges: give the template"):
-        build_graph(workflow(None), VineLM(make_catalog(), {}))
+def test_its_template_is_read_from_the_graph():
+    vine = VineLM(make_catalog(), {})
+    found = template_of_graph(workflow(None), build(vine).compile(), vine.adapter.agents, turns=2)
+    assert found == Template((Loop((Stage("write"), Stage("judge")), times=2),))

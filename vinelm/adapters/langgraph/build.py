@@ -11,10 +11,12 @@ from langgraph.pregel import Pregel
 
 from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.inner_app import FunctionApp
+from vinelm.adapters.langgraph.nodes.route import UNDECLARED_TIMES
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.path.within_node import with_path_channel
-from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes, wrapped_stages
+from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes, single_stages, wrapped_stages
 from vinelm.adapters.langgraph.structure.reading import read_template, teach_routes
+from vinelm.adapters.langgraph.structure.ways import all_ways
 from vinelm.errors import WorkflowError
 from vinelm.requests.workflow import Workflow
 from vinelm.template import Parallel, Template
@@ -70,21 +72,24 @@ def template_of_graph(
     graph: CompiledStateGraph[Any, Any, Any, Any],
     agents: Iterable[str],
     chats: Mapping[str, HeldStages] | None = None,
+    *,
+    turns: int = UNDECLARED_TIMES,
 ) -> Template:
     """Return the template that the graph implies, where all stages are answerable and allow every model.
+
+    Args:
+        workflow: names the workflow in messages.
+        graph: its compiled graph.
+        agents: the stages that a middleware runs.
+        chats: what the nodes hold, if it is known.
+        turns: those of a loop whose bound is declared nowhere.
 
     Raises:
         WorkflowError: the graph does not say enough.
     """
     label = f"workflow {workflow.name!r}"
     held = chat_nodes(graph) if chats is None else chats
-    for node, found in held.items():
-        if found.hidden or found.on_edges or len(found.names) > 1:
-            where = "in a subgraph" if found.hidden else "on its edges" if found.on_edges else "side by side or in turn"
-            names = ", ".join(sorted(found.hidden or found.on_edges or found.names))
-            remedy = "give the template, Workflow(template=...); docs/shapes.md has twelve to copy"
-            raise WorkflowError(f"{label}: the node {node!r} runs {names} {where}: {remedy}")
-    return read_template(graph, nodes_of_stages(graph, agents, held), label)
+    return read_template(all_ways(graph, nodes_of_stages(graph, agents, held), held), label, turns=turns)
 
 
 def joint_stages(template: Template) -> list[frozenset[str]]:
@@ -97,11 +102,7 @@ def nodes_of_stages(
 ) -> dict[str, str]:
     """Return node to stage, for the nodes of the root graph that run exactly one stage."""
     held = chat_nodes(graph) if chats is None else chats
-    found = wrapped_stages(graph) | _routed_agents(graph, agents)
-    for node, stages in held.items():
-        if node not in found and len(stages.names) + stages.makes_some == 1:
-            found[node] = min(stages.names, default=node)
-    return found
+    return single_stages(graph, held) | _routed_agents(graph, agents)
 
 
 def replay_reason(workflow: Workflow, app: Any, agents: Iterable[str] = ()) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -20,14 +20,16 @@ class ScriptedChatModel(OfflineChatModel):
         said, calls = super()._said(text, messages, options)
         if calls or said != text:
             return said, calls  # the text is a script of the application's writer
-        call = _next_call(options, messages, text)
+        call = _next_call(options, messages, text, getattr(self.binding.source, "untried", frozenset()))
         if call is not None:
             return "", [call]
         schema = _answer_schema(options.get("response_format"))
         return (text if schema is None else json.dumps(_filled(schema, text))), []
 
 
-def _next_call(options: Mapping[str, Any], messages: Sequence[BaseMessage], text: str) -> ToolCall | None:
+def _next_call(
+    options: Mapping[str, Any], messages: Sequence[BaseMessage], text: str, untried: Collection[str]
+) -> ToolCall | None:
     """The first tool that was not called since the last human message. A forced choice is met even if all were."""
     tools = dict(_functions(options.get("tools") or ()))
     choice = options.get("tool_choice")
@@ -36,7 +38,7 @@ def _next_call(options: Mapping[str, Any], messages: Sequence[BaseMessage], text
     made = calls_since_human(messages)
     wanted = _forced(choice, tools)
     if wanted is None:
-        called = {call["name"] for call in made}
+        called = {*untried, *(call["name"] for call in made)}
         wanted = next((name for name in tools if name not in called), None)
     if wanted is None and choice in ("any", "required", True):
         wanted = list(tools)[-1]

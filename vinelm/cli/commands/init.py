@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @option("--label-field COLUMN", "Column with the right answer. Repeatable.", into="label_fields", multiple=True)
 @option(
     "--loop-times N",
-    "Most turns of a loop for which the graph names no bound [default: 25, LangGraph's own limit].",
+    "Most turns of a loop for which the graph names no bound [default: 3, with a question in workflow.py].",
     click.IntRange(min=1),
 )
 @option("--out DIR", "Folder of the new files [default: the app's].", Path)
@@ -161,21 +161,32 @@ def _asked_edit(found: AppGraph) -> bool:
 
 
 def _edits(found: AppGraph) -> list[str]:
-    return [f"{call.path.name}:{call.line}: {' '.join(call.source.split())}  ->  vine.chat_model()" for call in found.calls]
+    is_named = found.target.is_code
+    return [
+        f"{call.path.name}:{call.line}: {' '.join(call.source.split())}  ->  {call.replacement(is_named=is_named)}"
+        for call in found.calls
+    ]
+
+
+def _lost(found: AppGraph) -> list[str]:
+    """The settings that are in neither file."""
+    return [f"{call.path.name}:{call.line}: {' '.join(text.split())}" for call in found.calls for text in call.lost]
 
 
 def _print_json(found: AppGraph, project: Project) -> None:
     print_json(
         {
-            "graph": f"{found.target.module.__name__}:{found.target.attribute}",
+            "graph": found.target.spec,
             "stages": found.stages,
             "models_today": found.models,
+            "today": dict(project.today),
             "has_template": found.template is not None,
             "folder": str(project.folder),
             "files": [str(path) for path in project.files],
             "kept": [str(path) for path in project.kept],
             "edited": [str(path) for path in project.edits],
             "to_change": [] if project.edits else _edits(found),
+            "not_kept": _lost(found),
             "todo": [{"line": line, "text": text} for line, text in project.todos],
             "next": project.next_commands,
         }
@@ -183,8 +194,10 @@ def _print_json(found: AppGraph, project: Project) -> None:
 
 
 def _show(found: AppGraph, project: Project) -> None:
-    graph = f"{found.target.module.__name__}:{found.target.attribute}"
-    say(f"{graph} has {len(found.stages)} LLM nodes: {', '.join(found.stages)}.")
+    many = "1 stage" if len(found.stages) == 1 else f"{len(found.stages)} stages"
+    say(f"{found.target.spec} has {many}, whose models can be chosen: {', '.join(found.stages)}.")
+    if project.today:
+        say(f"Models of today: {', '.join(f'{stage} {model}' for stage, model in project.today.items())}.")
     say(f"Wrote {' and '.join(path.name for path in project.files)}{_where(project)}.")
     for path in project.kept:
         say(f"Kept {path.name}, which was there.")
@@ -198,6 +211,10 @@ def _show(found: AppGraph, project: Project) -> None:
         echo("\nTo change in your app, so that VineLM chooses its models (--apply --force does it):")
         for edit in _edits(found):
             say(edit, indent="  ", hanging=2)
+    if lost := _lost(found):
+        echo("\nNot kept, since VineLM has no place for it (options in models.toml may do):")
+        for setting in lost:
+            say(setting, indent="  ", hanging=2)
     echo("\nNext:")
     if project.folder.resolve() != Path.cwd():
         echo(f"  cd {project.folder}")

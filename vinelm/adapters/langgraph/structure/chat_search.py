@@ -38,6 +38,10 @@ class HeldStages:
         on_edges: the stages of chat models that its conditional edges call.
         remembering: those of them whose graph is compiled with a checkpointer of its own.
         makes_some: its code makes a chat model when it runs, so that it may call any stage.
+        inner: the graphs inside it that have stages.
+        is_tools: it is LangGraph's ``ToolNode``, which runs what a model asks for.
+        chats: LangChain chat models that are not VineLM's, where those are looked for.
+        makers: the code that makes such models when it runs.
     """
 
     names: set[str] = field(default_factory=set)
@@ -45,6 +49,25 @@ class HeldStages:
     on_edges: set[str] = field(default_factory=set)
     remembering: set[str] = field(default_factory=set)
     makes_some: bool = False
+    inner: list[InnerGraph] = field(default_factory=list)
+    is_tools: bool = False
+    chats: list[Any] = field(default_factory=list)
+    makers: list[CodeType] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class InnerGraph:
+    """A graph inside of a node.
+
+    Attributes:
+        graph: the graph.
+        held: what its nodes hold.
+        stage_of: the stage of each of its nodes that runs exactly one.
+    """
+
+    graph: CompiledStateGraph[Any, Any, Any, Any]
+    held: dict[str, HeldStages]
+    stage_of: dict[str, str]
 
 
 def chat_nodes(
@@ -63,12 +86,26 @@ def chat_nodes(
     for node, spec in graph.builder.nodes.items():
         held = _Search(node, within | {id(graph)}, is_any=is_any).held_by(spec.runnable)
         if held.names or held.makes_some or held.hidden:
+            held.is_tools = any(kind.__name__ == "ToolNode" for kind in type(spec.runnable).__mro__)
             found[node] = held
     for source, branches in graph.builder.branches.items():
         for branch in branches.values():
-            called = _Search(source, within | {id(graph)}, is_any=is_any).held_by(branch.path).names
-            if called:
-                found.setdefault(source, HeldStages()).on_edges |= called
+            called = _Search(source, within | {id(graph)}, is_any=is_any).held_by(branch.path)
+            names = called.names | ({source} if called.makes_some and is_any else set())
+            if names:
+                held = found.setdefault(source, HeldStages())
+                held.on_edges |= names
+                held.chats += called.chats
+                held.makers += called.makers
+    return found
+
+
+def single_stages(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, HeldStages]) -> dict[str, str]:
+    """Return node to stage, for the nodes of a graph that run exactly one stage, wrapped or by its chat model."""
+    found = wrapped_stages(graph)
+    for node, stages in held.items():
+        if node not in found and len(stages.names) + stages.makes_some == 1:
+            found[node] = min(stages.names, default=node)
     return found
 
 
@@ -82,6 +119,14 @@ def makes_chat(value: Any) -> bool:
     if isinstance(value, type):
         return issubclass(value, BaseChatModel)
     return isinstance(value, FunctionType) and value.__name__ == "init_chat_model"
+
+
+def is_chat(value: Any) -> bool:
+    """Return whether ``value`` is a LangChain chat model, or stands for one that its configuration chooses."""
+    kind = type(value)
+    return isinstance(value, BaseChatModel) or (
+        kind.__name__ == "_ConfigurableModel" and kind.__module__.startswith("langchain.")  # of init_chat_model
+    )
 
 
 def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, str]:
@@ -107,8 +152,9 @@ class _Search:
             self._seen[id(item)] = item
             if getattr(type(item), CHAT_MARK, False):
                 self._held.names.add(item.stage or self._node)
-            elif self._is_any and isinstance(item, BaseChatModel):
+            elif self._is_any and is_chat(item):
                 self._held.names.add(self._node)
+                self._held.chats.append(item)
             elif isinstance(item, CompiledStateGraph):
                 if id(item) not in self._graphs:
                     self._add_graph(item)
@@ -118,14 +164,20 @@ class _Search:
 
     def _add_graph(self, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
         names = set(wrapped_stages(graph).values())
-        for inner in chat_nodes(graph, self._graphs, is_any=self._is_any).values():
+        held = chat_nodes(graph, self._graphs, is_any=self._is_any)
+        for inner in held.values():
             names |= inner.names | inner.hidden | inner.on_edges
             self._held.remembering |= inner.remembering
         self._held.hidden |= names
+        if names or any(inner.makes_some for inner in held.values()):
+            self._held.inner.append(InnerGraph(graph, held, single_stages(graph, held)))
         if graph.checkpointer not in {None, False}:
             self._held.remembering |= names
 
     def _inside(self, item: Any) -> Iterator[Any]:
+        wrapped = getattr(item, "__dict__", {}).get("__wrapped__")  # of a function, a ``functools.cache`` and other decorators
+        if wrapped is not None:
+            yield wrapped
         if isinstance(item, MethodType):
             yield from (item.__self__, item.__func__)
         elif isinstance(item, functools.partial):
@@ -143,14 +195,13 @@ class _Search:
     def _referred_to(self, function: FunctionType) -> Iterator[Any]:
         yield from closure_values(function)
         yield from (function.__defaults__ or (), (function.__kwdefaults__ or {}))
-        wrapped = getattr(function, "__wrapped__", None)
-        if wrapped is not None:
-            yield wrapped
         if not is_user_code(function.__module__ or "", function.__code__.co_filename):
             return
         names = frozenset(_names(function.__code__))
         owner = function.__globals__
-        self._held.makes_some |= bool(names & _MAKERS) or (self._is_any and any(makes_chat(owner.get(name)) for name in names))
+        if names & _MAKERS or (self._is_any and any(makes_chat(owner.get(name)) for name in names)):
+            self._held.makes_some = True
+            self._held.makers.append(function.__code__)
         for value in (owner[name] for name in names if name in owner):
             if isinstance(value, ModuleType):
                 yield from (getattr(value, name, None) for name in names)

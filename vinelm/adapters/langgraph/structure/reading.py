@@ -5,43 +5,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK
+from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK, UNDECLARED_TIMES
 from vinelm.adapters.langgraph.nodes.signature import marked
-from vinelm.adapters.langgraph.structure.stage_graph import Graph, NodeGraph
+from vinelm.adapters.langgraph.structure.stage_graph import NodeGraph
 from vinelm.adapters.langgraph.structure.steps import template_of
+from vinelm.adapters.langgraph.structure.ways import Graph, Ways, root_ways
 from vinelm.errors import WorkflowError
 from vinelm.template import Template
 from vinelm.template.steps import mapped
 
 
-def read_template(graph: Graph, stage_of: Mapping[str, str], label: str) -> Template:
-    """Return the template that the graph implies; every stage allows all models and is answerable.
+def read_template(ways: Ways, label: str, *, turns: int = UNDECLARED_TIMES) -> Template:
+    """Return the template that a graph implies; every stage allows all models and is answerable.
 
     Args:
-        graph: the compiled graph.
-        stage_of: the stage of each node that runs one.
+        ways: the places of the graph, and where each leads.
         label: names the workflow in messages.
+        turns: those of a loop whose bound is declared nowhere.
 
     Raises:
         WorkflowError: the graph does not say where some edge leads, or has no stage.
     """
-    if not stage_of:
+    if not ways.stage_of:
         raise WorkflowError(f"{label}: the graph has no stage: wrap its LLM nodes with vine.stage, or give the template")
-    found = NodeGraph(graph, stage_of).stage_graph()
-    for stage, node in found.unclear.items():
-        after = f", after the stage {stage!r}," if stage and stage != node else ""
+    found = NodeGraph(ways).stage_graph()
+    for stage, place in found.unclear.items():
+        after = f", after the stage {stage!r}," if stage and stage != place else ""
         raise WorkflowError(
-            f"{label}: the edge behind {node!r}{after} does not say where it leads: give add_conditional_edges its path_map, "
+            f"{label}: the edge behind {place!r}{after} does not say where it leads: give add_conditional_edges its path_map, "
             "use vine.route, or annotate its function with -> Literal[...]; or give the template"
         )
     reached = {name for stages in found.after for name in stages}
-    for node, stage in stage_of.items():
+    for place, stage in ways.stage_of.items():
         if stage not in reached:
             raise WorkflowError(
                 f"{label}: no edge leads to the stage {stage!r}: annotate the node that goes there with "
-                f"-> Command[Literal[{node!r}]], or give the template"
+                f"-> Command[Literal[{place!r}]], or give the template"
             )
-    return template_of(found)
+    return template_of(found, turns)
 
 
 def template_differences(template: Template, graph: Graph, stage_of: Mapping[str, str]) -> list[str]:
@@ -49,7 +50,7 @@ def template_differences(template: Template, graph: Graph, stage_of: Mapping[str
     names = {stage.name for stage in template.stages}
     if names != set(stage_of.values()):
         return []
-    found = NodeGraph(graph, stage_of).stage_graph().reordered(stage.name for stage in template.stages)
+    found = NodeGraph(root_ways(graph, stage_of)).stage_graph().reordered(stage.name for stage in template.stages)
     whole = Template(mapped(template.steps, lambda stage: replace(stage, answerable=True)))
     flow = whole.flow
     allowed = flow.follows | {("", stage.name) for stage in whole.first_stages}
@@ -69,7 +70,7 @@ def template_differences(template: Template, graph: Graph, stage_of: Mapping[str
 
 def teach_routes(graph: Graph, stage_of: Mapping[str, str]) -> None:
     """Tell every ``vine.route`` of the graph which stages each of its places leads to."""
-    nodes = NodeGraph(graph, stage_of)
+    nodes = NodeGraph(root_ways(graph, stage_of))
     for branches in graph.builder.branches.values():
         for branch in branches.values():
             edge = marked(branch.path, ROUTE_MARK)

@@ -5,28 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise, product
-from typing import Any
 
 from langgraph.graph import END, START
-from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK
-from vinelm.adapters.langgraph.nodes.signature import marked
+from vinelm.adapters.langgraph.structure.ways import Bound, Ways
 from vinelm.errors import WorkflowError
 
-Graph = CompiledStateGraph[Any, Any, Any, Any]
 Together = frozenset[str]
 """The stages of one superstep: one in most of them; none stands for the end of the workflow."""
 ENDED: Together = frozenset()
 _MOST_WAYS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """The most times that a route may lead to a place."""
-
-    place: str
-    times: int
 
 
 @dataclass(slots=True)
@@ -65,29 +53,15 @@ class StageGraph:
 
 
 class NodeGraph:
-    """Where each node of a graph leads: through its edges, its conditional edges and its ``Command(goto=...)``.
+    """The stages that may follow each place of a graph.
 
     Args:
-        graph: the compiled graph.
-        stage_of: the stage of each node that runs one.
+        ways: the places, and where each leads.
     """
 
-    def __init__(self, graph: Graph, stage_of: Mapping[str, str]) -> None:
-        self._stage_of = stage_of
-        self._choices: dict[str, list[dict[str, frozenset[Bound]]]] = {}
-        self._order = tuple(dict.fromkeys(stage_of[node] for node in graph.builder.nodes if node in stage_of))
-        self.unclear: set[str] = set()
-        builder = graph.builder
-        for source, target in sorted(builder._all_edges):
-            self._choices.setdefault(source, []).append({target: frozenset()})
-        for node, spec in builder.nodes.items():
-            if spec.ends:
-                self._choices.setdefault(node, []).append(dict.fromkeys(spec.ends, frozenset()))
-        for source, branches in builder.branches.items():
-            for branch in branches.values():
-                if branch.ends is None:
-                    self.unclear.add(source)
-                self._choices.setdefault(source, []).append(_ways(branch))
+    def __init__(self, ways: Ways) -> None:
+        self._stage_of, self._choices, self.unclear = ways.stage_of, ways.choices, ways.unclear
+        self._order = tuple(dict.fromkeys(ways.stage_of.values()))
 
     def stage_graph(self) -> StageGraph:
         """Return the supersteps that run stages and are reached from the start.
@@ -172,16 +146,6 @@ class NodeGraph:
 
 _Timed = frozenset[tuple[str, int]]
 """Stages that start together, each with the number of tools before it."""
-
-
-def _ways(branch: Any) -> dict[str, frozenset[Bound]]:
-    """The places of a conditional edge, with the bounds that its ``vine.route`` declares."""
-    edge = marked(branch.path, ROUTE_MARK)
-    times: Mapping[str, int] = {} if edge is None else edge.destinations.times
-    return {
-        place: frozenset((Bound(place, times[label]),)) if label in times else frozenset()
-        for label, place in (branch.ends or {}).items()
-    }
 
 
 def _add(found: dict[_Timed, frozenset[Bound]], more: Mapping[_Timed, frozenset[Bound]]) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import product
 
 from vinelm.adapters.langgraph.nodes.route import UNDECLARED_TIMES
-from vinelm.adapters.langgraph.structure.stage_graph import ENDED, Bound, StageGraph, Together
+from vinelm.adapters.langgraph.structure.stage_graph import ENDED, StageGraph, Together
+from vinelm.adapters.langgraph.structure.ways import Bound
 from vinelm.errors import TemplateError
 from vinelm.template import END, Branch, Loop, Parallel, Stage, Template
 from vinelm.template.steps import Step
@@ -27,20 +28,24 @@ Part = frozenset[Together]
 Successors = Mapping[Together, Sequence[Together]]
 
 
-def template_of(graph: StageGraph) -> Template:
+def template_of(graph: StageGraph, undeclared: int = UNDECLARED_TIMES) -> Template:
     """Return a template that allows what the stage graph allows.
 
     Structured where that is possible: a loop is left at the end of a turn (``early_exit``), or by arms that end the request.
     Otherwise its stages follow each other in any order.
+
+    Args:
+        graph: the stages, and which may follow which.
+        undeclared: the turns of a loop whose bound is declared nowhere; fewer where such loops stand inside of each other.
     """
-    for turns, ends_in_arms in product((UNDECLARED_TIMES, NESTED_TIMES), (False, True)):
+    for turns, ends_in_arms in product((undeclared, min(undeclared, NESTED_TIMES)), (False, True)):
         try:
             template = Template(_Writer(graph, turns, ends_in_arms).steps())
             if _is_exact(template, graph):
                 return template
         except (TemplateError, _NotStructuredError):
             continue
-    return Template(_Writer(graph, UNDECLARED_TIMES, is_loose=True).steps())
+    return Template(_Writer(graph, undeclared, is_loose=True).steps())
 
 
 def _is_exact(template: Template, graph: StageGraph) -> bool:

@@ -1,0 +1,222 @@
+"""``vinelm init`` on the applications that people write: it calls nothing, and `vinelm check` accepts what it writes."""
+
+import importlib
+import json
+import sys
+
+import pytest
+from kit.openai_like import counting_server
+
+from vinelm.cli.main import main
+
+HEAD = """
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypedDict
+from kit.agent_packages import create_deep_agent, create_supervisor, create_swarm, hand_off
+from kit.openai_like import ChatOpenAI
+from langchain.agents import create_agent
+from langchain_core.runnables import ConfigurableField
+from langgraph.func import entrypoint, task
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Command
+
+class State(TypedDict, total=False):
+    question: str
+    draft: str
+    answer: str
+
+def lookup(order: str) -> str:
+    "Looks an order up."
+    if order != "A-1":
+        raise ValueError(f"unknown order {order}")
+    return "sent"
+
+def one_node(name, function, schema=State):
+    builder = StateGraph(schema)
+    builder.add_node(name, function)
+    builder.add_edge(START, name)
+    return builder
+"""
+LLM = 'llm = ChatOpenAI(model="gpt-4o", temperature=0)\n'
+WRITE = 'def write(state: State):\n    return {"answer": llm.invoke(state["question"]).text}\n'
+GRAPH = f'{WRITE}graph = one_node("write", write).compile()\n'
+AGENTS = 'a, b = (create_agent(llm, [lookup], name=name) for name in "ab")\n'
+CLASS = """
+class Bot:
+    def __init__(self):
+        self.llm = ChatOpenAI(model="gpt-4o")
+        self.graph = one_node("write", self.write).compile()
+    def write(self, state: State):
+        return {"answer": self.llm.invoke(state["question"]).text}
+"""
+GOTO = """
+def boss(state: MessagesState) -> Command[Literal["worker", "__end__"]]:
+    said = llm.invoke(state["messages"])
+    return Command(goto="worker" if "worker" in said.text else END, update={"messages": [said]})
+def worker(state: MessagesState) -> Command[Literal["boss"]]:
+    return Command(goto="boss", update={"messages": [llm.invoke(state["messages"])]})
+builder = one_node("boss", boss, MessagesState)
+builder.add_node("worker", worker)
+graph = builder.compile()
+"""
+TURNS = "how many turns does your loop take at most?"
+ORDER = "in which order does"
+TODAY = "which model runs today at"
+APPS = {  # name: (source, what is named, stages, the questions that remain)
+    "agent as a node": (
+        f'{LLM}builder = one_node("helper", create_agent(llm, [lookup]), MessagesState)\ngraph = builder.compile()',
+        "graph", ["model"], [TURNS],
+    ),
+    "an agent by the name of its model": (
+        'import kit.openai_like\ngraph = create_deep_agent("openai:gpt-5", [lookup], subagents=['
+        '{"name": "critic", "system_prompt": "criticise", "model": "openai:gpt-5-mini"}])',
+        "graph", ["model"], [TURNS, TODAY],
+    ),
+    "supervisor": (f"{LLM}{AGENTS}graph = create_supervisor([a, b], model=llm).compile()", "graph", ["model"], [TURNS]),
+    "swarm": (
+        f'{LLM}others = {{"a": "b", "b": "a"}}\n'
+        "graph = create_swarm({name: create_agent(llm, [hand_off(other)]) for name, other in others.items()}).compile()",
+        "graph", ["model"], [TURNS],
+    ),
+    "subgraph": (
+        f'{LLM}def last(state: State):\n    return {{"answer": llm.invoke("shorter").text}}\n{GRAPH}inner = graph\n'
+        'builder = one_node("inner", inner)\nbuilder.add_node("last", last)\nbuilder.add_edge("inner", "last")\n'
+        "graph = builder.compile()",
+        "graph", ["write", "last"], [],
+    ),
+    "goto": (f"{LLM}{GOTO}", "graph", ["boss", "worker"], [TURNS]),
+    "goto that does not say where": (
+        LLM + GOTO.replace(' -> Command[Literal["worker", "__end__"]]', "").replace(' -> Command[Literal["boss"]]', ""),
+        "graph", ["boss", "worker"], [TURNS],
+    ),
+    "a model on an edge": (
+        f'{LLM}def search(state: State):\n    return {{"draft": "d"}}\n{WRITE}'
+        'def grade(state: State) -> Literal["write", "search"]:\n'
+        '    return "write" if "yes" in llm.invoke("?").text else "search"\n'
+        'builder = one_node("search", search)\nbuilder.add_node("write", write)\n'
+        'builder.add_conditional_edges("search", grade)\ngraph = builder.compile()',
+        "graph", ["search", "write"], [TURNS],
+    ),
+    "an object of a class": (f"{CLASS}bot = Bot()", "bot", ["write"], []),
+    "an object's graph": (f"{CLASS}bot = Bot()", "bot.graph", ["write"], []),
+    "an object that is not named": (f"{CLASS}bot = Bot()", "", ["write"], []),
+    "a class": (CLASS, "Bot", ["write"], []),
+    "cache": (
+        '@cache\ndef model(size):\n    if size:\n        return ChatOpenAI(model="gpt-4o")\n'
+        '    return ChatOpenAI(model="gpt-4o-mini")\n'
+        + GRAPH.replace("llm.", "model(1)."),
+        "graph", ["write"], [TODAY],
+    ),
+    "with_config": (LLM.strip() + f'.with_config(tags=["x"])\n{GRAPH}', "graph", ["write"], []),
+    "configurable_fields": (
+        LLM.strip() + '.configurable_fields(temperature=ConfigurableField(id="t"), model_name=ConfigurableField(id="m"))\n'
+        + GRAPH, "graph", ["write"], [],
+    ),
+    "entrypoint": (
+        f'{LLM}@task\ndef draft(text):\n    return llm.invoke(text).text\n'
+        '@entrypoint()\ndef run(inputs: dict):\n    return {"answer": draft(inputs["question"]).result()}',
+        "run", ["llm"], [ORDER],
+    ),
+    "a plain function": (
+        f'{LLM}def run(question):\n    Path("ran").touch()\n    return llm.invoke(question).text', "run", ["llm"], [ORDER],
+    ),
+    "a plain function of nothing": (
+        f'{LLM}def run():\n    Path("ran").touch()\n    return llm.invoke("hello").text', "run", ["llm"], [ORDER],
+    ),
+    "a factory that takes the config": (
+        f'{LLM}{WRITE}def make(config):\n    config["configurable"]\n    return one_node("write", write).compile()',
+        "make", ["write"], [],
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder in which commands run; what they import is forgotten afterwards, and no model's server is asked anything."""
+    rows = [{"id": f"q{n}", "question": f"{n} + 1?", "answer": str(n + 1)} for n in range(12)]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    forget(tmp_path)
+    with counting_server() as (url, seen):
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        yield tmp_path
+        assert seen == []
+    forget(tmp_path)
+
+
+def forget(folder):
+    """What a new process would not have imported."""
+    for name in ("workflow", "app_of_init"):
+        sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+
+
+def init(folder, capsys, source, name, *more):
+    (folder / "app_of_init.py").write_text(HEAD + source + "\n")
+    code = main(["init", f"app_of_init.py:{name}".rstrip(":"), "--dataset", "q.jsonl", *more])
+    said = capsys.readouterr()
+    forget(folder)
+    return json.loads(said.out) if code == 0 else said.err
+
+
+@pytest.mark.parametrize("kind", APPS)
+def test_an_application_is_read_without_a_call_and_checked(folder, capsys, kind, monkeypatch):
+    if "by the name" in kind:  # what init_chat_model would import
+        monkeypatch.setitem(sys.modules, "langchain_openai", importlib.import_module("kit.openai_like"))
+    source, name, stages, questions = APPS[kind]
+    found = init(folder, capsys, source, name, "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert found["stages"] == stages
+    assert len(found["todo"]) == len(questions)
+    assert all(any(question in todo["text"] for todo in found["todo"]) for question in questions)
+    assert not (folder / "ran").exists()
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Ready." in said
+    assert (TODAY in said) == (TODAY in questions)
+
+
+def test_settings_servers_and_todays_model_are_kept(folder, capsys):
+    settings = 'temperature=0.3, max_retries=7, streaming=True, top_p=0.9, model_kwargs={"user": "me"}'
+    model = f'llm = ChatOpenAI(model="gpt-4o", {settings})\n'
+    found = init(folder, capsys, model + GRAPH, "graph", "--apply", "--json")
+    assert "vine.chat_model(temperature=0.3, streaming=True)" in (folder / "app_of_init.py").read_text()
+    catalog = (folder / "models.toml").read_text()
+    assert catalog.count("api_base = ") == catalog.count("[[model]]")
+    assert "options = { top_p = 0.9 }" in catalog
+    assert "max_retries = 7" in catalog
+    assert found["not_kept"] == [f'app_of_init.py:{found_line(folder)}: model_kwargs={{"user": "me"}}']
+    assert found["today"] == {"write": "gpt-4o"}
+    assert 'Stage("write", default="gpt-4o")' in (folder / "workflow.py").read_text()
+
+
+def found_line(folder):
+    """The line of the model, before VineLM was imported above it."""
+    lines = (folder / "app_of_init.py").read_text().splitlines()
+    return next(n for n, line in enumerate(lines, start=1) if line.startswith("llm =")) - 3
+
+
+def test_todays_model_that_a_catalog_lacks_is_asked_for(folder, capsys):
+    found = init(folder, capsys, LLM + GRAPH, "graph", "--models", "anthropic:claude-haiku-4-5", "--json")
+    assert found["today"] == {}
+    assert "at write (openai:gpt-4o, which models.toml lacks)?" in found["todo"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "words"),
+    [
+        (f'{LLM}{GRAPH}print(graph.invoke({{"question": "?"}}))', "graph", "calls a model (at app_of_init.py:"),
+        (f'{LLM}{GRAPH}def make():\n    llm.invoke("?")\n    return graph', "make", "builds a graph and runs it: name the"),
+        ('graph = one_node("write", lambda state: {"answer": "4"}).compile()', "graph", "none of its nodes (write) calls"),
+        (f"{LLM}class Bot:\n    pass\nbot = Bot()", "bot", "none of its attributes is one: name the"),
+        (f"{CLASS}bot = Bot()", "bot.grph", "has no attribute 'grph'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_one_line(folder, capsys, source, name, words):
+    said = init(folder, capsys, source, name, "--yes")
+    assert said.count("\n") == 1
+    assert words in said
+    assert not (folder / "workflow.py").exists()

@@ -1,0 +1,198 @@
+"""The places of a graph and where each leads, with the stages of its subgraphs and of its edges at their own places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+from langgraph.graph import END, START
+from langgraph.graph.state import CompiledStateGraph
+
+from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK
+from vinelm.adapters.langgraph.nodes.signature import marked
+from vinelm.adapters.langgraph.structure.chat_search import HeldStages
+
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+_HOOKS = (".before_agent", ".before_model", ".after_model", ".after_agent")
+"""How LangChain names the nodes of an agent's middleware. They call a model when there is need: a long history, for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The most times that a route may lead to a place."""
+
+    place: str
+    times: int
+
+
+Choice = dict[str, frozenset[Bound]]
+"""Places of which one comes next, each with the bounds that are declared on the way."""
+
+
+@dataclass(slots=True)
+class Ways:
+    """Where each place of a graph leads.
+
+    Attributes:
+        stage_of: the stage of each place that runs one, in the order of the graph's nodes. All other places are tools.
+        choices: the choices behind a place: all of them fire, and each takes one of its ways.
+        unclear: places with an edge that does not say where it leads.
+    """
+
+    stage_of: dict[str, str] = field(default_factory=dict)
+    choices: dict[str, list[Choice]] = field(default_factory=dict)
+    unclear: set[str] = field(default_factory=set)
+
+
+def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
+    """Return the ways of a graph's own nodes, which are its places.
+
+    Args:
+        graph: the compiled graph.
+        stage_of: the stage of each node that runs one.
+    """
+    found = Ways({node: stage_of[node] for node in graph.builder.nodes if node in stage_of})
+    for source in (START, *graph.builder.nodes):
+        found.choices[source] = _edges(graph, source) + _ends(graph, source)
+        if _is_unclear(graph, source) or (not found.choices[source] and _commands(graph, source)):
+            found.unclear.add(source)
+    return found
+
+
+def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldStages]) -> Ways:
+    """Return the ways through a graph and the subgraphs in its nodes.
+
+    A node that is a subgraph, or whose function has nothing but one to call, runs it once. Where a node has several things
+    that may call a model (agents as tools, several chat models), it runs them in any order and as often as it likes. What a
+    subgraph's ``Command(graph=Command.PARENT)`` leads to are the destinations of its node. A conditional edge calls its model
+    behind the node.
+
+    Args:
+        graph: the compiled graph.
+        stage_of: the stage of each node of the root graph that runs exactly one.
+        held: what the nodes hold; see :func:`~vinelm.adapters.langgraph.structure.chat_search.chat_nodes`.
+    """
+    whole = _Whole()
+    whole.add(graph, stage_of, held)
+    return whole.ways
+
+
+class _Whole:
+    def __init__(self) -> None:
+        self.ways = Ways()
+
+    def add(
+        self,
+        graph: Graph,
+        stage_of: Mapping[str, str],
+        held: Mapping[str, HeldStages],
+        prefix: str = "",
+        leaves: Iterable[str] = (),
+    ) -> None:
+        """Add a graph. Names of its places begin with ``prefix``; ``leaves`` are places outside that its tools may go to."""
+        for source in (START, *graph.builder.nodes):
+            found = held.get(source, HeldStages())
+            is_graph = source != START and isinstance(graph.builder.nodes[source].runnable, CompiledStateGraph)
+            onward = [_renamed(choice, prefix) for choice in _edges(graph, source)]
+            ends = [_renamed(choice, prefix) for choice in _ends(graph, source) or ([] if onward else _commands(graph, source))]
+            if not (is_graph and found.inner):
+                onward += ends
+            if prefix and not onward:  # LangGraph ends a graph whose node leads nowhere
+                onward = [{prefix + END: frozenset()}]
+            if leaves and source != START and source not in stage_of and not found.inner:
+                onward = [choice | dict.fromkeys(leaves, frozenset()) for choice in onward]
+            place = prefix + source
+            if _is_unclear(graph, source):
+                self.ways.unclear.add(place)
+            own = [stage_of[source]] if source in stage_of else sorted(found.names)
+            behind = self._edge_stages(place, sorted(found.on_edges), onward)
+            inside = dict.fromkeys(target for choice in ends for target in choice) if is_graph else {}
+            self._add_node(source, place, own, found, behind, inside)
+
+    def _edge_stages(self, place: str, stages: list[str], onward: list[Choice]) -> list[Choice]:
+        """The choices behind a node: those of its edges, with the models before them that the edges call."""
+        for number, stage in enumerate(reversed(stages)):
+            edge = f"{place}/edge-{number}"
+            self.ways.stage_of[edge], self.ways.choices[edge] = stage, onward
+            onward = [{edge: frozenset()}]
+        return onward
+
+    def _add_node(  # noqa: PLR0917 - what is known of one node
+        self, node: str, place: str, own: list[str], found: HeldStages, behind: list[Choice], inside: Iterable[str]
+    ) -> None:
+        ways = self.ways
+        if len(own) == 1 and not found.inner:
+            if not (found.is_tools or node.endswith(_HOOKS)):
+                ways.stage_of[place], ways.choices[place] = own[0], behind
+                return
+        elif not own and len(found.inner) == 1 and not found.is_tools:
+            (one,) = found.inner
+            ways.choices[place] = [{f"{place}/{START}": frozenset()}]
+            ways.choices[f"{place}/{END}"] = behind
+            self.add(one.graph, one.stage_of, one.held, f"{place}/", tuple(inside))
+            return
+        elif not own and not found.inner:
+            ways.choices[place] = behind
+            return
+        self._add_any(node, place, own, found, behind)
+
+    def _add_any(self, node: str, place: str, own: list[str], found: HeldStages, behind: list[Choice]) -> None:
+        """A node that runs several things in any order, or perhaps nothing."""
+        ways, parts, done = self.ways, list[str](), f"{place}/done"
+        for number, stage in enumerate(own):
+            parts.append(part := f"{place}/stage-{number}")
+            ways.stage_of[part] = stage
+            ways.choices[part] = [{f"{place}/more": frozenset()}]
+        for number, one in enumerate(found.inner):
+            parts.append(f"{place}/{number}/{START}")
+            self.add(one.graph, one.stage_of, one.held, f"{place}/{number}/")
+            ways.choices[f"{place}/{number}/{END}"] = [{f"{place}/more": frozenset()}]
+        is_hook = node.endswith(_HOOKS)
+        more: Choice = dict.fromkeys((done,) if is_hook else (*parts, done), frozenset())
+        ways.choices[f"{place}/more"] = [more]
+        ways.choices[place] = [dict.fromkeys((*parts, done) if is_hook or found.is_tools else parts, frozenset())]
+        ways.choices[done] = behind
+
+
+def _edges(graph: Graph, source: str) -> list[Choice]:
+    """The choices of a node's edges."""
+    plain: list[Choice] = [{target: frozenset()} for start, target in sorted(graph.builder._all_edges) if start == source]
+    return plain + [_of_branch(branch) for branch in graph.builder.branches.get(source, {}).values()]
+
+
+def _ends(graph: Graph, source: str) -> list[Choice]:
+    """Where a node's ``Command(goto=...)`` may lead, by its annotation or its ``destinations``."""
+    ends = None if source == START else graph.builder.nodes[source].ends
+    return [dict.fromkeys(ends, frozenset())] if ends else []
+
+
+def _commands(graph: Graph, source: str) -> list[Choice]:
+    """Where a node that returns ``Command`` without saying where may lead: what its code names, else anywhere."""
+    runnable = None if source == START else graph.builder.nodes[source].runnable
+    functions = (getattr(runnable, name, None) for name in ("func", "afunc"))
+    code = next((one.__code__ for one in functions if isinstance(one, FunctionType)), None)
+    if code is None or "Command" not in code.co_names:
+        return []
+    named = [node for node in graph.builder.nodes if node in code.co_consts]
+    ends = {END} if not named or {"END", "__end__"} & {*code.co_names, *map(str, code.co_consts)} else set()
+    return [dict.fromkeys((*(named or graph.builder.nodes), *ends), frozenset())]
+
+
+def _is_unclear(graph: Graph, source: str) -> bool:
+    return any(branch.ends is None for branch in graph.builder.branches.get(source, {}).values())
+
+
+def _of_branch(branch: Any) -> Choice:
+    """The places of a conditional edge, with the bounds that its ``vine.route`` declares."""
+    edge = marked(branch.path, ROUTE_MARK)
+    times: Mapping[str, int] = {} if edge is None else edge.destinations.times
+    return {
+        place: frozenset((Bound(place, times[label]),)) if label in times else frozenset()
+        for label, place in (branch.ends or {}).items()
+    }
+
+
+def _renamed(choice: Choice, prefix: str) -> Choice:
+    return {prefix + place: bounds for place, bounds in choice.items()}

@@ -1,0 +1,65 @@
+"""A block in which LangChain's models refuse to be called: reading an application must not spend its owner's money."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables.config import var_child_runnable_config
+
+from vinelm.adapters.langgraph.nodes.user_code import is_user_code
+from vinelm.errors import WorkflowError
+
+
+@contextmanager
+def no_model_calls(what: str) -> Iterator[None]:
+    """Refuse every call of a LangChain model inside the block, before anything is sent.
+
+    It works by LangChain's own callbacks, so that a call through another client, or in a thread that was begun without the
+    caller's context, is not seen.
+
+    Args:
+        what: What the block does, for the message: ``importing 'app'``.
+
+    Raises:
+        WorkflowError: A model was to be called; it names the line.
+    """
+    token = var_child_runnable_config.set({"callbacks": [_Refusing(what)]})
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
+
+
+class _Refusing(BaseCallbackHandler):
+    raise_error = True
+    run_inline = True
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def on_chat_model_start(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse()
+
+    def on_llm_start(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise WorkflowError(
+            f"{self._what} calls a model{_here()}: nothing was sent; move the call into a function, or below "
+            '`if __name__ == "__main__":`'
+        )
+
+
+def _here() -> str:
+    """`` (at app.py:7)``, the line of the application that is being run."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        if is_user_code(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename):
+            return f" (at {Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
+        frame = frame.f_back
+    return ""
