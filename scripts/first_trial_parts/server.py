@@ -1,6 +1,7 @@
 """A server with the chat completions API on the loopback interface: streams or not, with tools, schemas and usage.
 
-python -m first_trial_parts.server SEED    # prints its port
+python -m first_trial_parts.server SEED              # prints its port
+python -m first_trial_parts.server SEED strangers    # the models of the strangers' trial
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from first_trial_parts.model_answers import LATENCIES_S, Answerer, Reply
+from first_trial_parts.stranger_answers import STRANGER_LATENCIES_S, StrangerAnswerer
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -20,12 +22,14 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     seed = 0
+    answerer: type[Answerer] = Answerer
+    latencies_s = LATENCIES_S
 
     def do_POST(self) -> None:
         """Answer one call."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        reply = Answerer(body, self.seed).reply()
-        time.sleep(LATENCIES_S[body["model"]])
+        reply = self.answerer(body, self.seed).reply()
+        time.sleep(self.latencies_s[body["model"]])
         if body.get("stream"):
             lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in _chunks(body, reply)]
             self._send("text/event-stream", "".join([*lines, "data: [DONE]\n\n"]).encode())
@@ -78,6 +82,8 @@ def _head(body: dict[str, Any], kind: str) -> dict[str, Any]:
 def main() -> None:
     """Serve until the process is ended."""
     Handler.seed = int(sys.argv[1])
+    if sys.argv[2:] == ["strangers"]:
+        Handler.answerer, Handler.latencies_s = StrangerAnswerer, STRANGER_LATENCIES_S
     ThreadingHTTPServer.request_queue_size = 128
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     print(server.server_address[1], flush=True)
