@@ -21,6 +21,7 @@ class Handler(BaseHTTPRequestHandler):
     """Answers ``POST /v1/chat/completions``."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # header and body are sent apart
     seed = 0
     answerer: type[Answerer] = Answerer
     latencies_s = LATENCIES_S
