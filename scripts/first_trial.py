@@ -6,10 +6,10 @@
     python scripts/first_trial.py --strangers               # those that do not know VineLM
     python scripts/first_trial.py --strangers swarm,debate  # some of them
 
-Fourteen contain VineLM. Each is checked, profiled under a budget through the real client at the defaults, estimated, planned and
-asked 60 requests that were not profiled. Sixteen do not know VineLM: each is taken through `vinelm init` and the commands after it,
-unedited (``first_trial_parts/stranger.py``). The server is a process of its own on the loopback interface; its answers depend on the
-prompt and the seed alone. All models are simulated.
+Fourteen contain VineLM. Each is checked, profiled under a budget through the real client at the defaults, estimated, planned
+and asked 60 requests that were not profiled. Sixteen do not know VineLM: each is taken through `vinelm init` and the commands
+after it, unedited (``first_trial_parts/stranger.py``). The server is a process of its own on the loopback interface; its
+answers depend on the prompt and the seed alone. All models are simulated.
 
 Exit code 1 if one of the fourteen failed or was refused, or an aim of the strangers' trial was missed.
 """
@@ -120,15 +120,12 @@ def _strangers(names: list[str], folder: Path, port: int, options: argparse.Name
     reached = aims(found)
     minutes = round((time.perf_counter() - started) / 60, 1)
     if not options.json:
-        print(
-            "\n".join(
-                [*map(aim_line, reached), f"{len(found)} strangers' applications in {minutes} minutes. Simulated models."]
-            )
-        )
+        print("\n".join(map(aim_line, reached)))
+        print(f"{len(found)} strangers' applications in {minutes} minutes. Simulated models.")
     return {"strangers": found, "aims": reached, "strangers_minutes": minutes, "is_simulated": True}
 
 
-def run(name: str, folder: Path, port: int, budget_usd: float, *, show: bool) -> dict:
+def run(name: str, folder: Path, port: int, budget_usd: float, *, show: bool) -> dict[str, Any]:
     """The trial of one application, in a process of its own as a user would run it."""
     models = folder / "models.toml"
     models.write_text("".join(ENTRY.format(name=n, port=port, input=i, output=o) for n, (i, o) in PRICES.items()))
@@ -143,13 +140,13 @@ def run(name: str, folder: Path, port: int, budget_usd: float, *, show: bool) ->
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         return {"app": name, "failed": [f"the process ended with {done.returncode}: {last}"], "refused": ""}
-    found: dict = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     if show:
         line(found)
     return found
 
 
-def line(found: dict) -> None:
+def line(found: dict[str, Any]) -> None:
     """Print one application's line."""
     if found["refused"]:
         print(f"{found['app']:20s} refused by check: {found['refused']}")

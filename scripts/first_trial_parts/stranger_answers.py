@@ -65,7 +65,7 @@ class StrangerAnswerer(Answerer):
 
     def _text(self) -> str:
         if "sum or product" in self.prompt:
-            return self.kind if self.is_easy_right else "sum" if self.kind == "product" else "product"
+            return "sum" if self.is_easy_right == (self.kind == "sum") else "product"
         if "PASS or FAIL" in self.prompt:
             return "PASS" if self.is_easy_right else "FAIL"
         if "Rephrase" in self.prompt:
@@ -90,7 +90,7 @@ class StrangerAnswerer(Answerer):
     def _option(self, name: str, options: Sequence[str]) -> str:
         """An easy choice: the end once there is a number, else what fits this kind of question, else the first."""
         if name == "sign":
-            return self.op
+            return str(self.op)
         end = next((option for option in options if option.casefold() in _ENDS), None)
         if end is not None and self.messages[-1]["role"] != "user" and _NUMBER.fullmatch(_text(self.messages[-1]).strip()):
             return end

@@ -39,7 +39,7 @@ def best_single(served: Mapping[str, Mapping[str, Any]], models: Sequence[str]) 
 
 def planned_figures(plan: Mapping[str, Any]) -> dict[str, Any]:
     """What ``vinelm plan --json`` promises; None where it does not say."""
-    first = next(iter(plan.get("plans") or ({},)))
+    first: Mapping[str, Any] = next(iter(plan.get("plans") or ({},)))
     promise, intervals = first.get("promise") or {}, first.get("intervals") or {}
     accuracy = promise.get("interval") or intervals.get("accuracy")
     return {
