@@ -70,7 +70,7 @@ def main() -> int:
     parser.add_argument("--apps", help="names of applications that contain VineLM, separated by commas")
     parser.add_argument("--strangers", nargs="?", const="all", help="names of those that do not know it; without names all")
     parser.add_argument("--budget-usd", type=float, default=0.03, help="dollars for each profile")
-    parser.add_argument("--stranger-budget-usd", type=float, default=0.05, help="dollars for each stranger's profile")
+    parser.add_argument("--stranger-budget-usd", type=float, default=0.03, help="dollars for each stranger's profile")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="a folder for stores, tries and tracebacks")
     options = parser.parse_args()

@@ -113,7 +113,7 @@ class Trial:
         shutil.rmtree(self.home, ignore_errors=True)
         self.project = self.home / case.name
         self.project.mkdir(parents=True)
-        base = f"http://127.0.0.1:{port}/v1"
+        base = f"http://127.0.0.1:{port}/{case.name}/v1"
         shutil.copy(HERE / "plain" / case.name / "app.py", self.project / "app.py")
         write_questions(case, self.project, seed)
         self.held_out = (self.project / f"held_out.{case.suffix}").rename(self.home / f"held_out.{case.suffix}")
@@ -189,9 +189,10 @@ class Trial:
         done = self._run([sys.executable, *command], environment)
         if done.returncode:
             raise Stopped(_line(done))
-        outcomes: dict[str, list[dict[str, Any]]] = json.loads(done.stdout.splitlines()[-1])
+        told = json.loads(done.stdout.splitlines()[-1])
+        outcomes, billed = told["outcomes"], told["billed_usd"]
         (self.home / "served.json").write_text(done.stdout, encoding="utf-8")
-        figures = {policy: served_figures(found, outcomes["today"]) for policy, found in outcomes.items()}
+        figures = {policy: served_figures(found, outcomes["today"], billed[policy]) for policy, found in outcomes.items()}
         if figures["plan"]["errors"] == len(outcomes["plan"]):
             raise Stopped(f"every request failed: {figures['plan']['first_error']}")
         if not any(one["calls"] for one in outcomes["plan"]):

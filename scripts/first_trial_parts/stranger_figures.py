@@ -11,8 +11,12 @@ Z = 1.96
 Outcomes = Sequence[Mapping[str, Any]]
 
 
-def served_figures(outcomes: Outcomes, today: Outcomes) -> dict[str, Any]:
-    """Accuracy and dollars per request with 95 % intervals, and both paired with today's on the same requests."""
+def served_figures(outcomes: Outcomes, today: Outcomes, billed_usd: float) -> dict[str, Any]:
+    """Accuracy and dollars per request with 95 % intervals, and both paired with today's on the same requests.
+
+    The dollars are those of the calls that VineLM saw. ``billed_usd`` are those of all calls that the server has answered; per
+    request they are higher where the application makes calls past VineLM.
+    """
     right = [float(one["right"]) for one in outcomes]
     usd = [float(one["usd"]) for one in outcomes]
     right_today = [float(one["right"]) for one in today]
@@ -23,6 +27,7 @@ def served_figures(outcomes: Outcomes, today: Outcomes) -> dict[str, Any]:
         "accuracy_interval": _wilson(sum(right), len(right)),
         "usd": _mean(usd),
         "usd_interval": _interval(usd, digits=8),
+        "billed_usd": billed_usd / len(outcomes),
         "accuracy_less_today": round(_mean(right) - _mean(right_today), 4),
         "accuracy_less_today_interval": _interval([a - b for a, b in zip(right, right_today, strict=True)]),
         "usd_less_today_interval": _interval([a - b for a, b in zip(usd, usd_today, strict=True)], digits=8),

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from first_trial_parts.plain.cases import CASES, PRICES, Case
 from langgraph.types import Command
@@ -114,13 +115,28 @@ def serve(served: Served, requests: Iterable[Request], choice: Choice) -> list[d
     return asyncio.run(every())
 
 
+def used_usd() -> float:
+    """Dollars of all calls that the server has answered for this application, whether VineLM made them or not."""
+    address = os.environ["OPENAI_BASE_URL"].removesuffix("/v1") + "/used"
+    with urlopen(address) as answer:
+        used: dict[str, dict[str, int]] = json.load(answer)
+    tokens = {model: (found["prompt_tokens"], found["completion_tokens"]) for model, found in used.items()}
+    return sum((i * PRICES[model][0] + o * PRICES[model][1]) / 1e6 for model, (i, o) in tokens.items())
+
+
 def main() -> None:
     """Serve, and print what came out."""
     name, trie, objective, held_out = sys.argv[1:]
     served = Served(next(case for case in CASES if case.name == name), Path(trie))
     wanted = Objective.from_dict(json.loads(objective))
     requests = read_dataset(Path(held_out)).requests
-    print(json.dumps({policy: serve(served, requests, choice) for policy, choice in served.choices(wanted).items()}))
+    found: dict[str, list[dict[str, Any]]] = {}
+    billed: dict[str, float] = {}
+    for policy, choice in served.choices(wanted).items():
+        before = used_usd()
+        found[policy] = serve(served, requests, choice)
+        billed[policy] = used_usd() - before
+    print(json.dumps({"outcomes": found, "billed_usd": billed}))
 
 
 if __name__ == "__main__":

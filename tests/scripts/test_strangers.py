@@ -89,9 +89,9 @@ def test_figures_are_paired_with_todays():
     from first_trial_parts.stranger_figures import is_worse, served_figures
 
     today = served([True] * 100)
-    assert not is_worse(served_figures(today, today))
-    assert not is_worse(served_figures(served([False] + [True] * 99), today))
-    assert is_worse(served_figures(served([False] * 10 + [True] * 90), today))
+    assert not is_worse(served_figures(today, today, 0.1))
+    assert not is_worse(served_figures(served([False] + [True] * 99), today, 0.1))
+    assert is_worse(served_figures(served([False] * 10 + [True] * 90), today, 0.1))
 
 
 def test_a_field_that_no_command_prints_is_null():
