@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+Interval = Sequence[float] | None
+
 
 def stranger_line(one: Mapping[str, Any]) -> str:
     """What is printed of one application: where it stops and why, or what was promised and what was served."""
@@ -22,9 +24,13 @@ def stranger_line(one: Mapping[str, Any]) -> str:
             row = _figures(words, found["accuracy"], found["accuracy_interval"], found["usd"], found["usd_interval"])
             less = found["accuracy_less_today_interval"]
             paired = f"  less today's {_points(found['accuracy_less_today'])} ({_points(less[0])} to {_points(less[1])})"
-            rows.append(
-                row + (paired if policy != "today" else "") + (f"  {found['errors']} failed" if found["errors"] else "")
+            failed = f"  {found['errors']} failed" if found["errors"] else ""
+            past = (
+                f"  (${found['billed_usd']:.6f} with the calls past VineLM)"
+                if found["billed_usd"] > 1.01 * found["usd"]
+                else ""
             )
+            rows.append(row + (paired if policy != "today" else "") + failed + past)
     return "\n".join(rows)
 
 
@@ -35,13 +41,7 @@ def aim_line(aim: Mapping[str, Any]) -> str:
     return f"aim: {aim['aim']}: {aim['reached']} of {aim['of']} (wanted {sign} {aim['wanted']}): {met}"
 
 
-def _figures(
-    words: str,
-    accuracy: float | None,
-    interval: Sequence[float] | None,
-    usd: float | None,
-    usd_interval: Sequence[float] | None,
-) -> str:
+def _figures(words: str, accuracy: float | None, interval: Interval, usd: float | None, usd_interval: Interval) -> str:
     share = "unknown" if accuracy is None else f"{100 * accuracy:5.1f} %"
     within = "" if not interval else f" ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})"
     dollars = "unknown" if usd is None else f"${usd:.6f}"
