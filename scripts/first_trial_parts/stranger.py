@@ -30,6 +30,8 @@ PINNED = ("langchain-openai==1.7.3", "tiktoken==0.14.0", "regex==2026.11.19")
 """What the applications import and VineLM does not need; installed without dependencies, into a folder of their own."""
 TOGETHER = 2
 """Applications at a time."""
+PROFILE_CALLS = 1200
+"""Calls of one profile at most, so that the trial has an end where calls cost next to nothing."""
 LONGEST_S = 600
 BUDGET_REACHED = 3
 """Exit code of a profile that its budget ended: its rows are kept, and the next command is the same."""
@@ -158,7 +160,8 @@ class Trial:
 
     def profile(self, times: int = 1) -> None:
         """Buy rows."""
-        given = ("--models", "models.toml", "--store", "app.db", "--budget-usd", str(times * self.budget_usd), "--json", "-q")
+        budget = ("--budget-usd", str(times * self.budget_usd), "--budget-calls", str(times * PROFILE_CALLS))
+        given = ("--models", "models.toml", "--store", "app.db", *budget, "--json", "-q")
         done = self._vinelm("profile", "workflow:workflow", *given, accepted=(0, BUDGET_REACHED))
         told: dict[str, Any] = json.loads(done.stdout)
         self.found.profile_usd, self.found.rows = told.get("committed_usd"), told.get("executed")
@@ -225,5 +228,5 @@ def _line(done: subprocess.CompletedProcess[str]) -> str:
     why = next((i for i, line in enumerate(lines) if re.match(r"(error|fail|FAIL|wrong)\b", line)), None)
     if why is None:
         return lines[-1] if lines else f"exit code {done.returncode}, and no message"
-    rest = lines[why + 1 : why + 3] if len(lines[why]) > 140 else []
-    return " ".join([lines[why], *rest])
+    is_wrapped = not lines[why].startswith("error") and len(lines[why]) > 140
+    return " ".join(lines[why : why + (3 if is_wrapped else 1)])
