@@ -169,9 +169,11 @@ class Trial:
     def estimate(self) -> None:
         """Estimate; where the evidence is too thin, buy more, as the message says."""
         command = ("estimate", "app.db", "-o", "app.vine", "-q")
-        if self._vinelm(*command, accepted=(0, 1)).returncode == 1:
-            self.profile(2)
-            self._vinelm(*command)
+        for times in (2, 4):
+            if self._vinelm(*command, accepted=(0, 1)).returncode == 0:
+                return
+            self.profile(times)
+        self._vinelm(*command)
 
     def plan(self) -> None:
         """Plan; with an objective only if the command wants one."""
