@@ -70,7 +70,6 @@ def main() -> int:
     parser.add_argument("--apps", help="names of applications that contain VineLM, separated by commas")
     parser.add_argument("--strangers", nargs="?", const="all", help="names of those that do not know it; without names all")
     parser.add_argument("--budget-usd", type=float, default=0.03, help="dollars for each profile")
-    parser.add_argument("--stranger-budget-usd", type=float, default=0.03, help="dollars for each stranger's profile")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="a folder for stores, tries and tracebacks")
     options = parser.parse_args()
@@ -115,7 +114,7 @@ def _strangers(names: list[str], folder: Path, port: int, options: argparse.Name
         if not options.json:
             print(stranger_line(one), flush=True)
 
-    given = {"seed": options.seed, "budget_usd": options.stranger_budget_usd, "show": show}
+    given = {"seed": options.seed, "budget_usd": options.budget_usd, "show": show}
     found = try_strangers(names, folder, port, **given)
     reached = aims(found)
     minutes = round((time.perf_counter() - started) / 60, 1)
