@@ -32,8 +32,8 @@ class Answerer:
         found = _TASK.findall(self.prompt) or [("1", "+", "1")]
         self.a, self.op, self.b = int(found[-1][0]), found[-1][1], int(found[-1][2])
         digest = hashlib.sha256(json.dumps([seed, body["model"], self.messages], sort_keys=True).encode()).digest()
-        skill = SKILLS[body["model"]][self.op == "*"]
-        self.is_right = int.from_bytes(digest[:4], "big") / 2**32 < skill
+        self.draw = int.from_bytes(digest[:4], "big") / 2**32
+        self.is_right = self.draw < SKILLS[body["model"]][self.op == "*"]
         self.off = 1 + digest[5] % 7
 
     @property
