@@ -19,7 +19,7 @@ from vinelm.cli.options import SuggestingGroup
 from vinelm.version import __version__
 
 SECTIONS = {
-    "Begin": ("demo", "init", "check"),
+    "Begin": ("demo", "try", "init", "check"),
     "Measure": ("profile", "store", "estimate", "trie", "reprice", "export"),
     "Decide": ("plan", "explain", "evaluate", "verify", "drift", "report"),
     "Serve together": ("fleet",),
@@ -27,7 +27,7 @@ SECTIONS = {
 }
 """The subcommands by what they are for, as the help shows them."""
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
-"""The subcommands in the order of use. Each is defined as ``vinelm.cli.commands.NAME.command``."""
+"""The subcommands in the order of use. Each is defined as ``vinelm.cli.commands.NAME.command``; see :func:`module_of`."""
 GROUPS = ("store", "trie", "fleet")
 """The subcommands that have subcommands of their own."""
 _OPTION = re.compile(r"--?[a-z][a-z-]*")
@@ -37,6 +37,11 @@ if not os.environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
     # numpy reads it when it is first imported. Our matrices are small: threads only add overhead (tenfold on a busy machine),
     # and each process of a profile would start one thread per core.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+
+def module_of(command: str) -> str:
+    """Return the module that defines a subcommand: ``try`` is a word of Python's own, and no name of one."""
+    return f"vinelm.cli.commands.{'try_app' if command == 'try' else command}"
 
 
 class LazyGroup(SuggestingGroup):
@@ -59,7 +64,7 @@ class LazyGroup(SuggestingGroup):
         """Import and return the subcommand; None if there is none of this name."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"vinelm.cli.commands.{cmd_name}").command
+        command: click.Command = import_module(module_of(cmd_name)).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -81,7 +86,7 @@ class LazyGroup(SuggestingGroup):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="New here: `vinelm demo`. With your own app: `vinelm init app.py:graph`. Every COMMAND --help has an example.",
+    epilog="New here: `vinelm demo`. With your own app: `vinelm try app.py:graph`. Every COMMAND --help has an example.",
 )
 @click.version_option(__version__, "--version", prog_name="vinelm", message="%(prog)s %(version)s")
 def cli() -> None:

@@ -7,10 +7,11 @@ accurate within the dollars of the objective. Everything else is a reason to kee
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self
 
+from vinelm.objective import Objective
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 MARGIN = 0.01
@@ -84,7 +85,7 @@ class Recommendation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recommendation as plain JSON types."""
-        return asdict(self) | {"sentence": self.sentence}
+        return asdict(self) | {"verdict": self.advice, "sentence": self.sentence}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +136,25 @@ class AgainstToday:
         judged = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
         cheaper = [plan for plan in judged if plan.saved_usd > 0.0]
         return max(cheaper or judged, key=lambda plan: plan.gain_low, default=None)
+
+    def objective(self, margin: float = MARGIN) -> Objective | None:
+        """Return what to plan for: the dollars of the best plan, or else of the closest; None if nothing was judged."""
+        plan = self.best(margin) or self.closest()
+        return None if plan is None else Objective(maximize="accuracy", max_cost_usd=float(f"{1.001 * plan.cost_usd:.4g}"))
+
+    def advice(self, margin: float = MARGIN) -> Recommendation:
+        """Return whether to switch to the plan of :meth:`objective`."""
+        plan = self.best(margin) or self.closest()
+        if plan is None:
+            return self.recommend(self.cost_usd or 0.0, margin=margin)
+        return self.recommend(plan.cost_usd, policy=plan.policy, margin=margin)
+
+    def aims(self) -> Iterator[tuple[str, ComparedPlan]]:
+        """Yield the cheapest judged plan that is no less accurate than today's, and the most accurate for no more dollars."""
+        judged = [plan for plan in self.plans if plan.is_identified and plan.saved_usd >= 0.0 and plan.gain >= 0.0]
+        if judged:
+            yield "as accurate, for less", max(judged, key=lambda plan: plan.saved_usd)
+            yield "more accurate, for no more", max(judged, key=lambda plan: plan.gain)
 
     def recommend(self, cost_usd: float, *, policy: str = "paths", margin: float = MARGIN) -> Recommendation:
         """Say whether to serve a plan of VineLM's that meets its objective.

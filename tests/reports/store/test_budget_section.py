@@ -6,10 +6,10 @@ from kit.stores import made_store
 import vinelm
 from vinelm.evaluation import OffPolicyEstimate
 from vinelm.evaluation.store_sweeps.equal_quality import MOST_REACH, equal_quality
-from vinelm.evaluation.store_sweeps.judged_store import JudgedStore, judge_store
 from vinelm.reports.formatting import percent, thousand
 from vinelm.reports.store.dollars import _judged, dollars_sentence
 from vinelm.reports.store.page import store_page
+from vinelm.verdicts.judged_store import JudgedStore, judge_store
 
 PRICES = {"small": 0.001, "large": 0.01}
 

@@ -10,7 +10,7 @@ import click
 
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
-from vinelm.cli.inputs import in_options, objective_of
+from vinelm.cli.inputs import FILE, in_options, objective_of
 from vinelm.cli.options import flag, json_option, objective_options, signals_option, trie_argument
 from vinelm.reports import percent, seconds, usd
 from vinelm.reports.formatting import objective_words
@@ -40,6 +40,9 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
     request may take. The promised accuracy is what to expect from serving the plan: its estimate, less what choosing the best
     of many uncertain estimates adds, with a 90 % interval. `vinelm verify` tests it on held-out requests.
 
+    Without a target it plans what the profile recommends in place of the models that the application ran before, and says
+    whether to switch.
+
     With --signals the plan depends on what a request shows, as an application is served that declares its signals and ends in
     `vine.finish`. It is shown as a tree, next to the best path.
 
@@ -52,8 +55,9 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
     from vinelm.evaluation.plans.plans_over import plans_over
     from vinelm.vinefile import load_trie
 
-    objective = objective_of(bounds, on_infeasible="raise")
-    plans = plans_over(load_trie(trie))
+    annotated = load_trie(trie)
+    objective = _objective(bounds, annotated)
+    plans = plans_over(annotated)
     with in_options():
         planned = plans.compare(objective)
         if signals:
@@ -64,6 +68,15 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
         show_plan(objective, planned, plans)
     if not accept_optimism and planned[0].decision is not None:
         require_evidence(planned[0].decision)
+
+
+def _objective(bounds: dict[str, Any], annotated: AnnotatedTrie) -> Objective:
+    """The objective of the options; without a target that of the plan to switch to, where it is known what runs today."""
+    from vinelm.plans.recommendation import AgainstToday
+
+    compared = AgainstToday.of(annotated)
+    found = None if compared is None or bounds["maximize"] or bounds["minimize"] or bounds[FILE] else compared.objective()
+    return objective_of(bounds, on_infeasible="raise") if found is None else replace(found, on_infeasible="raise")
 
 
 def _over_signals(objective: Objective, annotated: AnnotatedTrie) -> PlannedPolicy:
@@ -166,4 +179,7 @@ def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans
         | _advice(item)
         for item in planned
     ]
-    print_json({"objective": objective.to_dict(), "is_simulated": plans.annotated.meta.get("is_simulated"), "plans": rows})
+    first = rows[0].get("recommendation")
+    advice = {} if first is None else {"recommendation": first}
+    simulated = plans.annotated.meta.get("is_simulated")
+    print_json({"objective": objective.to_dict(), **advice, "is_simulated": simulated, "plans": rows})

@@ -12,7 +12,6 @@ from vinelm.controller import Decision
 from vinelm.errors import InfeasibleError
 from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.sweep import spaced_caps
-from vinelm.evaluation.store_sweeps.judged_store import JudgedStore
 from vinelm.evaluation.store_sweeps.plan_spending import SpentOn, plan_spending
 from vinelm.evaluation.store_sweeps.swept_policies import SweptPolicy
 from vinelm.objective import Objective
@@ -22,6 +21,7 @@ from vinelm.reports.store.estimated_sections import interval_of
 from vinelm.reports.store.plan_sections import ShownPlan, planned
 from vinelm.reports.store.plan_tree import plan_tree
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.verdicts.judged_store import JudgedStore
 
 UNJUDGED_STOPS = 9
 """Budgets where no sweep was judged."""

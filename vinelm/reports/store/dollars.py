@@ -5,9 +5,9 @@ from __future__ import annotations
 from vinelm.evaluation import Evaluation, JudgedPolicy, OffPolicyEstimate
 from vinelm.evaluation.judging.result import MARGIN
 from vinelm.evaluation.store_sweeps.equal_quality import EqualQuality, equal_quality
-from vinelm.evaluation.store_sweeps.judged_store import JudgedStore
 from vinelm.reports.formatting import percent, thousand, usd
 from vinelm.reports.store.plan_sections import IN_USE, ShownPlan
+from vinelm.verdicts.judged_store import JudgedStore
 
 PER = "per 1,000 requests"
 LONGEST = 60

@@ -1,0 +1,176 @@
+"""``vinelm try``: from an application and its questions to a verdict, in one command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager, redirect_stdout, suppress
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vinelm.cli.console import echo, print_json, say, show_table
+from vinelm.cli.options import flag, option, output_options
+from vinelm.errors import BudgetExhausted, ConfigError
+from vinelm.reports import percent
+
+if TYPE_CHECKING:
+    from vinelm.objective import Objective
+    from vinelm.plans.recommendation import AgainstToday
+
+STORE, TRIE, REPORT = "app.db", "app.vine", "report"
+MODELS, WORKFLOW = "models.toml", "workflow.py"
+MAX_ERROR = "0.15"
+
+
+@click.command("try", short_help="Try VineLM on your own app: one command, one verdict.")
+@click.argument("app", metavar="APP")
+@option("--dataset FILE", "Requests with their right answers: CSV, JSON lines, Parquet, or an export.")
+@option("--label-field COLUMN", "Column with the right answer. Repeatable.", into="label_fields", multiple=True)
+@option("--budget-usd USD", "Never spend more than this, earlier runs included.", float)
+@option("--models NAME,NAME", "Models to choose from, as `vinelm init` takes them [default: the app's, and others like them].")
+@option("--workers N", "Calls at a time [default: 4].", click.IntRange(min=1), default=4)
+@flag("--apply", "Let VineLM change the lines of the app that make its models.", into="is_applied")
+@flag("--dry-run", "Print what would be called, for how much and how long. Calls nothing.")
+@output_options
+def command(
+    *,
+    app: str,
+    dataset: str | None,
+    label_fields: tuple[str, ...],
+    budget_usd: float | None,
+    models: str | None,
+    workers: int,
+    is_applied: bool,
+    dry_run: bool,
+    as_json: bool,
+    quiet: bool,
+) -> int | None:
+    """Go the whole way with your own application: read its graph, profile it, and say whether to switch or to keep.
+
+    APP is FILE.py:ATTRIBUTE, as for `vinelm init`. The first time this writes workflow.py and models.toml next to it, as that
+    command does; files that are there are kept, so that you may change them and run the same line again. Then it buys rows
+    until it is certain, or the budget is spent: first what your app runs today and the strongest model on the same requests,
+    then the plans that would replace it.
+
+    What is bought is kept in app.db: the same line continues an interrupted run, and a larger budget adds to it. Writes
+    app.vine, which serves, and report/report.html.
+
+    Exit code 0 whatever the verdict, 2 for bad input.
+
+    Example: vinelm try app.py:graph --dataset qa.csv --label-field answer --budget-usd 1
+    """
+    folder = Path.cwd()
+    if not (folder / WORKFLOW).exists():
+        folder = _begin(app, dataset, label_fields, models, is_applied=is_applied)
+    with chdir(folder):
+        _run("check", "workflow:workflow", "--models", MODELS)
+        given = ["workflow:workflow", "--models", MODELS, "--store", STORE, "--max-error", MAX_ERROR, "--workers", str(workers)]
+        given += [] if budget_usd is None else ["--budget-usd", str(budget_usd)]
+        if dry_run:
+            _run("profile", *given, "--dry-run", *(["--json"] if as_json else []), shown=True)
+            return None
+        _profile([*given, *(["--quiet"] if quiet else [])])
+        _run("estimate", STORE, "-o", TRIE, "--max-error", "1")
+        _run("report", STORE, TRIE, "-o", REPORT, *(["--quiet"] if quiet else []))
+        _show(folder, as_json=as_json)
+    return None
+
+
+def _begin(app: str, dataset: str | None, labels: tuple[str, ...], models: str | None, *, is_applied: bool) -> Path:
+    """Write the project, unless it is there; returns its folder."""
+    from vinelm.scaffold import read_application
+
+    found = read_application(app, Path.cwd())
+    if (found.target.root / WORKFLOW).exists():
+        return found.target.root
+    if dataset is None:
+        raise ConfigError("a first run needs --dataset: requests with their right answers, 30 or better 100 of them")
+    if found.calls and not is_applied:
+        places = ", ".join(f"{call.path.name}:{call.line}" for call in found.calls)
+        raise ConfigError(
+            f"your app makes its own models ({places}), and VineLM chooses only those that it makes: run this line again with"
+            " --apply, which changes these lines, or change them as `vinelm init` says"
+        )
+    fields = [item for label in labels for item in ("--label-field", label)]
+    chosen = [] if models is None else ["--models", models]
+    applied = ["--apply"] if is_applied else []
+    _run("init", app, "--dataset", dataset, *fields, *chosen, *applied, "--yes")
+    return found.target.root
+
+
+def _profile(arguments: list[str]) -> None:
+    with suppress(BudgetExhausted):  # what was bought may be enough: the verdict says so
+        _run("profile", *arguments)
+
+
+def _run(name: str, *arguments: str, shown: bool = False) -> None:
+    """Run another command in this process; what it raises is the failure of this one."""
+    from vinelm.cli.main import cli
+
+    with _quiet(shown=shown):
+        found = cli.get_command(click.Context(cli), name)
+        assert found is not None
+        found.main(list(arguments), prog_name=f"vinelm {name}", standalone_mode=False)
+
+
+@contextmanager
+def _quiet(*, shown: bool) -> Iterator[None]:
+    if shown:
+        yield
+        return
+    with redirect_stdout(StringIO()):
+        yield
+
+
+def _show(folder: Path, *, as_json: bool) -> None:
+    from vinelm.plans.recommendation import AgainstToday
+    from vinelm.vinefile import load_trie
+
+    annotated = load_trie(TRIE)
+    compared = AgainstToday.of(annotated)
+    if compared is None:
+        raise ConfigError(
+            "it is not known what your app runs today: give every stage its model of today, as in"
+            ' vine.chat_model(default="...") or vine.stage(..., default="..."), and run the same line again'
+        )
+    objective, advice = compared.objective(), compared.advice()
+    page = folder / REPORT / "report.html"
+    if as_json:
+        print_json(
+            {
+                "recommendation": advice.to_dict(), "today": compared.to_dict(), "report": str(page),
+                "objective": None if objective is None else objective.to_dict(), "is_simulated": annotated.meta["is_simulated"],
+                "spent_usd": annotated.meta["spent_usd"], "requests": annotated.meta["requests"],
+            }
+        )  # fmt: skip
+        return
+    say(advice.sentence, bold=True)
+    show_table("Per request, judged by requests that did not choose the plan", _COLUMNS, list(_rows(compared)))
+    simulated = " Simulated models." if annotated.meta["is_simulated"] else ""
+    say(f"{annotated.meta['requests']} requests, ${annotated.meta['spent_usd']:.3g} spent.{simulated} Report: {page}")
+    if advice.advice == "switch" and objective is not None:
+        for line in serving_lines(objective):
+            echo(line)
+
+
+_COLUMNS = ("", "<accuracy against today (95 % each end)", "$ per 1,000", "against today")
+
+
+def _rows(compared: AgainstToday) -> Iterator[tuple[str, ...]]:
+    usd = compared.cost_usd or 0.0
+    yield "today", f"{percent(compared.accuracy)}", f"${1000 * usd:.3g}", ""
+    for title, plan in compared.aims():
+        points = f"{100 * plan.gain:+.1f} points ({100 * plan.gain_low:+.1f} to {100 * plan.gain_high:+.1f})"
+        cost = usd - plan.saved_usd
+        yield title, points, f"${1000 * cost:.3g}", f"{100 * (cost / usd - 1.0):+.0f} %" if usd else "-"
+
+
+def serving_lines(objective: Objective) -> tuple[str, str]:
+    """Return the two lines of an application that serve the plan."""
+    cap = "" if objective.max_cost_usd is None else f", max_cost_usd={objective.max_cost_usd:.3g}"
+    return (
+        f'  vine = VineLM("{MODELS}", trie="{TRIE}")',
+        f'  app.invoke(inputs, context=vine.context(Objective(maximize="accuracy"{cap})))',
+    )
