@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.adapters.langgraph.runs.stated_settings import apart, stated_configurable, stated_context
 from vinelm.api import VineLM
 from vinelm.errors import CallError, FailureKind, VineLMError
 from vinelm.objective import Objective
@@ -37,12 +38,15 @@ def serve(
     Raises:
         VineLMError: The configuration or the request is invalid.
     """
-    context = vine.context(objective, policy=policy, request=request)
+    context = stated_context(workflow, request, vine.context(objective, policy=policy, request=request), app)
+    stated = stated_configurable(workflow, request)
+    if getattr(app, "checkpointer", None) not in {None, False}:
+        app, stated = apart(app, stated, request.id)
     state: Any = None
     failure: FailureKind | None = None
     detail = None
     try:
-        state = app.invoke(workflow.graph_input(request), context=context)
+        state = app.invoke(workflow.graph_input(request), {"configurable": stated}, context=context)
     except CallError as error:
         failure, detail = error.kind, str(error)
     except VineLMError:
