@@ -1,4 +1,4 @@
-"""Applications that need a context, ``configurable`` keys or a thread of their own are profiled with what the workflow states."""
+"""Applications that need a context, ``configurable`` keys or a thread of their own are profiled with what is stated."""
 
 import operator
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ def workflow_of(schema=Data, seen=None, checkpointer=None, **changes):
 @pytest.mark.parametrize("replay", [False, True])
 @pytest.mark.parametrize("schema", [Data, Checked, Typed])
 def test_a_unit_runs_with_the_applications_own_settings(schema, replay):
-    """Nodes failed: "'RunContext' object has no attribute 'tenant'", and no key of ``configurable`` but the thread was there."""
+    """Nodes failed: "'RunContext' object has no attribute 'tenant'", and no key of ``configurable`` but a thread."""
     seen = []
     workflow = workflow_of(schema, seen, replay=replay, checkpointer=InMemorySaver() if replay else None)
     units = make_units(workflow, catalog_for(workflow), {"test": ToyBackend()})
@@ -116,7 +116,8 @@ def outcomes_of(path, workflow, workers):
 @pytest.mark.parametrize("workers", [1, 3])
 def test_units_of_one_thread_do_not_mix(tmp_path, workers):
     """Every unit of a request has the same ``thread_id`` as the application sees it."""
-    assert outcomes_of(tmp_path / "a.db", workflow_of(), workers) == outcomes_of(tmp_path / "b.db", toy(), workers)
+    alone = workflow_of(configurable=lambda request: {"user": "ann"})  # a thread for each unit
+    assert outcomes_of(tmp_path / "a.db", workflow_of(), workers) == outcomes_of(tmp_path / "b.db", alone, workers)
 
 
 def test_it_is_served_for_a_verification_with_the_same_settings():
@@ -148,6 +149,6 @@ def test_mistakes_are_named_in_one_line(changes, words):
 
 
 def test_a_function_gets_no_settings():
-    workflow = workflow_of(build=lambda vine: lambda inputs: dict(inputs))
+    workflow = workflow_of(build=lambda vine: dict)
     with pytest.raises(WorkflowError, match=r"context\(request\) has no effect"):
         make_units(workflow, catalog_for(workflow), {"test": ToyBackend()})
