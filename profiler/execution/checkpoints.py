@@ -14,6 +14,11 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, Chec
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import RESUME
 
+UNIT_KEY = "__vinelm_unit"
+"""Key of a run's ``configurable`` that stands for its thread here, where the application states a ``thread_id`` of its own.
+
+LangGraph leaves keys that begin so out of the checkpoint's metadata.
+"""
 _ROOT = ""
 """The namespace of the workflow's own graph. LangGraph lends its checkpointer to every graph that runs inside a node."""
 _NS_END = ":"
@@ -186,7 +191,7 @@ _MAPS = frozenset(bytes([first]) for first in (*range(0x80, 0x90), 0xDE, 0xDF))
 def _place(config: RunnableConfig) -> tuple[str, str]:
     """Thread and namespace."""
     configurable = config["configurable"]
-    return configurable["thread_id"], configurable.get("checkpoint_ns") or _ROOT
+    return configurable.get(UNIT_KEY) or configurable["thread_id"], configurable.get("checkpoint_ns") or _ROOT
 
 
 def _with_lists(value: Any) -> Any:

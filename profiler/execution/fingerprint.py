@@ -105,6 +105,10 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
         parts["inputs"] = code_digest(workflow.inputs)
     if workflow.answer_interrupt is not None:
         parts["interrupts"] = code_digest(workflow.answer_interrupt)
+    if workflow.context is not None:
+        parts["context"] = code_digest(workflow.context)
+    if workflow.configurable is not None:
+        parts["configurable"] = code_digest(workflow.configurable)
     return parts | {f"resource {label}": digest for label, digest in workflow.resources.items()}
 
 

@@ -19,9 +19,10 @@ from vinelm.adapters.langgraph.exits import resolved, route_ends, with_graph_exi
 from vinelm.adapters.langgraph.inner_app import runs_async
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.runs.run_context import profiled_unit
+from vinelm.adapters.langgraph.runs.stated_settings import stated_configurable, stated_context
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError
-from vinelm.profiler.execution.checkpoints import UnitSaver
+from vinelm.profiler.execution.checkpoints import UNIT_KEY, UnitSaver
 from vinelm.profiler.execution.job import Job, TopUp, UnitBudget, UnitOutcome
 from vinelm.profiler.execution.judging import JudgedUnit, Judging, judged, make_judging
 from vinelm.profiler.execution.outcome import arm_after, failed_row, refuse_other, scored, stages_in, with_place, with_shown
@@ -201,9 +202,12 @@ class UnitRunner:
 
     def _step(self, thread_id: str, chat: UnitChat, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:
         """Run the graph up to the next of the boundaries, to the next call of a stage that is a chat model, or to its end."""
+        assert policy.request is not None
+        stated = {"thread_id": thread_id, **stated_configurable(self.workflow, policy.request)}
+        run = replace(self.control.context(policy=policy, request=policy.request), chat_host=chat)
         arguments: dict[str, Any] = {
-            "config": _config(thread_id),
-            "context": replace(self.control.context(policy=policy, request=policy.request), chat_host=chat),
+            "config": {"configurable": {**stated, "checkpoint_ns": "", UNIT_KEY: thread_id}},
+            "context": stated_context(self.workflow, policy.request, run, self.graph),
             "interrupt_before": boundaries,
             # The saver keeps the last checkpoint only: one for each superstep would be serialized for nothing.
             "durability": "exit",

@@ -51,6 +51,10 @@ class Workflow:
             money or depend on time. Where no label exists: :func:`~vinelm.judging.llm_judge`.
         inputs: ``inputs(request)`` returns the graph's input; None takes the row without ``labels``.
         labels: Keys of a row that the graph must not see.
+        context: ``context(request)`` returns the application's own ``context=`` of LangGraph, as its ``context_schema`` has it
+            (an instance or a dict), for the request's runs while it is profiled or verified.
+        configurable: ``configurable(request)`` returns what these runs find in ``config["configurable"]``, ``thread_id``
+            included. Checkpoints of different runs never mix, whatever the ``thread_id``.
         writer: Writes answers for simulated models; None allows real models only.
         simulated_preset: The simulated models that stand in where no catalog is named; None for the default preset.
         answer_interrupt: ``answer_interrupt(request, value)`` returns what a node that calls LangGraph's ``interrupt(value)``
@@ -85,6 +89,8 @@ class Workflow:
     signal_edges: tuple[float, ...] = ()
     agree: Agree | None = None
     answer: tuple[str, ...] = ()
+    context: Callable[[Request], Any] | None = None
+    configurable: Callable[[Request], Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         self.signals  # noqa: B018 - checked here, so that a mistake is reported where it is made

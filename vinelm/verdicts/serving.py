@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.adapters.langgraph.whole_run import WholeRuns
+from vinelm.adapters.langgraph.whole_run import whole_run
 from vinelm.api import VineLM
 from vinelm.errors import CallError, FailureKind, VineLMError
 from vinelm.objective import Objective
@@ -38,12 +38,11 @@ def serve(
     Raises:
         VineLMError: The configuration or the request is invalid.
     """
-    context = vine.context(objective, policy=policy, request=request)
     state: Any = None
     failure: FailureKind | None = None
     detail = None
     try:
-        state = WholeRuns(app, workflow).invoke(request, context)
+        state = whole_run(workflow, app, request, vine.context(objective, policy=policy, request=request))
     except CallError as error:
         failure, detail = error.kind, str(error)
     except VineLMError:

@@ -10,14 +10,15 @@ from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Interrupt
 
 from vinelm.adapters.langgraph.inner_app import FunctionApp, runs_async
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
+from vinelm.adapters.langgraph.runs.run_context import RunContext
+from vinelm.adapters.langgraph.runs.stated_settings import apart, refuse_for_function, stated_configurable, stated_context
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy, StageParkedError
 from vinelm.profiler.execution.unit_policy import StageReachedError, answered
-from vinelm.requests.workflow import Workflow
+from vinelm.requests.workflow import Request, Workflow
 
 _MOST_STEPS = 100_000
 """The steps that one run may take; the template bounds its calls."""
@@ -35,16 +36,16 @@ class Application:
     def __init__(self, app: Any, workflow: Workflow) -> None:
         self._workflow = workflow
         self._is_function = isinstance(app, FunctionApp)
-        self._saver: InMemorySaver | None = None
-        if not self._is_function and (app.checkpointer not in {None, False} or workflow.answer_interrupt is not None):
-            self._saver = InMemorySaver()  # the application's own would keep each unit's states
-            app = app.copy(update={"checkpointer": self._saver})
+        refuse_for_function(workflow, app)
+        self._keeps_states = not self._is_function and (
+            app.checkpointer not in {None, False} or workflow.answer_interrupt is not None
+        )
         self._app = app
         self._is_async = app.is_async if self._is_function else runs_async(app)
         self._threads = count()
 
-    def run(self, inputs: dict[str, Any], context: Any, policy: ReplayPolicy, callbacks: list[Any]) -> dict[str, Any] | None:
-        """Run the application until it returns or the unit ends.
+    def run(self, request: Request, run: RunContext, policy: ReplayPolicy, callbacks: list[Any]) -> dict[str, Any] | None:
+        """Run the application on a request, with the settings of ``run``, until it returns or the unit ends.
 
         Returns:
             The state as the last superstep left it; of a function or an entrypoint what it returned, None if it has not.
@@ -52,29 +53,30 @@ class Application:
         Raises:
             WorkflowError: the graph waits for a person.
         """
+        inputs = self._workflow.graph_input(request)
         config: dict[str, Any] = {"recursion_limit": _MOST_STEPS}
         if callbacks:
             config["callbacks"] = callbacks
         if self._is_function:
-            return self._run_function(inputs, config, context, policy)
-        thread_id = f"u{next(self._threads)}"
-        if self._saver is not None:
-            config["configurable"] = {"thread_id": thread_id}
-        try:
-            if self._is_async:
-                return asyncio.run(self._run_graph_async(inputs, config, context, policy))
-            return self._run_graph(inputs, config, context, policy)
-        finally:
-            if self._saver is not None:
-                # Nothing resumes from it, and the saver would hold the states of all units in memory.
-                self._saver.delete_thread(thread_id)
+            return self._run_function(inputs, config, run, policy)
+        context = stated_context(self._workflow, request, run, self._app)
+        stated, app = stated_configurable(self._workflow, request), self._app
+        if self._keeps_states:
+            app, stated = apart(app, stated, f"u{next(self._threads)}")
+        if stated:
+            config["configurable"] = stated
+        if self._is_async:
+            return asyncio.run(self._run_graph_async(app, inputs, config, context, policy))
+        return self._run_graph(app, inputs, config, context, policy)
 
-    def _run_graph(self, inputs: Any, config: dict[str, Any], context: Any, policy: ReplayPolicy) -> dict[str, Any] | None:
+    def _run_graph(
+        self, app: Any, inputs: Any, config: dict[str, Any], context: Any, policy: ReplayPolicy
+    ) -> dict[str, Any] | None:
         state = _State(policy, self._workflow)
         start = inputs
         try:
             while start is not None:
-                for values in self._app.stream(start, config, context=context, stream_mode="values"):
+                for values in app.stream(start, config, context=context, stream_mode="values"):
                     state.add(values)
                 start = state.take_answer()
         except (StageReachedError, StageParkedError):
@@ -82,13 +84,13 @@ class Application:
         return state.values
 
     async def _run_graph_async(
-        self, inputs: Any, config: dict[str, Any], context: Any, policy: ReplayPolicy
+        self, app: Any, inputs: Any, config: dict[str, Any], context: Any, policy: ReplayPolicy
     ) -> dict[str, Any] | None:
         state = _State(policy, self._workflow)
         start = inputs
         try:
             while start is not None:
-                stream: AsyncIterator[Any] = self._app.astream(start, config, context=context, stream_mode="values")
+                stream: AsyncIterator[Any] = app.astream(start, config, context=context, stream_mode="values")
                 async for values in stream:
                     state.add(values)
                 start = state.take_answer()

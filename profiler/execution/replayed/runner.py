@@ -144,7 +144,7 @@ class ReplayRunner:
         values, problem = None, None
         try:
             with profiled_unit():
-                values = self._app.run(self.workflow.graph_input(request), context, policy, guards)
+                values = self._app.run(request, context, policy, guards)
         except InputError:
             # What the policy has noted says more about the workflow than this error, and is raised below.
             if policy.problem is None:

@@ -62,8 +62,13 @@ def test_in_a_with_block_it_is_an_invocation_of_the_request(vine, how):
 
 def test_in_a_node_of_a_graph_it_is_an_invocation_of_the_run(vine):
     ask = stages(vine)["sync"]
+
+    @vine.stage("repair")
+    def again(state: State, model):
+        return {"out": state["out"] + model.invoke("?").text}
+
     graph = StateGraph(State)
-    graph.add_node("both", lambda state: {"out": ask(state)["out"] + ask(state)["out"]})
+    graph.add_node("both", lambda state: again({"out": ask(state)["out"]}))
     graph.add_edge(START, "both")
     graph.add_edge("both", END)
     context = vine.context(policy=forced(vine, ("m1", "m2")))

@@ -74,7 +74,7 @@ class GraphInterface:
         if not inspect.isclass(state_type):
             raise WorkflowError(f"{label}: the type of its state is unknown: annotate the first parameter, or pass state=State")
         self.adapter.declare(name, default)
-        return make_stage(self.adapter, name, fn, asked, state_type)
+        return make_stage(self.adapter.finder, self.adapter, name, fn, asked, state_type=state_type)
 
     def route(
         self,

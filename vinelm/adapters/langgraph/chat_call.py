@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Protocol, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
@@ -14,14 +14,36 @@ from langgraph.runtime import Runtime, get_runtime
 
 from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.path.path_channel import is_inner, models_of
-from vinelm.adapters.langgraph.path.within_node import path_here, write_path
+from vinelm.adapters.langgraph.path.within_node import ThreadPaths, path_here, write_path
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, PROFILED, carried_by
 from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
+from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, VineLMError, WorkflowError
+from vinelm.policies import OnError
 
-if TYPE_CHECKING:
-    from vinelm.adapters.langgraph.adapter import GraphAdapter
+
+class ServesCalls(Protocol):
+    """An adapter, as far as calls need it; see :class:`~vinelm.adapters.langgraph.adapter.GraphAdapter`."""
+
+    on_error: OnError
+    thread_paths: ThreadPaths
+    invoke: Callable[..., InvocationScope]
+    ainvoke: Callable[..., Awaitable[InvocationScope]]
+    call: Callable[..., InvocationScope]
+    acall: Callable[..., Awaitable[InvocationScope]]
+    default_scope: Callable[..., InvocationScope]
+
+    @property
+    def catalog(self) -> Catalog:
+        """The models."""
+
+    @property
+    def stages(self) -> Mapping[str, str | None]:
+        """The stages known so far, with the default model that was declared."""
+
+    def declare(self, name: str, default: str | None = None) -> None:
+        """Declare a stage."""
 
 
 class ChatOptions(InvokeOptions, total=False):
@@ -48,11 +70,11 @@ class ChatCall:
 
     __slots__ = ("_adapter", "_config", "scope")
 
-    def __init__(self, adapter: GraphAdapter, scope: InvocationScope, config: RunnableConfig | None) -> None:
+    def __init__(self, adapter: ServesCalls, scope: InvocationScope, config: RunnableConfig | None) -> None:
         self._adapter, self.scope, self._config = adapter, scope, config
 
     @classmethod
-    def begin(cls, adapter: GraphAdapter, stage: str | None, **options: Unpack[ChatOptions]) -> ChatCall:
+    def begin(cls, adapter: ServesCalls, stage: str | None, **options: Unpack[ChatOptions]) -> ChatCall:
         """Begin the invocation.
 
         Args:
@@ -67,12 +89,12 @@ class ChatCall:
         return at_once(cls._begun(adapter, stage, options, is_async=False))
 
     @classmethod
-    async def abegin(cls, adapter: GraphAdapter, stage: str | None, **options: Unpack[ChatOptions]) -> ChatCall:
+    async def abegin(cls, adapter: ServesCalls, stage: str | None, **options: Unpack[ChatOptions]) -> ChatCall:
         """Like :meth:`begin`, without blocking the event loop while the checkpointer is asked what the request has paid."""
         return await cls._begun(adapter, stage, options, is_async=True)
 
     @classmethod
-    async def _begun(cls, adapter: GraphAdapter, stage: str | None, options: ChatOptions, *, is_async: bool) -> ChatCall:
+    async def _begun(cls, adapter: ServesCalls, stage: str | None, options: ChatOptions, *, is_async: bool) -> ChatCall:
         """The invocation, on the default model where VineLM itself fails; it never waits unless ``is_async``."""
         config: RunnableConfig | None = None
         runtime: Runtime[Any] | None = None
@@ -94,7 +116,7 @@ class ChatCall:
     @classmethod
     async def _opened(
         cls,
-        adapter: GraphAdapter,
+        adapter: ServesCalls,
         stage: str | None,
         config: RunnableConfig | None,
         runtime: Runtime[Any] | None,
@@ -135,7 +157,7 @@ class ChatCall:
         return cls(adapter, called if isinstance(called, InvocationScope) else await called, None)
 
     @staticmethod
-    def _is_in_root_graph(config: RunnableConfig, runtime: Runtime[Any], adapter: GraphAdapter) -> bool:
+    def _is_in_root_graph(config: RunnableConfig, runtime: Runtime[Any], adapter: ServesCalls) -> bool:
         if runtime.control is None or is_inner(runtime):
             return False
         try:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
 
-from vinelm.adapters.langgraph.chat_call import ChatCall
+from vinelm.adapters.langgraph.chat_call import ChatCall, ServesCalls
 from vinelm.adapters.langgraph.nodes.signature import InjectedParameters
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY, Entry, Note
 from vinelm.adapters.langgraph.path.state_schema import announced, own_state
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.errors import VineLMError, WorkflowError
-
-if TYPE_CHECKING:
-    from vinelm.adapters.langgraph.adapter import GraphAdapter
 
 STAGE_MARK = "__vinelm_stage__"
 """Attribute of a wrapped node's function: the stage's name."""
@@ -31,14 +28,13 @@ NO_RUNTIME: Runtime[Any] = Runtime()
 
 
 def make_stage(
-    adapter: GraphAdapter, name: str, fn: Callable[..., Any], asked: InjectedParameters, state_type: type
+    finder: RunFinder, calls: ServesCalls, name: str, fn: Callable[..., Any], asked: InjectedParameters, *, state_type: type
 ) -> Callable[..., Any]:
     """Return a LangGraph node; async if ``fn`` is. A plain function without ``__wrapped__``: LangGraph reads its signature.
 
     Called by anything else than LangGraph, such as a test, it is ``fn`` itself. Its model is then the caller's, or without one
     that of an invocation as a chat model makes it.
     """
-    finder = adapter.finder
     others = tuple(one for one in asked.names if one != "model")
 
     def node(
@@ -48,7 +44,7 @@ def make_stage(
             given = given if config is NO_CONFIG else {**given, "config": config}
             if _has_model(fn, more, given):
                 return fn(state, *more, **given)
-            with ChatCall.begin(adapter, name) as call:
+            with ChatCall.begin(calls, name) as call:
                 return fn(state, *more, model=call.scope.model, **given)
         try:
             own, carried = own_state(state)
@@ -68,7 +64,7 @@ def make_stage(
             given = given if config is NO_CONFIG else {**given, "config": config}
             if _has_model(fn, more, given):
                 return await fn(state, *more, **given)
-            async with await ChatCall.abegin(adapter, name) as call:
+            async with await ChatCall.abegin(calls, name) as call:
                 return await fn(state, *more, model=call.scope.model, **given)
         try:
             own, carried = own_state(state)

@@ -1,0 +1,86 @@
+"""What a workflow states of the runs of its requests: the application's own context, and ``config["configurable"]``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from inspect import isclass
+from typing import Any
+
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import BaseModel
+
+from vinelm.adapters.langgraph.inner_app import FunctionApp
+from vinelm.adapters.langgraph.runs.run_context import RunContext, attach
+from vinelm.errors import VineLMError, WorkflowError
+from vinelm.requests.workflow import Request, Workflow
+
+_OURS = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
+"""Keys that say where a run begins, which is not the application's business while it is profiled."""
+
+
+def stated_configurable(workflow: Workflow, request: Request) -> dict[str, Any]:
+    """Return what the workflow states as ``configurable`` of the request's runs; empty if it states nothing.
+
+    Raises:
+        WorkflowError: it is no mapping, or has a key that LangGraph keeps for itself.
+    """
+    if workflow.configurable is None:
+        return {}
+    found = _stated(workflow, "configurable", workflow.configurable, request)
+    if not isinstance(found, Mapping) or not all(isinstance(key, str) for key in found):
+        raise WorkflowError(
+            f"{_label(workflow, 'configurable')} returned {type(found).__name__}: return a dict with texts as keys"
+        )
+    for key in found:
+        if key in _OURS or key.startswith("__"):
+            label = _label(workflow, "configurable")
+            raise WorkflowError(f"{label} has a key {key!r}, which LangGraph keeps for itself: leave it out")
+    return dict(found)
+
+
+def stated_context(workflow: Workflow, request: Request, run: RunContext, app: Any) -> Any:
+    """Return the context to invoke ``app`` with: the application's own, which carries ``run``.
+
+    Raises:
+        WorkflowError: the workflow's own code raised.
+        ConfigError: the context cannot carry anything.
+    """
+    if workflow.context is None:
+        return run
+    found = _stated(workflow, "context", workflow.context, request)
+    schema = getattr(app, "context_schema", None)
+    # LangGraph makes the schema's object of a dict, and would find a key too many in one that carries ours.
+    if isinstance(found, Mapping) and isclass(schema) and (is_dataclass(schema) or issubclass(schema, BaseModel)):
+        found = _stated(workflow, "context", lambda _: schema(**found), request)
+    return attach(run, found)
+
+
+def apart(app: Any, stated: dict[str, Any], thread_id: str) -> tuple[Any, dict[str, Any]]:
+    """Return the application with a checkpointer of its own for one run, and what the run finds as ``configurable``.
+
+    The application's checkpointer would keep each run's states, or mix those of a thread. ``thread_id`` is for a run for which
+    the workflow states none.
+    """
+    return app.copy(update={"checkpointer": InMemorySaver()}), {"thread_id": thread_id, **stated}
+
+
+def refuse_for_function(workflow: Workflow, app: Any) -> None:
+    """Raise :class:`WorkflowError` where the workflow states settings of LangGraph for a plain function, which gets none."""
+    for name in ("context", "configurable"):
+        if isinstance(app, FunctionApp) and getattr(workflow, name) is not None:
+            label = _label(workflow, name)
+            raise WorkflowError(f"{label} has no effect: build(vine) returned a function, which gets its inputs only")
+
+
+def _stated(workflow: Workflow, name: str, ask: Callable[[Request], Any], request: Request) -> Any:
+    try:
+        return ask(request)
+    except VineLMError:
+        raise
+    except Exception as error:  # its text may hold what the request does
+        raise WorkflowError(f"{_label(workflow, name)} raised {type(error).__name__} for request {request.id!r}") from error
+
+
+def _label(workflow: Workflow, name: str) -> str:
+    return f"workflow {workflow.name!r}: its {name}(request)"
