@@ -126,9 +126,7 @@ def _unsettled(store: str | Path | PostgresUrl) -> str | None:
         return None
     if found.why_not:
         return found.why_not
-    advised = [found.recommend(plan.cost_usd, policy=plan.policy) for plan in found.plans]
-    is_settled = any(one.advice == "switch" for one in advised) or all(one.requests is None for one in advised)
-    return None if is_settled else "no plan is proven against what runs today yet"
+    return None if found.is_settled() else "no plan is proven against what runs today yet"
 
 
 def _step(lacks: Shortfall | None, unsettled: str | None, target: float) -> str:

@@ -137,6 +137,14 @@ class AgainstToday:
         cheaper = [plan for plan in judged if plan.saved_usd > 0.0]
         return max(cheaper or judged, key=lambda plan: plan.gain_low, default=None)
 
+    def is_settled(self, margin: float = MARGIN) -> bool:
+        """Return whether more rows would not change the advice: some plan is proven, or all are known to be worse."""
+        if self.why_not:
+            return False
+        others = [plan for plan in self.plans if not plan.is_same]
+        is_worse = all(plan.is_identified and plan.gain_high < -margin for plan in others)
+        return self.best(margin) is not None or is_worse
+
     def objective(self, margin: float = MARGIN) -> Objective | None:
         """Return what to plan for: the dollars of the best plan, or else of the closest; None if nothing was judged."""
         plan = self.best(margin) or self.closest()
@@ -151,7 +159,8 @@ class AgainstToday:
 
     def aims(self) -> Iterator[tuple[str, ComparedPlan]]:
         """Yield the cheapest judged plan that is no less accurate than today's, and the most accurate for no more dollars."""
-        judged = [plan for plan in self.plans if plan.is_identified and plan.saved_usd >= 0.0 and plan.gain >= 0.0]
+        others = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
+        judged = [plan for plan in others if plan.saved_usd >= 0.0 and plan.gain >= 0.0]
         if judged:
             yield "as accurate, for less", max(judged, key=lambda plan: plan.saved_usd)
             yield "more accurate, for no more", max(judged, key=lambda plan: plan.gain)

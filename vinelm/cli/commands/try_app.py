@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import chdir, contextmanager, redirect_stdout, suppress
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from vinelm.cli.console import echo, print_json, say, show_table
+from vinelm.cli.failures import EXIT_BUDGET as BUDGET_REACHED
 from vinelm.cli.options import flag, option, output_options
-from vinelm.errors import BudgetExhausted, ConfigError
+from vinelm.errors import ConfigError
 from vinelm.reports import percent
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def command(
     dry_run: bool,
     as_json: bool,
     quiet: bool,
-) -> int | None:
+) -> None:
     """Go the whole way with your own application: read its graph, profile it, and say whether to switch or to keep.
 
     APP is FILE.py:ATTRIBUTE, as for `vinelm init`. The first time this writes workflow.py and models.toml next to it, as that
@@ -64,18 +65,18 @@ def command(
     folder = Path.cwd()
     if not (folder / WORKFLOW).exists():
         folder = _begin(app, dataset, label_fields, models, is_applied=is_applied)
-    with chdir(folder):
-        _run("check", "workflow:workflow", "--models", MODELS)
-        given = ["workflow:workflow", "--models", MODELS, "--store", STORE, "--max-error", MAX_ERROR, "--workers", str(workers)]
-        given += [] if budget_usd is None else ["--budget-usd", str(budget_usd)]
-        if dry_run:
-            _run("profile", *given, "--dry-run", *(["--json"] if as_json else []), shown=True)
-            return None
-        _profile([*given, *(["--quiet"] if quiet else [])])
-        _run("estimate", STORE, "-o", TRIE, "--max-error", "1")
-        _run("report", STORE, TRIE, "-o", REPORT, *(["--quiet"] if quiet else []))
-        _show(folder, as_json=as_json)
-    return None
+    _run(folder, "check", "workflow:workflow", "--models", MODELS)
+    given = ["workflow:workflow", "--models", MODELS, "--store", STORE, "--max-error", MAX_ERROR, "--workers", str(workers)]
+    given += [] if budget_usd is None else ["--budget-usd", str(budget_usd)]
+    if dry_run:
+        _run(folder, "profile", *given, "--dry-run", *(["--json"] if as_json else []), shown=True)
+        return
+    quietly = ["--quiet"] if quiet else []
+    # What was bought when the budget was reached may be enough: the verdict says so.
+    _run(folder, "profile", *given, *quietly, accepted=(0, BUDGET_REACHED))
+    _run(folder, "estimate", STORE, "-o", TRIE, "--max-error", "1")
+    _run(folder, "report", STORE, TRIE, "-o", REPORT, *quietly)
+    _show(folder, as_json=as_json)
 
 
 def _begin(app: str, dataset: str | None, labels: tuple[str, ...], models: str | None, *, is_applied: bool) -> Path:
@@ -96,39 +97,26 @@ def _begin(app: str, dataset: str | None, labels: tuple[str, ...], models: str |
     fields = [item for label in labels for item in ("--label-field", label)]
     chosen = [] if models is None else ["--models", models]
     applied = ["--apply"] if is_applied else []
-    _run("init", app, "--dataset", dataset, *fields, *chosen, *applied, "--yes")
+    _run(Path.cwd(), "init", app, "--dataset", dataset, *fields, *chosen, *applied, "--yes")
     return found.target.root
 
 
-def _profile(arguments: list[str]) -> None:
-    with suppress(BudgetExhausted):  # what was bought may be enough: the verdict says so
-        _run("profile", *arguments)
+def _run(folder: Path, name: str, *arguments: str, shown: bool = False, accepted: tuple[int, ...] = (0,)) -> None:
+    """Run another command in a process of its own, since the application is imported anew after its lines are changed.
 
-
-def _run(name: str, *arguments: str, shown: bool = False) -> None:
-    """Run another command in this process; what it raises is the failure of this one."""
-    from vinelm.cli.main import cli
-
-    with _quiet(shown=shown):
-        found = cli.get_command(click.Context(cli), name)
-        assert found is not None
-        found.main(list(arguments), prog_name=f"vinelm {name}", standalone_mode=False)
-
-
-@contextmanager
-def _quiet(*, shown: bool) -> Iterator[None]:
-    if shown:
-        yield
-        return
-    with redirect_stdout(StringIO()):
-        yield
+    What it says on stderr, its progress and its error, is shown as it comes; its exit code ends this command, unless accepted.
+    """
+    command = [sys.executable, "-c", "import sys; from vinelm.cli.main import main; sys.exit(main())", name, *arguments]
+    done = subprocess.run(command, cwd=folder, stdout=None if shown else subprocess.DEVNULL, check=False)
+    if done.returncode not in accepted:
+        raise click.exceptions.Exit(done.returncode)
 
 
 def _show(folder: Path, *, as_json: bool) -> None:
     from vinelm.plans.recommendation import AgainstToday
     from vinelm.vinefile import load_trie
 
-    annotated = load_trie(TRIE)
+    annotated = load_trie(folder / TRIE)
     compared = AgainstToday.of(annotated)
     if compared is None:
         raise ConfigError(
