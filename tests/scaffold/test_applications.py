@@ -186,7 +186,7 @@ def test_settings_servers_and_todays_model_are_kept(folder, capsys):
     assert "vine.chat_model(temperature=0.3, streaming=True)" in (folder / "app_of_init.py").read_text()
     catalog = (folder / "models.toml").read_text()
     assert catalog.count("api_base = ") == catalog.count("[[model]]")
-    assert "options = { top_p = 0.9 }" in catalog
+    assert 'options = { top_p = 0.9, max_tokens_parameter = "max_completion_tokens" }' in catalog
     assert "max_retries = 7" in catalog
     assert found["not_kept"] == [f'app_of_init.py:{found_line(folder)}: model_kwargs={{"user": "me"}}']
     assert found["today"] == {"write": "gpt-4o"}

@@ -135,7 +135,10 @@ def _entry(spec: str, model: Model, settings: AppSettings) -> str:
     price = model.price
     dollars = f"${price.input:g} in, ${price.output:g} out per million tokens ({price.as_of})"
     base, said = settings.bases.get(_prefix(spec), ("", "")) if model.provider in _BASE_VARIABLES else ("", "")
-    options = ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.options.get(spec, {}).items())
+    given = dict(settings.options.get(spec, {}))
+    if base and model.provider == "openai":  # behind it are OpenAI's models, and not those of a compatible server
+        given["max_tokens_parameter"] = "max_completion_tokens"
+    options = ", ".join(f"{key} = {json.dumps(value)}" for key, value in given.items())
     lines = [
         "[[model]]",
         f"name = {json.dumps(_name(model))}",

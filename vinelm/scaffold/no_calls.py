@@ -28,31 +28,31 @@ def no_model_calls(what: str) -> Iterator[None]:
     Raises:
         WorkflowError: A model was to be called; it names the line.
     """
-    token = var_child_runnable_config.set({"callbacks": [_Refusing(what)]})
+    token = var_child_runnable_config.set({"callbacks": [_Refusing()]})
     try:
         yield
+    except _ModelCalledError as called:
+        raise WorkflowError(
+            f"{what} calls a model{called}: nothing was sent; move the call into a function, or below "
+            '`if __name__ == "__main__":`'
+        ) from None
     finally:
         var_child_runnable_config.reset(token)
+
+
+class _ModelCalledError(BaseException):
+    """Goes past the application's own ``except Exception``, and LangChain's, which logs what it catches."""
 
 
 class _Refusing(BaseCallbackHandler):
     raise_error = True
     run_inline = True
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-
     def on_chat_model_start(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse()
+        raise _ModelCalledError(_here())
 
     def on_llm_start(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise WorkflowError(
-            f"{self._what} calls a model{_here()}: nothing was sent; move the call into a function, or below "
-            '`if __name__ == "__main__":`'
-        )
+        raise _ModelCalledError(_here())
 
 
 def _here() -> str:

@@ -6,6 +6,7 @@ Wire format: https://platform.openai.com/docs/api-reference/chat/create
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,13 +21,18 @@ OURS = ("model", "messages", "stream", "stream_options", "n", "max_tokens", "max
 OWN_OPTIONS = ("max_tokens_parameter",)
 AZURE_OPTIONS = (*OWN_OPTIONS, "api_version")
 """Options that are not sent; they configure the request."""
+_REASONS = re.compile(r"o\d|gpt-5(?!.*chat)")
+"""OpenAI's models that refuse every temperature but their own while they reason."""
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 
 
 def completion_request(
     model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
 ) -> TransportRequest:
-    """Build the body: the entry's options, overridden by the call's. Both are sent unchanged.
+    """Build the body: the entry's options, overridden by the call's.
+
+    Both are sent unchanged, but for a call's ``temperature`` where the model takes none: an application gives it for all the
+    models that may be chosen.
 
     Raises:
         ConfigError: A parameter is set by the backend, or the call's ``max_tokens`` is above the entry's.
@@ -34,6 +40,8 @@ def completion_request(
     """
     check_options(model, model.options)
     given = {key: value for key, value in options.items() if value is not None}
+    if _REASONS.match(model.model_id) and {**model.options, **given}.get("reasoning_effort") != "none":
+        given.pop("temperature", None)
     limit = _limit(model, given)
     check_options(model, given)
     own = AZURE_OPTIONS if model.provider == "azure" else OWN_OPTIONS
