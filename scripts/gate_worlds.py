@@ -222,7 +222,6 @@ class Found:
     seconds: float
 
 
-
 def tried(shape: str, requests: int, seed: int) -> Found:
     """Profile a world, recommend a plan and serve it."""
     started = time.perf_counter()
