@@ -21,6 +21,7 @@ from vinelm.rows.observation import Observation
 from vinelm.signals import Signals
 from vinelm.signals.declaration import STATUS, digest_of_text
 from vinelm.template import Stage, Template
+from vinelm.template.bounds import exceeded_words
 
 
 def with_place(detail: str, error: BaseException) -> str:
@@ -150,6 +151,9 @@ def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str])
     after = f"after {' > '.join(stages)} the graph goes to {' and '.join(map(repr, names))}"
     if len(names) > 1:
         return None, f"{after} in one superstep: declare them as Parallel, or put an edge between them"
+    exceeded = exceeded_words(template, stages, names[0])
+    if exceeded is not None:
+        return None, f"after {' > '.join(stages)} {exceeded}"
     return None, f"{after}, where the template has {' or '.join(map(repr, arms))}: add an arm for it, with Branch"
 
 
@@ -157,6 +161,10 @@ def refuse_other(workflow: Workflow, template: Template, depth: int, reached: Co
     """Raise where the graph goes elsewhere than a template that alone tells what comes next."""
     follower = template.stage_after(depth)
     if follower is not None and not set(reached) <= {follower.name}:
+        before = template.stages_along(depth, ())
+        exceeded = next(filter(None, (exceeded_words(template, before, name) for name in reached)), None)
+        if exceeded is not None:
+            raise WorkflowError(f"workflow {workflow.name!r}: after {depth} invocations {exceeded}")
         raise WorkflowError(
             f"workflow {workflow.name!r}: after {depth} invocations the {what} goes to {', '.join(reached)}, "
             f"its template to {follower.name!r}: make them agree"

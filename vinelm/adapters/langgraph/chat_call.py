@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, Unpack
 
@@ -29,9 +29,9 @@ class ServesCalls(Protocol):
     on_error: OnError
     thread_paths: ThreadPaths
     invoke: Callable[..., InvocationScope]
-    ainvoke: Callable[..., Awaitable[InvocationScope]]
+    ainvoke: Callable[..., Coroutine[Any, Any, InvocationScope]]
     call: Callable[..., InvocationScope]
-    acall: Callable[..., Awaitable[InvocationScope]]
+    acall: Callable[..., Coroutine[Any, Any, InvocationScope]]
     default_scope: Callable[..., InvocationScope]
 
     @property
