@@ -33,9 +33,7 @@ def exceeded_words(template: Template | None, stages: Sequence[str], stage: str)
     loop = None if template is None else exceeded_loop(template, stages, stage)
     if loop is None:
         return None
-    return (
-        f"{stage!r} is a turn more than the loop's times={loop.times}: raise it, or bound the graph's loop, vine.route(times=)"
-    )
+    return f"{stage!r} is a turn more than its loop's times={loop.times}: raise it, or bound the loop with vine.route(times=)"
 
 
 def _with(steps: tuple[Step, ...], loop: Loop, wider: Loop) -> tuple[Step, ...]:
