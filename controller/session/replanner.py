@@ -15,6 +15,7 @@ from vinelm.errors import InfeasibleError, VineLMError
 from vinelm.objective import Objective
 from vinelm.requests.protocols import Invocation
 from vinelm.signals import Outcome
+from vinelm.template.bounds import exceeded_words
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 
@@ -196,6 +197,12 @@ class Replanner:
     def _lacking(self, stage: str | frozenset[str], prefix: tuple[str, ...]) -> str:
         """The reason why nothing is planned for a stage that the trie does not have after ``prefix``."""
         names = repr(stage) if isinstance(stage, str) else " or ".join(map(repr, sorted(stage)))
+        before = tuple(self._stages.get(prefix[:k], "") for k in range(len(prefix)))
+        template = self._planner.annotated.template
+        for name in (stage,) if isinstance(stage, str) else sorted(stage):
+            exceeded = exceeded_words(template, template.stages_along(len(prefix), before), name)
+            if exceeded is not None:
+                return f"after {'/'.join(prefix)} {exceeded}: default model"
         return f"the template has no arm {names} after {'/'.join(prefix) or 'the start'}, it is not planned for: default model"
 
     def expected_usd(self, prefix: tuple[str, ...]) -> float:

@@ -143,10 +143,11 @@ def more_evidence(times: float, requests: int, spent_usd: float, everything_usd:
     more = spent_usd * (times - 1.0)
     if spent_usd + more <= everything_usd:
         return f"about ${more:.2g} more of profiling on the same store would suffice"
-    return (
-        f"running everything (${max(everything_usd - spent_usd, 0.0):.2g} more) would not suffice:"
-        f" label about {math.ceil(requests * times):,} requests"
-    )
+    labels = f"label about {math.ceil(requests * times):,} requests"
+    left_usd = everything_usd - spent_usd
+    if left_usd < 0.01 * everything_usd:  # as estimated: nothing is left to run, so that nothing is said of running it
+        return f"all paths of these requests together show no more: {labels}"
+    return f"running everything (${left_usd:.2g} more) would not suffice: {labels}"
 
 
 def validate_estimate(

@@ -21,6 +21,7 @@ from vinelm.rows.observation import Observation
 from vinelm.signals import Signals
 from vinelm.signals.declaration import STATUS, digest_of_text
 from vinelm.template import Stage, Template
+from vinelm.template.bounds import exceeded_words
 
 
 def with_place(detail: str, error: BaseException) -> str:
@@ -120,7 +121,7 @@ def with_error(row: Observation, signals: Signals | None) -> Observation:
     return replace(row, signal=STATUS[0])
 
 
-BEYOND_TURNS = "beyond the turns"
+BEYOND_TURNS = "is a turn more than its loop's times="
 """Stands in what :func:`arm_after` says where a loop goes on after the last turn of the template."""
 
 
@@ -154,8 +155,9 @@ def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str])
     after = f"after {' > '.join(stages)} the graph goes to {' and '.join(map(repr, names))}"
     if len(names) > 1:
         return None, f"{after} in one superstep: declare them as Parallel, or put an edge between them"
-    if (stages[-1], names[0]) in template.flow.follows:
-        return None, f"{after}, {BEYOND_TURNS} of the template's loop: give it times= for as many as a request takes"
+    exceeded = exceeded_words(template, stages, names[0])
+    if exceeded is not None:
+        return None, f"after {' > '.join(stages)} {exceeded}"
     remedy = "add an arm for it, with Branch"
     if names[0] == stages[-1]:  # several calls in one node
         remedy = f'how often does it? Say Loop((Stage("{names[0]}"),), times=MOST, early_exit=True)'
@@ -166,6 +168,10 @@ def refuse_other(workflow: Workflow, template: Template, depth: int, reached: Co
     """Raise where the graph goes elsewhere than a template that alone tells what comes next."""
     follower = template.stage_after(depth)
     if follower is not None and not set(reached) <= {follower.name}:
+        before = template.stages_along(depth, ())
+        exceeded = next(filter(None, (exceeded_words(template, before, name) for name in reached)), None)
+        if exceeded is not None:
+            raise WorkflowError(f"workflow {workflow.name!r}: after {depth} invocations {exceeded}")
         raise WorkflowError(
             f"workflow {workflow.name!r}: after {depth} invocations the {what} goes to {', '.join(reached)}, "
             f"its template to {follower.name!r}: make them agree"

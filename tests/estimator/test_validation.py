@@ -76,6 +76,10 @@ def test_thin_evidence_is_refused_with_what_would_settle_it(made: Any) -> None:
     assert "\n" not in str(caught.value)
     with pytest.raises(EvidenceError, match=r"would not suffice.*label about"):
         found.require(0.1, spent_usd=2.0, everything_usd=2.1)
+    for spent_usd in (2.1, 2.4):  # it said: "running everything ($0 more) would not suffice"
+        with pytest.raises(EvidenceError, match="paths of these requests together show no more: label about") as caught:
+            found.require(0.1, spent_usd=spent_usd, everything_usd=2.1)
+        assert "running everything" not in str(caught.value)
     with pytest.raises(EvidenceError, match="times as many rows"):
         found.require(0.1, spent_usd=0.0, everything_usd=0.0)
     found.require(1.0, spent_usd=2.0, everything_usd=10.0)

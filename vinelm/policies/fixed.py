@@ -11,6 +11,7 @@ from vinelm.policies.policy import Judge, OnError, Policy, StopRulePolicy
 from vinelm.requests.protocols import CallGuard, Invocation
 from vinelm.requests.workflow import Request
 from vinelm.template import Template
+from vinelm.template.bounds import exceeded_words
 
 
 class DefaultPolicy(Policy):
@@ -83,7 +84,10 @@ class DefaultPolicy(Policy):
     def note_unexpected(self, stage: str, prefix: tuple[str, ...], model: str, stages: tuple[str, ...]) -> None:
         """Keep for :meth:`trace` that the template does not have ``stage`` behind these stages."""
         after = f"after {' > '.join(stages)}" if stages else "at the start"
+        exceeded = exceeded_words(self.template, stages, stage)
         note = f"unexpected arm: the template has no {stage!r} {after}, so add it there: default model"
+        if exceeded is not None:
+            note = f"{after} {exceeded}: default model"
         self._failures.append({"kind": "failed", "prefix": list(prefix), "stage": stage, "model": model, "note": note})
 
     def trace(self) -> list[dict[str, Any]]:

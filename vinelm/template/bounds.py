@@ -1,0 +1,48 @@
+"""Which bound of a template a request has exceeded, where it goes on with a stage that the template does not have there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vinelm.errors import TemplateError
+from vinelm.template.steps import Branch, Loop, Step, walk
+from vinelm.template.template import Template
+
+
+def exceeded_loop(template: Template, stages: Sequence[str], stage: str) -> Loop | None:
+    """Return the loop of which ``stage`` would begin or go on with a turn too many, after these stages.
+
+    None where more turns would not lead there either: then the template lacks an arm.
+    """
+    for loop in walk(template.steps):
+        if not isinstance(loop, Loop):
+            continue
+        wider = replace(loop, times=loop.times + 1 + list(stages).count(stage))  # it may have exceeded the bound before
+        try:
+            following = replace(template, steps=_with(template.steps, loop, wider)).choices_after(stages)
+        except TemplateError:  # too large
+            continue
+        if following and stage in following:
+            return loop
+    return None
+
+
+def exceeded_words(template: Template | None, stages: Sequence[str], stage: str) -> str | None:
+    """Return what to say of a loop whose bound ``stage`` exceeds after these stages, as a clause; None if there is none."""
+    loop = None if template is None else exceeded_loop(template, stages, stage)
+    if loop is None:
+        return None
+    return f"{stage!r} is a turn more than its loop's times={loop.times}: raise it, or bound the loop with vine.route(times=)"
+
+
+def _with(steps: tuple[Step, ...], loop: Loop, wider: Loop) -> tuple[Step, ...]:
+    return tuple(wider if step is loop else _inside(step, loop, wider) for step in steps)
+
+
+def _inside(step: Step, loop: Loop, wider: Loop) -> Step:
+    if isinstance(step, Loop):
+        return replace(step, stages=_with(step.stages, loop, wider))
+    if isinstance(step, Branch):
+        return Branch({label: _with(steps, loop, wider) for label, steps in step.ways.items()})
+    return step
