@@ -196,18 +196,8 @@ def needs_of(
         left_usd=None if budget_usd is None else max(budget_usd - committed_usd, 0.0),
         left_calls=None if budget_calls is None else max(budget_calls - made, 0),
         left_requests=n_requests,
-        left_rows=max(n_requests * _prefixes(template) - len(rows), 0),
+        left_rows=max(n_requests * template.n_sequences - len(rows), 0),
     )
-
-
-def _prefixes(template: Template) -> int:
-    """The number of sequences of models that the template allows, shorter ones included."""
-    positions = template.flow.positions
-    below = [0] * len(positions)
-    for number in range(len(positions) - 1, -1, -1):  # an arm leads to a higher number
-        arms = positions[number].arms.items()
-        below[number] = sum(len(template.stage(stage).models or ()) * (1 + below[after]) for stage, after in arms)
-    return below[0]
 
 
 def _most(words: Sequence[str]) -> str:

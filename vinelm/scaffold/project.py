@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vinelm.catalog.loading import read_catalog_file
@@ -19,6 +19,7 @@ from vinelm.scaffold.model_edits import edited
 from vinelm.scaffold.request_keys import request_keys
 from vinelm.scaffold.target import Target
 from vinelm.scaffold.workflow_file import TODO, WorkflowFile
+from vinelm.template.steps import mapped, remembering
 
 MODELS_FILE, WORKFLOW_FILE = "models.toml", "workflow.py"
 _COMMON_NAMES = frozenset({"graph", "app", "agent", "main", "src"})
@@ -117,6 +118,7 @@ def make_project(
     target = application.target
     is_simulated = tuple(models) == (SIMULATED,)
     names = entry_names(models) if models else kept_names(folder / MODELS_FILE, application.models)
+    application = _within_reach(application, 2 if is_simulated or names is None else len(names))
     today, asked = ({}, ()) if is_simulated or names is None else _today(application, names)
     file = WorkflowFile(
         name=_readable(target),
@@ -142,6 +144,22 @@ def make_project(
         is_simulated=file.is_simulated,
         today=today,
     )
+
+
+MOST_SEQUENCES = 20_000
+"""With more sequences of models the loops of a new template merge their histories: an estimate of all takes minutes."""
+
+
+def _within_reach(application: AppGraph, n_models: int) -> AppGraph:
+    """The application, with loops that merge their histories where so many models make too many of them."""
+    template = application.template
+    if template is None:
+        return application
+    models = tuple(str(number) for number in range(n_models))
+    bound = replace(template, steps=mapped(template.steps, lambda stage: replace(stage, models=models, default=None)))
+    if bound.n_sequences <= MOST_SEQUENCES:
+        return application
+    return replace(application, template=replace(template, steps=remembering(template.steps, 1)))
 
 
 def app_settings(calls: Iterable[ModelCall]) -> AppSettings:

@@ -184,6 +184,20 @@ def mapped(steps: Sequence[Step], change: Callable[[Stage], Stage]) -> tuple[Ste
     return tuple(changed)
 
 
+def remembering(steps: Sequence[Step], memory: int) -> tuple[Step, ...]:
+    """Return the steps with every loop merging its histories by that many last choices, unless it says how itself."""
+    changed: list[Step] = []
+    for step in steps:
+        if isinstance(step, Loop):
+            inner = remembering(step.stages, memory)
+            changed.append(replace(step, stages=inner, memory=step.memory if step.merges else memory))
+        elif isinstance(step, Branch):
+            changed.append(Branch({label: remembering(arm, memory) for label, arm in step.ways.items()}))
+        else:
+            changed.append(step)
+    return tuple(changed)
+
+
 def _inner(step: Step) -> list[Sequence[Step]]:
     if isinstance(step, (Loop, Parallel)):
         return [step.stages]

@@ -287,6 +287,16 @@ class Template:
         return self.arms_after(())
 
     @property
+    def n_sequences(self) -> int:
+        """The number of sequences of models that the template allows, shorter ones included; it has to be bound."""
+        positions = self.flow.positions
+        below = [0] * len(positions)
+        for number in range(len(positions) - 1, -1, -1):  # an arm leads to a higher number
+            arms = positions[number].arms.items()
+            below[number] = sum(len(self.stage(stage).models or ()) * (1 + below[after]) for stage, after in arms)
+        return below[0]
+
+    @property
     def models(self) -> tuple[str, ...]:
         """Every model that some stage allows, in order of first mention; :class:`TemplateError` if it is not bound."""
         names: dict[str, None] = {}
