@@ -19,7 +19,7 @@ from vinelm.adapters.langgraph.exits import resolved, route_ends, with_graph_exi
 from vinelm.adapters.langgraph.inner_app import runs_async
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.runs.run_context import profiled_unit
-from vinelm.adapters.langgraph.runs.stated_settings import stated_configurable, stated_context
+from vinelm.adapters.langgraph.stated_settings import stated_configurable, stated_context
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError
 from vinelm.profiler.execution.checkpoints import UNIT_KEY, UnitSaver

@@ -11,8 +11,8 @@ from kit.tables import random_table
 from scripts.hostile_parts import interrupts, ways_in
 from vinelm import VineLM
 from vinelm.adapters.langgraph import RunContext
-from vinelm.adapters.langgraph.chat_call import ChatCall
 from vinelm.adapters.langgraph.path.places import RunPlaces
+from vinelm.adapters.langgraph.runs.chat_call import ChatCall
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.controller import InFlightLoadMonitor, Session
 from vinelm.errors import CallRefused

@@ -25,7 +25,7 @@ from vinelm.controller.session.session import Mode
 from vinelm.errors import ConfigError
 from vinelm.money.spend_control import SpendControl
 from vinelm.objective import Objective
-from vinelm.plans.recommendation import MARGIN, AgainstToday, Recommendation
+from vinelm.plans.recommendation import MARGIN, Recommendation, recommended
 from vinelm.policies import DefaultPolicy, Judge, OnError
 from vinelm.policies.policy import Policy
 from vinelm.requests.protocols import Backend, LoadMonitor
@@ -108,7 +108,7 @@ class VineLM(VineInterface, LongRunning):
         if not 0.0 <= margin < 1.0:
             raise ConfigError(f"margin is {margin}: it must be a fraction of accuracy in [0, 1)")
         self.allow_unproven, self.margin = allow_unproven, margin
-        self._advice: dict[tuple[Objective, str], Recommendation] = {}
+        self._advice: dict[tuple[Objective, int], Recommendation | None] = {}
         LongRunning.__init__(self, evidence)
         annotated = trie if trie is None or isinstance(trie, AnnotatedTrie) else load_trie(trie)
         if models is None:
@@ -227,19 +227,16 @@ class VineLM(VineInterface, LongRunning):
         return self._recommended(self.served_planner(), objective)
 
     def _recommended(self, planner: Planner, objective: Objective) -> Recommendation | None:
-        annotated = planner.annotated
-        compared = AgainstToday.of(annotated)
-        if compared is None:
-            return None
-        policy = "paths" if annotated.outcomes is None else "signals"
-        found = self._advice.get((objective, policy))
-        if found is None:
-            decision = planner.plan(objective, elapsed_s=float(annotated.latency_s[0]))
-            found = compared.recommend(decision.path_cost_usd, policy=policy, margin=self.margin)
-            self._advice[objective, policy] = found
-            if found.advice == "keep" and not self.allow_unproven:
+        key = objective, id(planner)
+        if key not in self._advice:
+
+            def cost_usd() -> float:
+                return planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0])).path_cost_usd
+
+            found = self._advice[key] = recommended(planner.annotated, cost_usd, margin=self.margin)
+            if found is not None and found.advice == "keep" and not self.allow_unproven:
                 _LOG.warning("plans for this objective are not served: %s", found.sentence)
-        return found
+        return self._advice[key]
 
     def session(
         self,

@@ -128,11 +128,15 @@ def _show(folder: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(
             {
-                "recommendation": advice.to_dict(), "today": compared.to_dict(), "report": str(page),
-                "objective": None if objective is None else objective.to_dict(), "is_simulated": annotated.meta["is_simulated"],
-                "spent_usd": annotated.meta["spent_usd"], "requests": annotated.meta["requests"],
+                "recommendation": advice.to_dict(),
+                "today": compared.to_dict(),
+                "report": str(page),
+                "objective": None if objective is None else objective.to_dict(),
+                "is_simulated": annotated.meta["is_simulated"],
+                "spent_usd": annotated.meta["spent_usd"],
+                "requests": annotated.meta["requests"],
             }
-        )  # fmt: skip
+        )
         return
     say(advice.sentence, bold=True)
     show_table("Per request, judged by requests that did not choose the plan", _COLUMNS, list(_rows(compared)))

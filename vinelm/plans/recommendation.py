@@ -7,7 +7,7 @@ accurate within the dollars of the objective. Everything else is a reason to kee
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self
 
@@ -199,10 +199,12 @@ class AgainstToday:
             return Recommendation(advice="keep", reason=f"the plan is worse: {between}", **facts)
         requests = self._settling(plan, -margin if plan.saved_usd > 0.0 else 0.0)
         return Recommendation(
-            advice="keep", reason=f"it may bring {between}, which proves neither", requests=requests,
-            usd=None if requests is None or not self.requests
-            else self.spent_usd * max(requests / self.requests - 1.0, 0.0), **facts,
-        )  # fmt: skip
+            advice="keep",
+            reason=f"it may bring {between}, which proves neither",
+            requests=requests,
+            usd=None if requests is None or not self.requests else self.spent_usd * max(requests / self.requests - 1.0, 0.0),
+            **facts,
+        )
 
     def _beside(self, cost_usd: float, policy: str) -> list[ComparedPlan]:
         plans = sorted((plan for plan in self.plans if plan.policy == policy), key=lambda plan: plan.cost_usd)
@@ -219,6 +221,21 @@ class AgainstToday:
             return None
         reach = plan.gain - plan.gain_low
         return None if reach > MOST_TIMES * distance else math.ceil(self.requests * max((reach / distance) ** 2, LEAST_TIMES))
+
+
+def recommended(annotated: AnnotatedTrie, cost_usd: Callable[[], float], *, margin: float = MARGIN) -> Recommendation | None:
+    """Return whether to serve the plan over a trie; None where nobody knows what runs today.
+
+    Args:
+        annotated: The trie that is planned over: of paths, or of what requests show.
+        cost_usd: Returns the dollars per request of the plan; not asked where there is nothing to compare with.
+        margin: As in :meth:`AgainstToday.recommend`.
+    """
+    compared = AgainstToday.of(annotated)
+    if compared is None:
+        return None
+    policy = "paths" if annotated.outcomes is None else "signals"
+    return compared.recommend(cost_usd(), policy=policy, margin=margin)
 
 
 def thin_models(annotated: AnnotatedTrie, models: Sequence[str]) -> dict[str, int]:

@@ -146,7 +146,7 @@ class WorkflowFile:
             yield "# Read from the graph: its stages in their order, where it branches, and how often its loops turn at most."
         if app.open_loops and not app.target.is_code:
             yield f"# {TODO}: how many turns does your loop take at most? The graph says none; times={FEW_TURNS} is a start."
-        if app.template.merges:
+        if "memory=" in template_code(app.template):
             yield "# memory=1 keeps the last choice of a loop only: all histories of these models would be too many."
         elif app.open_loops:
             yield "# Without memory= all histories are told apart, which is better where there are few turns (up to 3)."

@@ -15,7 +15,7 @@ from langgraph.types import Interrupt
 from vinelm.adapters.langgraph.inner_app import FunctionApp, runs_async
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.runs.run_context import RunContext
-from vinelm.adapters.langgraph.runs.stated_settings import apart, refuse_for_function, stated_configurable, stated_context
+from vinelm.adapters.langgraph.stated_settings import apart, refuse_for_function, stated_configurable, stated_context
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy, StageParkedError
 from vinelm.profiler.execution.unit_policy import StageReachedError, answered
 from vinelm.requests.workflow import Request, Workflow

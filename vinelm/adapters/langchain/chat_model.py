@@ -17,7 +17,7 @@ from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel,
 from vinelm.adapters.calls.fallback_model import REPEATABLE
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import GraphInterface
-from vinelm.adapters.langgraph.chat_call import ChatCall, ChatOptions, halted_here, node_of
+from vinelm.adapters.langgraph.runs.chat_call import ChatCall, ChatOptions, halted_here, node_of
 from vinelm.backends.structured_output import TAKES_FORMAT
 from vinelm.errors import CallError
 from vinelm.objective import Objective

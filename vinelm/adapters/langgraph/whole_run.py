@@ -10,7 +10,7 @@ from langgraph.types import Command
 
 from vinelm.adapters.langgraph.inner_app import FunctionApp, runs_async
 from vinelm.adapters.langgraph.runs.run_context import RunContext
-from vinelm.adapters.langgraph.runs.stated_settings import apart, stated_configurable, stated_context
+from vinelm.adapters.langgraph.stated_settings import apart, stated_configurable, stated_context
 from vinelm.errors import WorkflowError
 from vinelm.requests.workflow import Request, Workflow
 

@@ -46,8 +46,8 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
     With --signals the plan depends on what a request shows, as an application is served that declares its signals and ends in
     `vine.finish`. It is shown as a tree, next to the best path.
 
-    Exit code 1 if selection alone can produce the plan's advantage over a single model; the message says what to buy. Exit code
-    2 if no path meets the bounds; the message names the binding one.
+    Exit code 1 if selection alone can produce the plan's advantage over a single model, where it is not known what runs today;
+    the message says what to buy. Exit code 2 if no path meets the bounds; the message names the binding one.
 
     Example: vinelm plan nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --max-latency-s 15
     """
@@ -66,8 +66,9 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
         _print_json(objective, planned, plans)
     else:
         show_plan(objective, planned, plans)
-    if not accept_optimism and planned[0].decision is not None:
-        require_evidence(planned[0].decision)
+    best = planned[0].decision
+    if not accept_optimism and best is not None and advised(best) is None:  # else the comparison with today has said it
+        require_evidence(best)
 
 
 def _objective(bounds: dict[str, Any], annotated: AnnotatedTrie) -> Objective:
@@ -116,12 +117,9 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[A
 
 def advised(best: Decision) -> Recommendation | None:
     """Return whether to serve the plan in place of what runs today; None where nobody knows what that is."""
-    from vinelm.plans.recommendation import AgainstToday
+    from vinelm.plans.recommendation import recommended
 
-    annotated = best.metrics.annotated
-    compared = AgainstToday.of(annotated)
-    policy = "paths" if annotated.outcomes is None else "signals"
-    return None if compared is None else compared.recommend(best.path_cost_usd, policy=policy)
+    return recommended(best.metrics.annotated, lambda: best.path_cost_usd)
 
 
 def advice_lines(best: Decision) -> list[str]:

@@ -24,9 +24,14 @@ FREE = Objective(maximize="accuracy")
 
 
 def against_today(
-    requests: Sequence[str], rows: Sequence[Observation], template: Template, catalog: Catalog, *, estimator: str = "latent",
+    requests: Sequence[str],
+    rows: Sequence[Observation],
+    template: Template,
+    catalog: Catalog,
+    *,
+    estimator: str = "latent",
     seed: int = 0,
-) -> AgainstToday | None:  # fmt: skip
+) -> AgainstToday | None:
     """Compare VineLM's plans with what runs today: over a range of budgets, and for both aims against it. Pure.
 
     Args:
@@ -63,10 +68,13 @@ def against_today(
     policies: tuple[PolicyName, ...] = ("paths", "signals")
     plans = [_compared(name, both, rival) for both in runs for name in policies if all(name in one for one in both.by_half)]
     return AgainstToday(
-        models=today, accuracy=accuracy.value, cost_usd=-cost.value, requests=len(known),
+        models=today,
+        accuracy=accuracy.value,
+        cost_usd=-cost.value,
+        requests=len(known),
         spent_usd=sum(row.cost_usd + row.tool_cost_usd for row in rows),
         plans=sorted(dict.fromkeys(plans), key=lambda plan: (plan.policy, plan.cost_usd)),
-    )  # fmt: skip
+    )
 
 
 def _compared(name: PolicyName, both: BothWays, rival: Sequence[DirectedJudgement]) -> ComparedPlan:
@@ -74,8 +82,14 @@ def _compared(name: PolicyName, both: BothWays, rival: Sequence[DirectedJudgemen
     own, other = [way.scores for way in ways], [way.scores for way in rival]
     gain, saved = (gain_over(own, other, target, level=LEVEL) for target in ("accuracy", "cost"))
     return ComparedPlan(
-        policy=name, cost_usd=sum(way.chosen.promised_cost_usd for way in ways) / len(ways),
-        gain=gain.value, gain_low=gain.low, gain_high=gain.high,
-        saved_usd=saved.value, saved_low=saved.low, saved_high=saved.high,
-        is_same=gain.is_same and saved.is_same, is_identified=gain.is_identified and saved.is_identified,
-    )  # fmt: skip
+        policy=name,
+        cost_usd=sum(way.chosen.promised_cost_usd for way in ways) / len(ways),
+        gain=gain.value,
+        gain_low=gain.low,
+        gain_high=gain.high,
+        saved_usd=saved.value,
+        saved_low=saved.low,
+        saved_high=saved.high,
+        is_same=gain.is_same and saved.is_same,
+        is_identified=gain.is_identified and saved.is_identified,
+    )

@@ -66,11 +66,19 @@ def budget_parts(slider: BudgetSlider, note: str) -> list[BudgetPart]:
     left = max(stop.tree.left_out for stop in slider.stops)
     rare = f" Rare steps are left out, at most {left:,} at a budget." if left else ""
     parts = [
-        part("graph", "Your graph with the chosen models", _GRAPH,
-             lambda stop, kind, label: draw_graph(stop.graph, slider.colour_of, kind, label, note)),
-        part("tree", "The plan as a tree", _TREE.format(rare=rare),
-             lambda stop, kind, label: draw_tree(stop.tree, slider.colour_of, kind, label, note)),
-    ]  # fmt: skip
+        part(
+            "graph",
+            "Your graph with the chosen models",
+            _GRAPH,
+            lambda stop, kind, label: draw_graph(stop.graph, slider.colour_of, kind, label, note),
+        ),
+        part(
+            "tree",
+            "The plan as a tree",
+            _TREE.format(rare=rare),
+            lambda stop, kind, label: draw_tree(stop.tree, slider.colour_of, kind, label, note),
+        ),
+    ]
     for name in slider.stops[0].bars:
         title, caption = _BARS[name]
         parts.append(

@@ -164,8 +164,7 @@ class _Across(_Layout):
             for (label, block), top in zip(arms, tops, strict=True):
                 at = y + top + block.middle
                 start = x + _FORK
-                self.sketch.line([(x, y + middle), (x + 10, y + middle), (x + 10, at), (start, at)],
-                                 has_arrow=block.has_head)  # fmt: skip
+                self.sketch.line([(x, y + middle), (x + 10, y + middle), (x + 10, at), (start, at)], has_arrow=block.has_head)
                 block.draw(start, y + top)
                 self.sketch.text(start, y + top - 5, label, room=widest, size=12, colour="muted")
                 if not block.ends:
@@ -202,8 +201,9 @@ class _Down(_Layout):
     def series(self, steps: Sequence[Step], width: float) -> _Block:
         blocks, gap, middle = [self.block(step, width) for step in steps], 22.0, width / 2
         if not blocks:
-            return _Block(width, 14, middle, lambda x, y: self.sketch.line([(x + middle, y), (x + middle, y + 14)]),
-                          has_head=False)  # fmt: skip
+            return _Block(
+                width, 14, middle, lambda x, y: self.sketch.line([(x + middle, y), (x + middle, y + 14)]), has_head=False
+            )
 
         def draw(x: float, y: float) -> None:
             for i, block in enumerate(blocks):

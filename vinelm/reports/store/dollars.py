@@ -55,9 +55,10 @@ def _judged(own: JudgedPolicy, rival: JudgedPolicy, saved: OffPolicyEstimate, mo
     if saved.is_same and more.is_same:
         return f"As accurate as the {other} for the same {thousand(own.cost_usd.value)} {PER}: it is the same plan."
     points = (
-        "the same accuracy" if more.is_same
+        "the same accuracy"
+        if more.is_same
         else f"accuracy {100 * more.value:+.1f} points, {100 * more.low:+.1f} to {100 * more.high:+.1f}"
-    )  # fmt: skip
+    )
     figures = f"{_difference(saved, level)}; {points}"
     if more.high < 0.0 or more.value < -MARGIN:
         return f"Less accurate than the {other}, for {prices} ({figures})."

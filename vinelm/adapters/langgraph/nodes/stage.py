@@ -11,10 +11,10 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
 
-from vinelm.adapters.langgraph.chat_call import ChatCall, ServesCalls
 from vinelm.adapters.langgraph.nodes.signature import InjectedParameters
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY, Entry, Note
 from vinelm.adapters.langgraph.path.state_schema import announced, own_state
+from vinelm.adapters.langgraph.runs.chat_call import ChatCall, ServesCalls
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.errors import VineLMError, WorkflowError
