@@ -11,8 +11,6 @@ from vinelm.template import END, Branch, Stage, Template
 
 MODELS = ("m0", "m1")
 TOLD = Branch({name: (Stage(name, MODELS, answerable=False),) for name in ("log", "mail")} | {"none": END})
-    {"log": (Stage("log", MODELS, answerable=False),), "mail": (Stage("mail", MODELS, answerable=False),), "none": END}
-)
 BEFORE = Branch({"file": (Stage("file", MODELS, answerable=False), END), "go": ()})
 TEMPLATES = {
     "behind": Template((Stage("write", MODELS), TOLD)),
