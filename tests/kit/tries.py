@@ -47,12 +47,17 @@ def routed(**changes):
     return AnnotatedTrie(trie, SPECIALISTS, make_catalog(2), **(arrays | zeros | changes))
 
 
-def routed_trie(seed: int = 0, n_models: int = 2, *, answers_everywhere: bool = False) -> AnnotatedTrie:
-    """Random annotations over router -> (up to 2 look-ups | straight on) -> reply; dearer models are better and slower."""
+def routed_trie(
+    seed: int = 0, n_models: int = 2, *, answers_everywhere: bool = False, template: Template | None = None
+) -> AnnotatedTrie:
+    """Random annotations over ``template``; dearer models are better and slower.
+
+    By default it is router -> (up to 2 look-ups | straight on) -> reply.
+    """
     rng = np.random.default_rng(seed)
     catalog = make_catalog(n_models)
     models = tuple(catalog)
-    template = Template(
+    template = template or Template(
         (
             Stage("router", models, answerable=answers_everywhere),
             Branch({"look": (Loop((Stage("lookup", models, answerable=answers_everywhere),), 2, early_exit=True),), "on": ()}),

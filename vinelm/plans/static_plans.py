@@ -24,6 +24,8 @@ MOST = 4096
 """Most assignments of models to stages that are compared. Of more, those that use at most two models, or if these are too many
 as well, those that differ from a single model in at most one stage.
 """
+NEVER = -1
+"""In place of a model: the plan's graph never runs the stage, since no answer can come behind it."""
 _AT_ONCE = 512
 Model = TypeVar("Model", int, str)
 
@@ -39,8 +41,12 @@ def every_assignment(models: Sequence[Sequence[Model]], *, most: int) -> list[tu
 
 
 def runs_one_model(assignments: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
-    """Return whether each assignment has one model at every stage, shape (n,), for assignments of shape (n, stages)."""
-    return np.asarray((assignments == assignments[:, :1]).all(axis=1))
+    """Return whether each assignment has one model at every stage, shape (n,), for assignments of shape (n, stages).
+
+    Stages that :data:`NEVER` run have none.
+    """
+    one = assignments.max(axis=1, keepdims=True)
+    return np.asarray(((assignments == one) | (assignments == NEVER)).all(axis=1))
 
 
 def assignments(models: Sequence[Sequence[int]]) -> Integers:
@@ -48,7 +54,7 @@ def assignments(models: Sequence[Sequence[int]]) -> Integers:
     every = every_assignment(models, most=MOST)
     if every is not None:
         return np.array(every, np.int64).reshape(-1, len(models))
-    names = sorted(set().union(*models))
+    names = sorted(set().union(*models) - {NEVER})
     rows: dict[tuple[int, ...], None] = {}
     if comb(len(names), 2) * 2 ** len(models) <= 4 * MOST:
         for pair in combinations(names, 2):
@@ -89,12 +95,14 @@ class StaticPlans:
 
     @cached_property
     def models(self) -> Integers:
-        """The assignments, shape (assignments, stages)."""
+        """The assignments, shape (assignments, stages); :data:`NEVER` at stages that the graph does not run."""
         graph = self.graph
         usable = slice(None) if self.servable is None else self.servable
         slot, model = graph.slot[graph.group_of_edge[usable]], graph.model[usable]
         count = 1 + int(graph.slot.max(initial=0))
-        allowed = [list(dict.fromkeys(model[slot == index].tolist())) or [-1] for index in range(count)]
+        if graph.annotated.outcomes is None:  # a slot is a stage
+            count = len(graph.annotated.trie.stages)
+        allowed = [list(dict.fromkeys(model[slot == index].tolist())) or [NEVER] for index in range(count)]
         return assignments(allowed)
 
     @property

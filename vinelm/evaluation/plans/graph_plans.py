@@ -19,7 +19,7 @@ from vinelm.evaluation.plans.plans import CarriedPlan, FrontierRange, PlanFronti
 from vinelm.evaluation.plans.roles import Role
 from vinelm.objective import Objective
 from vinelm.plans.promise import Z90, Promise
-from vinelm.plans.static_plans import StaticPlans
+from vinelm.plans.static_plans import NEVER, StaticPlans
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph
@@ -160,7 +160,7 @@ class GraphPlans(Plans[StagePlan]):
         """See :meth:`Plans.single_models`. A plan goes on until the application ends."""
         fixed = self._fixed(Objective(maximize="accuracy"))
         for index in np.flatnonzero(fixed.runs_one_model & fixed.is_whole & fixed.is_allowed).tolist():
-            yield self.annotated.trie.models[int(fixed.models[index // fixed.depth][0])], self._plan(fixed, index)
+            yield self.annotated.trie.models[int(fixed.models[index // fixed.depth].max())], self._plan(fixed, index)
 
     def some(self, n: int) -> Iterator[StagePlan]:
         """See :meth:`Plans.some`: here every single model."""
@@ -174,9 +174,10 @@ class GraphPlans(Plans[StagePlan]):
         """See :meth:`Plans.having`; None as well if the plan may not end there."""
         trie, fixed = self.annotated.trie, self._fixed(Objective(maximize="accuracy"))
         models, most = settings.get("models", {}), settings.get("length")
-        if set(models) != set(trie.stages) or not set(models.values()) <= set(trie.models):
+        runs = [stage for stage, model in zip(trie.stages, fixed.models[0], strict=True) if model != NEVER]
+        if set(models) != set(runs) or not set(models.values()) <= set(trie.models):
             return None
-        wanted = [trie.models.index(models[stage]) for stage in trie.stages]
+        wanted = [trie.models.index(models[stage]) if stage in models else NEVER for stage in trie.stages]
         rows = np.flatnonzero((fixed.models == wanted).all(axis=1))
         cut = fixed.depth if most is None else most
         if not len(rows) or not 1 <= cut <= fixed.depth:
@@ -272,7 +273,11 @@ class GraphPlans(Plans[StagePlan]):
         plan = ContingentPlan(graph, 0, {group: int(choice[group]) for group in graph.groups_at(0)}, choice)
         can_end = bool((graph.may_end & (np.diff(graph.first_group) > 0)).any())
         return StagePlan(
-            models={stage: trie.models[int(fixed.models[row][at])] for at, stage in enumerate(trie.stages)},
+            models={
+                stage: trie.models[int(model)]
+                for stage, model in zip(trie.stages, fixed.models[row], strict=True)
+                if model != NEVER
+            },
             most_invocations=cut + 1 if can_end and cut + 1 < fixed.depth else None,
             plan=plan,
         )

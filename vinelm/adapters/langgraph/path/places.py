@@ -18,10 +18,12 @@ class Where(NamedTuple):
     Attributes:
         step: the superstep of the root graph; empty outside of a graph.
         task: the task of the root graph in which it happens; empty outside of a graph.
+        node: the same of the innermost graph.
     """
 
     step: str = ""
     task: str = ""
+    node: str = ""
 
 
 class PlaceKey(NamedTuple):
@@ -126,4 +128,5 @@ def where_of(config: RunnableConfig | None) -> Where:
     given: dict[str, Any] = {} if config is None else config.get("configurable", {})
     parents = given.get("checkpoint_map")
     step = parents.get("", "") if isinstance(parents, dict) else ""
-    return Where(str(step), str(given.get("checkpoint_ns") or "").partition("|")[0])
+    node = str(given.get("checkpoint_ns") or "")
+    return Where(str(step), node.partition("|")[0], node)

@@ -12,6 +12,7 @@ from weakref import WeakMethod
 
 from vinelm.adapters.langgraph.accounts.request_account import RequestAccount
 from vinelm.adapters.langgraph.accounts.thread_accounts import Beginning, ThreadAccounts
+from vinelm.adapters.langgraph.path.inner_trails import InnerTrail
 from vinelm.adapters.langgraph.path.outcomes import RunOutcomes
 from vinelm.adapters.langgraph.path.path_channel import PathValue, costs_of, path_of, shown_of
 from vinelm.adapters.langgraph.path.places import RunPlaces, Where
@@ -150,6 +151,7 @@ class GraphRun:
         is_rooted: whether a node of the root graph has found the run by its channels.
         request_account: what the request has paid, in all its runs; None without a cap per request or a checkpointer.
         outcomes: what its invocations have shown; None if the workflow declares no signals.
+        trail: what a run that resumes this one is to know of its invocations inside subgraphs; None if nothing is kept.
     """
 
     __slots__ = (
@@ -179,6 +181,7 @@ class GraphRun:
         "policy",
         "request_account",
         "stages",
+        "trail",
     )
 
     def __init__(
@@ -227,6 +230,7 @@ class GraphRun:
         self._superstep: Superstep | None = None
         self.places = None if policy.locate is None else RunPlaces(self._model_of, policy.locate)
         self.is_rooted = False
+        self.trail: InnerTrail | None = None
         self._unwritten_usd = 0.0
         self._turns: dict[str, int] = {}
         self.outcomes = None if signals is None else RunOutcomes(signals, _weakly(self._observe), _weakly(self._degrade))
@@ -326,6 +330,8 @@ class GraphRun:
         except Exception as error:
             self._degrade("record", error, invocation.prefix, invocation.stage)
             self.interrupted(invocation.prefix)  # whatever cannot be recorded is under way no longer
+        if self.trail is not None:
+            self.trail.ended(invocation)
         if self.places is not None:
             with self._lock:
                 if self.places.ended(invocation) and self.path == invocation.prefix:
@@ -362,6 +368,8 @@ class GraphRun:
         with self._lock:
             step = self._superstep
             choice = None if step is None else step.choices.get(failed.stage)
+            if self.trail is not None:
+                self.trail.moved(failed.prefix, path)
             if self.places is not None and self.places.moved(failed.prefix, path):
                 self.path, self.stages = path, (*self.stages[: len(prefix)], failed.stage)
             elif step is not None and choice is not None and choice.is_lost:  # no other branch has an answer of that model
@@ -434,7 +442,17 @@ class GraphRun:
             path, stages = self.places.enter(where, stage, self.path or (), self.stages)
             if len(path) >= len(self.path or ()):
                 self.path, self.stages = path, stages
+            if self.trail is not None:
+                self.trail.begun(path, stages, where)
             return path
+
+    def go_on(self, value: PathValue) -> None:
+        """Keep the path from now on, behind one that another run has executed inside subgraphs, too."""
+        self.resumed(value)
+        with self._lock:
+            if self.places is None:
+                self.places = RunPlaces(self._model_of)
+            self.path, self.stages = path_of(value)
 
     def is_past(self, where: Where) -> bool:
         """True if what begins at ``where`` begins after the superstep of the path's last invocation, if the run keeps it."""

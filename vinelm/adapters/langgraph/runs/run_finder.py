@@ -18,6 +18,7 @@ from langgraph.runtime import Runtime, get_runtime
 from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.accounts.saver_rows import SaverRows
 from vinelm.adapters.langgraph.accounts.thread_accounts import Beginning, ThreadAccounts
+from vinelm.adapters.langgraph.path.inner_trails import InnerTrails
 from vinelm.adapters.langgraph.path.path_channel import (
     ChannelSession,
     Note,
@@ -184,6 +185,7 @@ class RunFinder:
     Attributes:
         settings: see Args.
         runs: the runs in progress.
+        trails: what the last run of each thread has invoked inside subgraphs.
 
     Args:
         settings: of the adapter.
@@ -195,6 +197,7 @@ class RunFinder:
         self, settings: AdapterSettings, new_policy: Callable[[RunContext], Policy | None] | None, defaults: DefaultRuns
     ) -> None:
         self.settings, self._new_policy, self._defaults = settings, new_policy, defaults
+        self.trails, self._trail_lock = InnerTrails(), Lock()
         self.runs = RunRegistry(settings, self._policy_of, None if settings.on_error == "raise" else defaults.any_default)
 
     def invoke(
@@ -290,6 +293,8 @@ class RunFinder:
         stage, options, settings = place.stage, place.options, self.settings
         notes: list[Note] = []
         if place.step is None:
+            if run.trail is None:
+                self._begin_trail(run, place.config)
             path = run.enter(where_of(place.config), stage)
         else:
             if run.outcomes is not None:
@@ -305,6 +310,15 @@ class RunFinder:
             falls_back=options.get("falls_back", True),
             notes=notes,
         )
+
+    def _begin_trail(self, run: GraphRun, config: RunnableConfig | None) -> None:
+        """Keep what the run invokes inside subgraphs for a run that resumes it; it may be such a one itself."""
+        with self._trail_lock:  # the branches of a fan-out begin at once
+            begun = None if run.trail is not None else self.trails.begin(config)
+            if begun is not None:
+                run.trail, value = begun
+                if value is not None and run.path is None:
+                    run.go_on(value)
 
     def _find_node(self, place: Place) -> GraphRun:
         """The run of a node's invocation; its place is filled in."""
@@ -337,6 +351,13 @@ class RunFinder:
         place.step = config.get("metadata", {}).get("langgraph_step", len(models))
         if is_repeated:
             place.step = (place.step, len(models))
+        longer = self.trails.extended(config, value) if run.path is None else None
+        if longer is not None and (
+            options.get("continues") or not is_new_request(longer, place.stage, run.policy.template, run.context.request_id)
+        ):
+            run.go_on(longer)
+            place.value, place.step, place.prefix = None, None, run.path or ()
+            return run
         if value is not None:
             is_same_run = models == run.path or run.knows(models)
             goes_on = options.get("continues") or (options.get("run_is_request") and is_same_run)
@@ -405,6 +426,10 @@ class RunFinder:
         if value is None or value["closed"]:
             return None
         run = run or self._new_run(Place("", config, runtime, {}), opening, config)
+        longer = self.trails.extended(config, value)
+        if longer is not None:
+            run.go_on(longer)
+            return RunPath(run, *path_of(longer))
         run.resumed(value)
         return RunPath(run, *path_of(value))
 

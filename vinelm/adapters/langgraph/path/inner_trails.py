@@ -1,0 +1,116 @@
+"""What runs have invoked inside subgraphs, by thread, so that a run which this process resumes goes on behind it.
+
+No channel of the root graph carries these invocations. LangGraph gives a task that it resumes the id that it had before: by
+that a run is known to go on, and a node that runs again from its start is not counted twice.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from vinelm.adapters.langgraph.path.path_channel import Entry, PathValue, models_of
+from vinelm.adapters.langgraph.path.places import Where, where_of
+from vinelm.requests.protocols import Invocation
+
+_CHECKPOINTER = "__pregel_checkpointer"  # LangGraph's, in a task's config
+
+
+class InnerTrail:
+    """The path of one run, whose last entries are of invocations that the run itself keeps. Thread-safe.
+
+    Attributes:
+        tasks: the tasks of the root graph in which they were made.
+    """
+
+    def __init__(self) -> None:
+        self.tasks: set[str] = set()
+        self._lock = Lock()
+        self._begun: dict[tuple[str, ...], tuple[tuple[str, ...], set[str]]] = {}
+        self._entries: list[Entry] = []
+        self._nodes: list[set[str]] = []
+
+    def begun(self, path: tuple[str, ...], stages: tuple[str, ...], where: Where) -> None:
+        """Note that the invocation at the end of ``path``, behind these stages, has begun in a node."""
+        with self._lock:
+            self.tasks.add(where.task)
+            self._begun.setdefault(path, (stages, set()))[1].add(where.node)
+            self._behind(path, stages)
+
+    def moved(self, before: tuple[str, ...], after: tuple[str, ...]) -> None:
+        """Note that an invocation goes on with another model."""
+        with self._lock:
+            if before in self._begun:
+                self._begun[after] = self._begun.pop(before)
+
+    def ended(self, invocation: Invocation) -> None:
+        """Note that an invocation has succeeded."""
+        with self._lock:
+            path = invocation.prefix
+            found = self._begun.get(path)
+            if found is None or invocation.failure is not None:
+                return
+            stages, nodes = found
+            k = self._behind(path, stages)
+            self._entries = [*self._entries[:k], Entry(k=k, stage=stages[k], model=path[k], usd=invocation.cost_usd)]
+            self._nodes = [*self._nodes[:k], nodes]
+
+    def _behind(self, path: tuple[str, ...], stages: tuple[str, ...]) -> int:
+        """Add the invocations of the root graph before the last one of ``path``, if they are not known; returns its place."""
+        k = len(path) - 1
+        if [entry["model"] for entry in self._entries[:k]] != list(path[:k]):
+            self._entries = [Entry(k=i, stage=stages[i], model=path[i]) for i in range(k)]
+        self._nodes += [set() for _ in range(k - len(self._nodes))]
+        return k
+
+    def before(self, node: str) -> PathValue:
+        """Return the path, up to what ``node`` has added to it, which runs again from its start; all of it for another node."""
+        with self._lock:
+            k = next((i for i, nodes in enumerate(self._nodes) if node in nodes), len(self._entries))
+            return {"path": list(self._entries[:k]), "closed": False}
+
+
+class InnerTrails:
+    """The trail of the last run of each thread. Thread-safe.
+
+    Args:
+        bound: number of threads to keep, at least 1; the one that was used longest ago is dropped.
+    """
+
+    def __init__(self, bound: int = 4096) -> None:
+        self._bound = bound
+        self._kept: OrderedDict[Any, tuple[Any, InnerTrail]] = OrderedDict()
+        self._lock = Lock()
+
+    def begin(self, config: RunnableConfig | None) -> tuple[InnerTrail, PathValue | None] | None:
+        """Return a trail for a run whose first invocation inside a subgraph begins, and the path that it goes on behind.
+
+        None without a thread and a checkpointer: nothing can be resumed.
+        """
+        given: dict[str, Any] = {} if config is None else config.get("configurable", {})
+        thread, saver, where = given.get("thread_id"), given.get(_CHECKPOINTER), where_of(config)
+        if thread is None or saver is None:
+            return None
+        with self._lock:
+            _, last = self._kept.pop(thread, (None, None))
+            is_resumed = last is not None and where.task in last.tasks
+            trail = InnerTrail()
+            self._kept[thread] = (saver, trail)
+            while len(self._kept) > self._bound:
+                self._kept.popitem(last=False)
+        return trail, last.before(where.node) if last is not None and is_resumed else None
+
+    def extended(self, config: RunnableConfig, value: PathValue | None) -> PathValue | None:
+        """Return the stored path with what the thread's last run has invoked behind it inside subgraphs; None if nothing."""
+        given = config.get("configurable", {})
+        with self._lock:
+            saver, last = self._kept.get(given.get("thread_id"), (None, None))
+        if last is None or value is None or saver is not given.get(_CHECKPOINTER):
+            return None
+        models, found = models_of(value), last.before(where_of(config).node)
+        if models_of(found)[: len(models)] != models or len(found["path"]) == len(models):
+            return None
+        return {"path": [*value["path"], *found["path"][len(models) :]], "closed": value["closed"]}
