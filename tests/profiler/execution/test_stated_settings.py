@@ -13,10 +13,10 @@ from pydantic import BaseModel
 
 from vinelm import VineLM
 from vinelm.errors import WorkflowError
-from vinelm.evaluation.serving import serve
 from vinelm.policies import DefaultPolicy
 from vinelm.profiler import ExecutionConfig, ProfileSettings, profile
 from vinelm.profiler.execution.replayed.runner import make_units
+from vinelm.verdicts.serving import serve
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,10 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
     from vinelm.evaluation.plans.plans_over import plans_over
     from vinelm.vinefile import load_trie
 
+    is_open = not (bounds["maximize"] or bounds["minimize"] or bounds[FILE])
+    objective = None if is_open else objective_of(bounds, on_infeasible="raise")
     annotated = load_trie(trie)
-    objective = _objective(bounds, annotated)
+    objective = objective or _recommended_objective(bounds, annotated)
     plans = plans_over(annotated)
     with in_options():
         planned = plans.compare(objective)
@@ -71,12 +73,12 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
         require_evidence(best)
 
 
-def _objective(bounds: dict[str, Any], annotated: AnnotatedTrie) -> Objective:
-    """The objective of the options; without a target that of the plan to switch to, where it is known what runs today."""
+def _recommended_objective(bounds: dict[str, Any], annotated: AnnotatedTrie) -> Objective:
+    """The objective of the plan to switch to, where it is known what runs today; else the options lack a target."""
     from vinelm.plans.recommendation import AgainstToday
 
     compared = AgainstToday.of(annotated)
-    found = None if compared is None or bounds["maximize"] or bounds["minimize"] or bounds[FILE] else compared.objective()
+    found = None if compared is None else compared.objective()
     return objective_of(bounds, on_infeasible="raise") if found is None else replace(found, on_infeasible="raise")
 
 
