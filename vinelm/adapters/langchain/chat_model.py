@@ -83,9 +83,11 @@ class VineChatModel(DelegatingChatModel):
         None where the stage has a model that takes none.
         """
         adapter: GraphAdapter = self.vine.adapter
-        default = adapter.catalog[self.default or adapter.default_model(self.stage or "")]
-        allowed = (adapter.catalog[name] for name in adapter.defaults.allowed_models(self.stage or ""))
-        return default.model_id if all(model.provider in TAKES_FORMAT for model in (default, *allowed)) else None
+        with suppress(Exception):  # a fault of ours is no reason to fail the application: it asks in another way then
+            default = adapter.catalog[self.default or adapter.default_model(self.stage or "")]
+            allowed = (adapter.catalog[name] for name in adapter.defaults.allowed_models(self.stage or ""))
+            return default.model_id if all(model.provider in TAKES_FORMAT for model in (default, *allowed)) else None
+        return None
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         """The parameters in LangChain's traces: the chosen model's provider and name, where the call has begun already."""
