@@ -118,7 +118,7 @@ def make_project(
     target = application.target
     is_simulated = tuple(models) == (SIMULATED,)
     names = entry_names(models) if models else kept_names(folder / MODELS_FILE, application.models)
-    application = _within_reach(application, 2 if is_simulated or names is None else len(names))
+    application = _within_reach(application, max(2, len(names or ())))
     today, asked = ({}, ()) if is_simulated or names is None else _today(application, names)
     file = WorkflowFile(
         name=_readable(target),
