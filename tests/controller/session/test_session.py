@@ -128,7 +128,7 @@ def test_a_resumed_session_counts_what_it_did_not_see_at_its_expected_price(plan
 def test_stages_beyond_the_bound_or_off_the_template_run_the_default(planner):
     session, _ = session_of(planner)
     assert session.next_model("repair", ("m1", "m1", "m1")) == "m0"
-    assert "not planned for" in session.steps[-1].note
+    assert "a turn more than its loop's times=2" in session.steps[-1].note
     assert session.next_model("repair", ("m1", "gone")) == "m0"
     assert "not planned for" in session.steps[-1].note
     assert session.next_model("generate", ("m1",)) == "m0"

@@ -155,34 +155,10 @@ class GraphRun:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_default",
-        "_is_resumed",
-        "_lock",
-        "_named",
-        "_observers",
-        "_own_guard",
-        "_shared_account",
-        "_stand_in",
-        "_superstep",
-        "_turns",
-        "_unwritten_usd",
-        "clock",
-        "context",
-        "control",
-        "falls_back",
-        "flow",
-        "guard",
-        "is_rooted",
-        "on_error",
-        "outcomes",
-        "path",
-        "places",
-        "policy",
-        "request_account",
-        "stages",
-        "trail",
-    )
+        "__weakref__", "_default", "_is_resumed", "_lock", "_named", "_observers", "_own_guard", "_shared_account",
+        "_stand_in", "_superstep", "_turns", "_unwritten_usd", "clock", "context", "control", "falls_back", "flow", "guard",
+        "is_rooted", "on_error", "outcomes", "path", "places", "policy", "request_account", "stages", "trail",
+    )  # fmt: skip
 
     def __init__(
         self,
