@@ -26,7 +26,7 @@ class Watching(DefaultPolicy):
     """Runs each invocation on the model of its place, and notes what it is asked and told."""
 
     def __init__(self, vine, asked, told):
-        super().__init__(vine.default_model, template=vine.template)
+        super().__init__(vine.default_model, template=vine.template, clock=vine.models.new_clock())
         self.asked, self.told = asked, told
 
     def next_model(self, stage, prefix):
