@@ -1,7 +1,9 @@
 """A ``vine.chat_model`` goes wherever a ``ChatOpenAI`` goes: what libraries read off a bound model, and what is sent."""
 
 import datetime
+import gc
 import inspect
+import warnings
 from typing import Literal
 
 import pytest
@@ -109,6 +111,9 @@ def server():
     found = WireServer()
     yield found
     found.stop()
+    with warnings.catch_warnings():  # the client's connections end here, and not in whatever test runs when they are collected
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def openai_vine(server, *, model_id="gpt-4.1-mini", **others):
