@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 Node = Callable[..., Any]
 _LOG = logging.getLogger(__name__)
+MOST_ADVISED = 1024
+"""Objectives whose recommendation is kept."""
 
 
 class VineLM(VineInterface, LongRunning):
@@ -108,7 +110,8 @@ class VineLM(VineInterface, LongRunning):
         if not 0.0 <= margin < 1.0:
             raise ConfigError(f"margin is {margin}: it must be a fraction of accuracy in [0, 1)")
         self.allow_unproven, self.margin = allow_unproven, margin
-        self._advice: dict[tuple[Objective, int], Recommendation | None] = {}
+        self._advised = lru_cache(MOST_ADVISED)(self._recommended)
+        self._has_warned = False
         LongRunning.__init__(self, evidence)
         annotated = trie if trie is None or isinstance(trie, AnnotatedTrie) else load_trie(trie)
         if models is None:
@@ -197,7 +200,8 @@ class VineLM(VineInterface, LongRunning):
                 code="oracle-trie",
             )
         self._planners = ServedPlanners(annotated, self.adapter, self.catalog)
-        self._advice.clear()
+        self._advised.cache_clear()
+        self._has_warned = False
         if self.adapter.template is None:
             self.adapter.template = annotated.template
         self._loaded(annotated, path, self.adapter.observers)
@@ -224,19 +228,15 @@ class VineLM(VineInterface, LongRunning):
             ConfigError: no trie is loaded.
             InfeasibleError: no plan meets the bounds, and the objective asks to raise then.
         """
-        return self._recommended(self.served_planner(), objective)
+        return self._advised(self.served_planner(), objective)
 
     def _recommended(self, planner: Planner, objective: Objective) -> Recommendation | None:
-        key = objective, id(planner)
-        if key not in self._advice:
-
-            def cost_usd() -> float:
-                return planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0])).path_cost_usd
-
-            found = self._advice[key] = recommended(planner.annotated, cost_usd, margin=self.margin)
-            if found is not None and found.advice == "keep" and not self.allow_unproven:
-                _LOG.warning("plans for this objective are not served: %s", found.sentence)
-        return self._advice[key]
+        annotated, begun_s = planner.annotated, float(planner.annotated.latency_s[0])
+        found = recommended(annotated, lambda: planner.plan(objective, elapsed_s=begun_s).path_cost_usd, margin=self.margin)
+        if found is not None and found.advice == "keep" and not (self.allow_unproven or self._has_warned):
+            self._has_warned = True  # of each trie once: every request may have an objective of its own
+            _LOG.warning("plans for some objective are not served: %s", found.sentence)
+        return found
 
     def session(
         self,
@@ -277,7 +277,7 @@ class VineLM(VineInterface, LongRunning):
             objective = control.begin()
             control.planned(planner.plan(objective).path_cost_usd)
         planner.prepare_in_background(objective)
-        advised = None if self.allow_unproven or self.mode != "enforce" else self._recommended(planner, objective)
+        advised = None if self.allow_unproven or self.mode != "enforce" else self._advised(planner, objective)
         clock = clock or self.models.new_clock()
         kept = None if self.evidence is None else self.evidence.request(run_id, clock)
         session = Session(

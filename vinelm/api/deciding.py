@@ -10,22 +10,25 @@ from vinelm.requests.protocols import Choice
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 
+Path = tuple[Choice, ...]
 LEAST_ROWS = 20
 """With fewer rows nothing is recommended yet."""
 
 
-def recommended_plans(template: Template, catalog: Catalog) -> Callable[[Sequence[Observation]], Sequence[tuple[Choice, ...]]]:
+def recommended_plans(template: Template, catalog: Catalog) -> Callable[[Sequence[Observation]], Sequence[Path]] | None:
     """Return a function from rows to the plans that they recommend in place of what runs today, as whole runs.
 
-    These are the cheapest plan as accurate as today's, and the most accurate one for its dollars: a fixed plan where the
-    template branches.
+    None where it is not known what runs today. These are the cheapest plan as accurate as today's, and the most accurate one
+    for its dollars: a fixed plan where the template branches.
 
     Args:
-        template: Bound; says what runs today.
+        template: Bound.
         catalog: The models.
     """
+    if template.today is None or template.stop == "oracle":
+        return None
 
-    def plans(rows: Sequence[Observation]) -> Sequence[tuple[Choice, ...]]:
+    def plans(rows: Sequence[Observation]) -> Sequence[Path]:
         from vinelm.estimator import make_estimator
         from vinelm.evaluation.judging.aims import aims_over
         from vinelm.evaluation.plans.plans_over import plans_over
@@ -38,7 +41,7 @@ def recommended_plans(template: Template, catalog: Catalog) -> Callable[[Sequenc
         except EvidenceError:
             return ()
         found = plans_over(annotated)
-        chosen: list[tuple[Choice, ...]] = []
+        chosen: list[Path] = []
         for objective in aims_over(found):
             best = found.decision(objective)
             if best.path:

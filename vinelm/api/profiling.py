@@ -132,9 +132,7 @@ def run_profile(
     from vinelm.api.deciding import recommended_plans
     from vinelm.profiler import profile
 
-    template = workflow.template.bind(tuple(catalog))
-    if template.today is not None and template.stop == "workflow":
-        settings = replace(settings, candidates=recommended_plans(template, catalog))
+    settings = replace(settings, candidates=recommended_plans(workflow.template.bind(tuple(catalog)), catalog))
     if max_error is None:
         return profile(workflow, catalog, backends, store, settings)
     return profile_until_certain(

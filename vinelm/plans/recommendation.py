@@ -159,8 +159,7 @@ class AgainstToday:
 
     def aims(self) -> Iterator[tuple[str, ComparedPlan]]:
         """Yield the cheapest judged plan that is no less accurate than today's, and the most accurate for no more dollars."""
-        others = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
-        judged = [plan for plan in others if plan.saved_usd >= 0.0 and plan.gain >= 0.0]
+        judged = [p for p in self.plans if p.is_identified and not p.is_same and p.saved_usd >= 0.0 and p.gain >= 0.0]
         if judged:
             yield "as accurate, for less", max(judged, key=lambda plan: plan.saved_usd)
             yield "more accurate, for no more", max(judged, key=lambda plan: plan.gain)

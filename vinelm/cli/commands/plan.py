@@ -131,9 +131,7 @@ def advice_lines(best: Decision) -> list[str]:
     found, annotated = advised(best), best.metrics.annotated
     thin = thin_models(annotated, best.path)
     lines = [f"The plan leans on {rows} rows of {model}: too few to rely on." for model, rows in thin.items()]
-    if found is not None:
-        return [*lines, found.sentence]
-    return lines
+    return lines if found is None else [*lines, found.sentence]
 
 
 def promise_lines(best: Decision) -> list[str]:

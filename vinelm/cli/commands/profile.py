@@ -221,6 +221,7 @@ def _forecast(
     quiet: bool,
 ) -> tuple[Forecast, Needs]:
     """Forecast the run, and what it would need without budgets."""
+    from vinelm.api.deciding import recommended_plans
     from vinelm.api.profiling import DEFAULT_COVERAGE, identity_of
     from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler
     from vinelm.profiler.dry_run.forecast import needs_of
@@ -237,16 +238,17 @@ def _forecast(
     if exists(address_of(path)):
         rows, committed_usd = _previewed(path, inputs, identity, quiet=quiet)
     ids = [request.id for request in inputs.workflow.requests]
+    template = inputs.workflow.template
     if isinstance(sampler, str):
         sampler = make_sampler(
             sampler,
-            inputs.workflow.template,
+            template,
             ids,
             settings["seed"],
             catalog=inputs.catalog,
             continued_share=continued_share(inputs.workflow),
+            candidates=recommended_plans(template, inputs.catalog),
         )
-    template = inputs.workflow.template
 
     def forecast_to(limits: ProfileLimits) -> Forecast:
         return forecast_profile(

@@ -1,0 +1,69 @@
+"""`vinelm try`: from an application to a verdict in one command, which goes on where it was and says what it lacks."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from vinelm.cli.main import main
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """The example of the docs as a project that `vinelm init` left; its models are simulated."""
+    for name in ("models.toml", "questions.jsonl"):
+        shutil.copy(EXAMPLES / name, tmp_path)
+    text = (EXAMPLES / "my_app.py").read_text(encoding="utf-8")
+    for stage in ("solve", "fix"):
+        assert f'vine.stage("{stage}", {stage})' in text
+        text = text.replace(f'vine.stage("{stage}", {stage})', f'vine.stage("{stage}", {stage}, default="large")')
+    (tmp_path / "workflow.py").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_the_whole_way_ends_in_one_verdict_and_goes_on(project, capfd, times):
+    line = ["try", "workflow.py:build", "--budget-usd", "0.1", "--quiet", "--json"]
+    assert main(line) == 0
+    first = json.loads(capfd.readouterr().out)
+    assert first["recommendation"]["verdict"] in ("switch", "keep")
+    assert first["today"]["models"] == {"solve": "large", "fix": "large"}
+    assert first["is_simulated"]
+    assert Path(first["report"]).is_file()
+    for _ in range(times - 1):
+        assert main(line) == 0  # nothing is bought again
+        assert json.loads(capfd.readouterr().out)["spent_usd"] == first["spent_usd"]
+
+
+def test_a_dry_run_buys_nothing(project, capfd):
+    assert main(["try", "workflow.py:build", "--dry-run", "--json"]) == 0
+    assert "calls" in capfd.readouterr().out
+    assert not (project / "app.db").exists()
+
+
+def test_what_runs_today_has_to_be_known(project, capfd):
+    text = (project / "workflow.py").read_text(encoding="utf-8").replace(', default="large"', "")
+    (project / "workflow.py").write_text(text, encoding="utf-8")
+    assert main(["try", "workflow.py:build", "--budget-usd", "0.05", "--quiet"]) == 2
+    assert "it is not known what your app runs today" in capfd.readouterr().err
+
+
+def test_a_first_run_needs_a_dataset(tmp_path, monkeypatch, capfd):
+    (tmp_path / "app_of_a_try.py").write_text(
+        "from langgraph.graph import END, START, MessagesState, StateGraph\n"
+        "from vinelm import VineLM\n"
+        "def build(vine):\n"
+        "    graph = StateGraph(MessagesState)\n"
+        "    graph.add_node('a', vine.stage('a', lambda state, model: {}, state=MessagesState))\n"
+        "    graph.add_edge(START, 'a')\n"
+        "    graph.add_edge('a', END)\n"
+        "    return graph\n",
+        encoding="utf-8",
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["try", "app_of_a_try.py:build"]) == 2
+    assert "a first run needs --dataset" in capfd.readouterr().err
