@@ -14,7 +14,7 @@ from vinelm.estimator.latent.standard_errors import StandardErrors
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import ArmRates, Rates
 from vinelm.trie import MergedTrie
-from vinelm.trie.arrays import FloatArray
+from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.difficulty import DifficultyRates
 
 TINY = 1e-12
@@ -56,9 +56,11 @@ def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) ->
     """Carry the requests' difficulties along the edges, and take means at each node.
 
     A node stands for many histories, of which few were bought: what was observed does not replace a prediction here, but it
-    moves the node's probabilities by an effect of its own, shrunken by the spread of these effects over all nodes.
+    moves the node's probabilities by an effect of its own, shrunken by the spread of these effects over all nodes. Deeper in a
+    loop than any row of its stage no answer counts as right: nothing shows that further turns still help.
     """
     probabilities = _with_node_effects(cells, fit)
+    probabilities.right[_beyond_rows(cells, trie)] = 0.0
     arms, stop, start = arms_of(trie), probabilities.stop, fit.posterior.mean(axis=0)
     arm, arm_right = _arms(fit, arms, probabilities)
     mass = _masses(trie, start, arm[trie.edge_arm], _choice_shares(cells, trie))
@@ -78,6 +80,15 @@ def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) ->
     took, took_right = ((mix[arms.source] * each).sum(axis=1) for each in (arm, arm_right))
     arm_rates = ArmRates.of(trie, arms, rates, took, took_right)
     return MergedRates(rates, arm_rates, by_difficulty, errors, mix)
+
+
+def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
+    """True for nodes that are deeper than every row of their stage, shape (n + 1,)."""
+    deepest = np.zeros(len(trie.stages), np.int64)
+    np.maximum.at(deepest, trie.stage[cells.node], trie.depth[cells.node])
+    beyond: BoolArray = trie.depth > deepest[trie.stage]
+    beyond[0] = False
+    return beyond
 
 
 def _arms(fit: LatentFit, arms: Arms, probabilities: OutcomeProbabilities) -> tuple[FloatArray, FloatArray]:

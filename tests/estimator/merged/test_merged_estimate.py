@@ -230,3 +230,11 @@ def test_arms_are_learned_and_add_up():
             true = arm_of([("", trie.models[trie.model[node]])])
             errors.append(abs(share - (true if first else 1 - true)))
     assert np.mean(errors) < 0.06
+
+
+def test_no_answer_counts_as_right_deeper_in_a_loop_than_any_row():
+    template, deepest = agent(2, 30, memory=1), 4
+    rows = walks(template, 80, 240, 7, lambda history, difficulty: 0.3, stop_of=(0.9, 0.0))
+    fitted = make_estimator("latent").fit([row for row in rows if row.depth <= deepest], template, make_catalog(2)).annotated_
+    promised = Planner(fitted).plan(Objective(maximize="accuracy")).accuracy
+    assert promised == pytest.approx(1 - 0.7**deepest, abs=0.08)  # 30 turns would promise 1
