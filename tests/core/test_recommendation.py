@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.tries import routed_trie
+from kit.tries import routed, routed_trie
 
-from vinelm.plans.recommendation import AgainstToday, ComparedPlan
+from vinelm.controller import Planner
+from vinelm.objective import Objective
+from vinelm.plans.recommendation import AgainstToday, ComparedPlan, thin_models
 
 
 def plan(cost_usd, gain, reach, **fields):
@@ -109,3 +112,15 @@ def test_it_comes_back_from_a_trie_as_it_was():
     annotated = replace(annotated, meta={**annotated.meta, "today": compared.to_dict()})
     assert AgainstToday.of(annotated) == compared
     assert AgainstToday.of(replace(annotated, meta={})) is None
+
+
+def test_a_plan_with_several_ends_says_which_of_its_models_has_few_rows():
+    annotated = routed()  # billing is answered by m0, technical requests by m1
+    rows = np.where(annotated.trie.model == 1, 1, 200)
+    rows[0] = 0
+    annotated = replace(annotated, count=rows)
+    dear = Planner(annotated).plan(Objective(maximize="accuracy"))
+    cheap = Planner(annotated).plan(Objective(maximize="accuracy", max_cost_usd=0.4))
+    assert set(thin_models(annotated, dear.reached)) == {"m1"}
+    assert "m1" not in cheap.words and thin_models(annotated, cheap.reached) == {}
+    assert thin_models(replace(annotated, count=200 + 0 * rows), dear.reached) == {}

@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self
 
+import numpy as np
+
 from vinelm.objective import Objective
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.arrays import FloatArray
 
 MARGIN = 0.01
 """Accuracy that a cheaper plan may lose, as a fraction: an application that saves dollars accepts one point."""
@@ -20,6 +23,7 @@ NEAR = 0.1
 """A plan whose dollars are by this share outside of those that were compared is not judged by them."""
 THIN_ROWS = 20
 """A plan that leans on fewer rows of a model says so."""
+LEAST_ASKED = 0.05
 LEAST_TIMES, MOST_TIMES = 1.1, 30.0
 """What would settle a question is at least a tenth more requests; beyond a reach so many times the gain nothing would."""
 META = "today"
@@ -237,13 +241,21 @@ def recommended(annotated: AnnotatedTrie, cost_usd: Callable[[], float], *, marg
     return compared.recommend(cost_usd(), policy=policy, margin=margin)
 
 
-def thin_models(annotated: AnnotatedTrie, models: Sequence[str]) -> dict[str, int]:
-    """Return the rows of each of these models that has fewer than :data:`THIN_ROWS`; none where the trie counts none."""
+def thin_models(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, int]:
+    """Return the rows of each model that a plan leans on and that has fewer than :data:`THIN_ROWS`.
+
+    Args:
+        annotated: The trie that the plan is over; none is returned where it counts no rows.
+        reached: P(a request of the plan runs the invocation of each node), shape (n + 1,). A model that one request in twenty
+            asks or fewer is not leant on.
+    """
     if annotated.count is None:
         return {}
-    trie = annotated.trie
-    rows = {name: int(annotated.count[trie.model == number].sum()) for number, name in enumerate(trie.models)}
-    return {name: rows[name] for name in dict.fromkeys(models) if rows.get(name, THIN_ROWS) < THIN_ROWS}
+    trie, width = annotated.trie, len(annotated.trie.models)
+    invoked = slice(1, None)
+    rows = np.bincount(trie.model[invoked], annotated.count[invoked], width)
+    calls = np.bincount(trie.model[invoked], reached[invoked], width)
+    return {name: int(n) for name, n, asked in zip(trie.models, rows, calls, strict=True) if asked > LEAST_ASKED and n < THIN_ROWS}
 
 
 def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> ComparedPlan:

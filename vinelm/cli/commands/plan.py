@@ -129,7 +129,7 @@ def advice_lines(best: Decision) -> list[str]:
     from vinelm.plans.recommendation import thin_models
 
     found, annotated = advised(best), best.metrics.annotated
-    thin = thin_models(annotated, best.path)
+    thin = thin_models(annotated, best.reached)
     lines = [f"The plan leans on {rows} rows of {model}: too few to rely on." for model, rows in thin.items()]
     return lines if found is None else [*lines, found.sentence]
 
