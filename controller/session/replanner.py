@@ -31,6 +31,7 @@ class Replanner:
             of ``max_cost_usd`` is not planned. None: money is not checked.
         raises: whether to raise the controller's own failures instead of noting them.
         is_off: make no plans.
+        follows: whether the request runs what is planned.
 
     Attributes:
         seen: what the request has shown; None where plans do not depend on it.
@@ -39,6 +40,7 @@ class Replanner:
     __slots__ = (
         "_candidates",
         "_excluded",
+        "_follows",
         "_is_off",
         "_least_call_usd",
         "_load",
@@ -60,9 +62,11 @@ class Replanner:
         least_call_usd: Callable[[str], float] | None,
         raises: bool,
         is_off: bool,
+        follows: bool,
     ) -> None:
         self._planner, self._objective = planner, objective
         self._candidates, self._load, self._raises, self._is_off = candidates, load, raises, is_off
+        self._follows = follows
         self._nodes: dict[tuple[str, ...], int] = {(): 0}
         self._stages: dict[tuple[str, ...], str] = {}
         self._least_call_usd = least_call_usd
@@ -86,7 +90,8 @@ class Replanner:
         models ``tried`` runs next.
 
         Raises:
-            InfeasibleError: no path meets the bounds, and the objective has ``on_infeasible="raise"``.
+            InfeasibleError: no path meets the bounds, and the objective has ``on_infeasible="raise"``; where plans are not
+                followed, of the whole request only.
         """
         if self._is_off:
             return None, "the controller is off"
@@ -124,7 +129,8 @@ class Replanner:
         except KeyError:
             return None, f"the path {'/'.join(prefix)} is not planned for: default model"
         except InfeasibleError as error:
-            if self._raises or self._objective.on_infeasible == "raise":
+            # A request that runs other models than its plans leaves their bounds by no choice of theirs.
+            if (self._follows or not prefix) and (self._raises or self._objective.on_infeasible == "raise"):
                 raise
             return None, f"{error}: default model"
         except Exception as error:

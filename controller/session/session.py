@@ -58,7 +58,7 @@ class Session(StopRulePolicy):
         mode: ``"enforce"`` follows the plan, ``"observe"`` plans and changes nothing, ``"off"`` does not plan.
         on_error: ``"default"`` runs the default model after a failure of VineLM itself, and plans with ``risk="mean+sd"``
             where the trie is too large for ``risk="dp"``; ``"raise"`` raises. An objective with ``on_infeasible="raise"``
-            always raises.
+            raises for the whole request, and within one that follows its plans.
         fallback: whether another model may answer after a failed call, in mode "enforce"; see :meth:`fallback_model`.
         can_end: whether the controller may end the request after any answer; False where no edge of the graph is wrapped.
         candidates: nodes to end at, shape (n + 1,); None for all.
@@ -140,6 +140,7 @@ class Session(StopRulePolicy):
             least_call_usd=least_call_usd if self.guard is not None else None,
             raises=on_error == "raise",
             is_off=mode == "off",
+            follows=self.follows,
         )
 
     # -- the policy --------------------------------------------------------------------------------------------

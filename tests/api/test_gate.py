@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from kit.apps.echo import EchoBackend, Typed
 from kit.catalogs import make_catalog
@@ -13,7 +14,7 @@ from vinelm import VineLM
 from vinelm.adapters.langgraph import build_graph
 from vinelm.api.estimation import estimate_store
 from vinelm.api.profiling import bind_workflow, identity_of, run_profile
-from vinelm.errors import ConfigError
+from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import META, AgainstToday, ComparedPlan
 from vinelm.profiler import ProfileSettings
@@ -169,6 +170,18 @@ def test_a_cap_per_request_holds_though_the_plan_is_not_followed(trie):
     vine, _ = control(compared(trie, -0.1))
     capped = Objective(maximize="accuracy", max_cost_usd=0.02, cost_budget="per_request")
     assert vine.session(capped).guard is not None
+
+
+def test_bounds_that_today_s_models_break_fail_no_request(trie):
+    dear = replace(trie, cost_usd=np.where(trie.trie.model == 1, 4.0, 1.0) * trie.cost_usd)
+    vine, app = control(compared(dear, -0.1))
+    cheapest = 1.001 * vine.served_planner().plan(Objective(minimize="cost")).path_cost_usd
+    bounded = Objective(maximize="accuracy", max_cost_usd=cheapest, on_infeasible="raise")
+    for _ in range(30):  # what today's models spend above the bound tightens no later request's
+        session = vine.session(bounded)
+        assert app.invoke({"q": "?"}, context=vine.context(bounded, policy=session))["a"] == "m1;m1;m1;"
+    with pytest.raises(InfeasibleError):
+        app.invoke({"q": "?"}, context=vine.context(replace(bounded, max_cost_usd=0.5 * cheapest)))
 
 
 def test_a_file_without_a_comparison_is_served_as_before(trie):

@@ -272,12 +272,13 @@ class VineLM(VineInterface, LongRunning):
         if self._planners is None:
             return self.adapter.defaults.policy(RunContext(objective=objective, request=request, started_at=started_at), clock)
         planner = self.served_planner(returns_earlier=returns_earlier)
-        control = self._control_of(objective) if self.correct_spend else None
+        advised = None if self.allow_unproven or self.mode != "enforce" else self._advised(planner, objective)
+        follows = advised is None or advised.advice == "switch"
+        control = self._control_of(objective) if self.correct_spend and follows else None
         if control is not None:
             objective = control.begin()
             control.planned(planner.plan(objective).path_cost_usd)
         planner.prepare_in_background(objective)
-        advised = None if self.allow_unproven or self.mode != "enforce" else self._advised(planner, objective)
         clock = clock or self.models.new_clock()
         kept = None if self.evidence is None else self.evidence.request(run_id, clock)
         session = Session(
@@ -288,7 +289,7 @@ class VineLM(VineInterface, LongRunning):
             judge=judge,
             started_at=started_at,
             mode=self.mode,
-            follows_plan=advised is None or advised.advice == "switch",
+            follows_plan=follows,
             on_error=self.on_error,
             fallback=self.fallback,
             load=self._load_seen,
