@@ -200,7 +200,7 @@ def bind_workflow(workflow: Workflow, catalog: Catalog, backends: Mapping[str, B
     workflow = replace(workflow, template=template)
     vine = VineLM(catalog, backends, template=template)
     graph = build_graph(workflow, vine)
-    return replace(workflow, template=as_wrapped(with_graph_exits(template, graph), vine.adapter))
+    return replace(workflow, template=as_wrapped(with_graph_exits(template, graph), vine.adapter, graph))
 
 
 def identity_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], seed: int) -> StoreIdentity:

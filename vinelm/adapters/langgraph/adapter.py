@@ -266,7 +266,12 @@ class GraphAdapter(AdapterSettings, GraphInterface):
     @property
     def can_end(self) -> bool:
         """True if some edge asks the policy whether to go on; without one only the workflow itself ends a request."""
-        return bool(self.agains) or not (self.declared or self._has_unnamed)
+        return bool(self.agains) or not self.is_used
+
+    @property
+    def is_used(self) -> bool:
+        """True if an application has declared a stage or a chat model here."""
+        return bool(self.declared) or self._has_unnamed
 
     def exits_of(self, template: Template) -> frozenset[str] | None:
         """Return the stages of ``template`` after which a request can end, as far as the wrapped edges tell.

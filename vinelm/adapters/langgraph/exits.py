@@ -13,6 +13,7 @@ from vinelm.adapters.langgraph.adapter import GraphAdapter, GraphInterface
 from vinelm.adapters.langgraph.build import build_graph, stage_nodes, template_of_graph
 from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK
 from vinelm.adapters.langgraph.nodes.signature import marked
+from vinelm.adapters.langgraph.structure.chat_search import adapters_behind
 from vinelm.errors import TemplateError, WorkflowError
 from vinelm.requests.workflow import Workflow
 from vinelm.template import Template
@@ -76,13 +77,17 @@ def with_graph_exits(template: Template, graph: Any) -> Template:
         ) from error
 
 
-def as_wrapped(template: Template, adapter: GraphAdapter) -> Template:
+def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
     """Return the template with what the wrapped graph says of plans: today's model of each stage, and where a plan can end.
 
     Args:
         template: The workflow's shape.
-        adapter: Of the ``vine`` that the graph was built with.
+        adapter: Of the ``vine`` that the graph was built with. Where the application has a ``vine`` of its own and returns the
+            graph that it made with that, the adapter is found behind the graph.
+        app: What :func:`~vinelm.adapters.langgraph.build.build_graph` returned.
     """
+    if not adapter.is_used:
+        adapter = next(iter(adapters_behind(app)), adapter)
     template = template.with_defaults(adapter.declared_defaults(stage.name for stage in template.stages))
     if not adapter.can_end:
         return replace(template, exits=())

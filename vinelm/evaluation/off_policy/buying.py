@@ -39,10 +39,13 @@ class BoughtRows:
 
     @classmethod
     def of(cls, requests: Sequence[str], rows: Iterable[Observation], template: Template) -> BoughtRows:
-        """Collect the rows of these requests. Rows that neither failed nor are scored count as not bought."""
+        """Collect the rows of these requests. Rows that neither failed nor are scored, nor lead to one, count as not bought."""
         known: dict[str, dict[tuple[str, ...], Observation]] = {request: {} for request in requests}
-        for row in rows:
-            if row.request_id in known and (row.success is not None or row.failure is not None):
+        of_requests = [row for row in rows if row.request_id in known]
+        judged = [row for row in of_requests if row.success is not None or row.failure is not None]
+        led = {(row.request_id, row.prefix[:depth]) for row in judged for depth in range(1, row.depth + 1)}
+        for row in of_requests:
+            if (row.request_id, row.prefix) in led:
                 known[row.request_id][row.prefix] = row
         at: Counter[Place] = Counter({((), None): len(requests)})
         bought: Counter[tuple[Place, str]] = Counter()

@@ -113,6 +113,9 @@ class _Walk:
             weight, seen = weight / chance, (*seen, row)
             step = self.policy.step(seen)
             if step.model is None:
+                end = seen[step.returned]
+                if end.success is None and seen[-1].failure is None:
+                    return (*total, 0.0, weight)  # it led to a scored row, and is none: nobody knows what ending there brings
                 after = np.array((_right(seen, step.returned, self.cap), 0.0, 0.0))
             else:
                 after = np.array(self.policy.rest(seen))

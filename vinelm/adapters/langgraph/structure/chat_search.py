@@ -16,10 +16,12 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.pregel import Pregel
 
 from vinelm.adapters.langgraph.nodes.signature import marked
 from vinelm.adapters.langgraph.nodes.stage import STAGE_MARK
 from vinelm.adapters.langgraph.nodes.user_code import closure_values, is_user_code
+from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 
 CHAT_MARK = "__vinelm_chat__"
 """Attribute of the classes whose instances are stages: true for a chat model of VineLM."""
@@ -42,6 +44,7 @@ class HeldStages:
         is_tools: it is LangGraph's ``ToolNode``, which runs what a model asks for.
         chats: LangChain chat models that are not VineLM's, where those are looked for.
         makers: the code that makes such models when it runs.
+        adapters: those that made the chat models and wrapped the stages.
     """
 
     names: set[str] = field(default_factory=set)
@@ -53,6 +56,7 @@ class HeldStages:
     is_tools: bool = False
     chats: list[Any] = field(default_factory=list)
     makers: list[CodeType] = field(default_factory=list)
+    adapters: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,19 @@ def holds_stage(target: Any) -> bool:
     return bool(_Search("").held_by(target).names)
 
 
+def adapters_behind(app: Any) -> list[Any]:
+    """Return the adapters that wrap an application's stages and routes and make its chat models, as far as its objects tell.
+
+    Args:
+        app: a compiled graph, an entrypoint of the functional API, or an object that holds its function.
+    """
+    search = _Search("")
+    nodes = [node.bound for node in app.nodes.values()] if isinstance(app, Pregel) else [app.function]
+    branches = app.builder.branches.values() if isinstance(app, CompiledStateGraph) else ()
+    paths = [branch.path for of_node in branches for branch in of_node.values()]
+    return search.held_by([*nodes, *paths]).adapters
+
+
 def makes_chat(value: Any) -> bool:
     """Return whether calling ``value`` makes a LangChain chat model: a class of them, or ``init_chat_model``."""
     if isinstance(value, type):
@@ -150,8 +167,11 @@ class _Search:
             if id(item) in self._seen or isinstance(item, (str, bytes, int, float, type, ModuleType, type(None))):
                 continue
             self._seen[id(item)] = item
-            if getattr(type(item), CHAT_MARK, False):
+            if isinstance(item, RunFinder):
+                self._held.adapters.append(item.settings)
+            elif getattr(type(item), CHAT_MARK, False):
                 self._held.names.add(item.stage or self._node)
+                self._held.adapters.append(item.vine.adapter)
             elif self._is_any and is_chat(item):
                 self._held.names.add(self._node)
                 self._held.chats.append(item)
@@ -168,6 +188,7 @@ class _Search:
         for inner in held.values():
             names |= inner.names | inner.hidden | inner.on_edges
             self._held.remembering |= inner.remembering
+            self._held.adapters += inner.adapters
         self._held.hidden |= names
         if names or any(inner.makes_some for inner in held.values()):
             self._held.inner.append(InnerGraph(graph, held, single_stages(graph, held)))
