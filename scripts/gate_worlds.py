@@ -235,7 +235,7 @@ def tried(shape: str, requests: int, seed: int) -> Found:
     run = SimulatedRun(world, [], requests, ProfileLimits(coverage=1.0, budget_usd=budget), 0.0, longest=10**9)  # type: ignore[arg-type]
     run.run(sampler)  # type: ignore[arg-type]
     rows = [row for (name, _), row in run._known.items() if name.startswith("q")]
-    compared = against_today(names, rows, world.template, world.catalog, seed=seed)
+    compared = against_today(names, rows, world.template, world.catalog)
     assert compared is not None
     plans = plans_over(make_estimator("latent").fit(rows, world.template, world.catalog).annotated_)
     advice, gain, saved = "keep", 0.0, 0.0

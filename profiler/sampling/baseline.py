@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
+
 from vinelm.catalog import Catalog
 from vinelm.requests.protocols import Choice, RequestPath
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
+from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
 
 PAIRED = 30
 """Requests that today's configuration and the strongest model both answer first, or all if there are fewer."""
@@ -59,6 +63,25 @@ def distinct(paths: Iterable[Path]) -> tuple[Path, ...]:
 def whole_path(template: Template, models: Mapping[str, str]) -> Path:
     """Return the path of a run in which each stage has its model, down to the last invocation that the template allows."""
     return tuple(_choice(stages, models) for stages in template.flow.stages_at)
+
+
+def as_run(reached: FloatArray, trie: Trie, template: Template) -> Path:
+    """Return the models of a whole run along a plan, the most frequent one at each stage of each invocation.
+
+    Args:
+        reached: P(a request of the plan runs the invocation of each node), shape (n + 1,). Beyond its end the path ends, too.
+        trie: The plan's.
+        template: Bound, and with what runs today: stages that the plan does not come to run that.
+    """
+    path: list[Choice] = []
+    for stages, nodes in zip(template.flow.stages_at, trie.levels[1:], strict=True):
+        if not np.any(reached[nodes] > 0.0):
+            break
+        models = dict(template.today or {})
+        for node in sorted(nodes[reached[nodes] > 0.0], key=lambda node: float(reached[node])):
+            models[trie.stages[trie.stage[node]]] = trie.models[trie.model[node]]
+        path.append(_choice(stages, models))
+    return tuple(path)
 
 
 def _choice(stages: Iterable[str], models: Mapping[str, str]) -> Choice:

@@ -29,8 +29,10 @@ LOWEST_PRICE = 0.01
 """The share of the median price that a model counts with at least."""
 DECIDING_SHARE = 0.5
 """Share of the paths after round 0 that decide between what runs today and the plans that would replace it."""
-Candidates = Callable[[Sequence[Observation]], Sequence[tuple[Choice, ...]]]
-"""The plans that would be recommended by these rows, each as the models of a whole run; a pure function."""
+PlansOf = Callable[[str], Sequence[tuple[Choice, ...]]]
+"""The plans to be run on a request, each as the models of a whole run."""
+Candidates = Callable[[Sequence[Observation]], PlansOf | None]
+"""What these rows would have proven; None: nothing yet. A pure function."""
 PILOT = 2
 """Paths per model in round 0."""
 
@@ -127,12 +129,14 @@ class PricedSampler:
 
     def _deciding(self, order: Sequence[str], observations: Sequence[Observation]) -> Iterator[RequestPath]:
         """Whole runs of the candidates and of what runs today that are not there yet, request by request."""
-        plans = self._candidates(observations) if self._candidates is not None and self._baselines else ()
+        plans_of = self._candidates(observations) if self._candidates is not None and self._baselines else None
+        if plans_of is None:
+            return
         rows = {(row.request_id, row.prefix): row for row in observations}
-        wanted = distinct((self._baselines[0], *plans)) if plans else ()
-        for path in paired(order, wanted, len(order)):
-            if not is_run(rows, self.template, path.request_id, path.path):
-                yield path
+        for request in order:
+            for path in distinct((self._baselines[0], *plans_of(request))):
+                if not is_run(rows, self.template, request, path):
+                    yield RequestPath(request, path)
 
 
 def prices_usd(template: Template, catalog: Catalog | None, observations: Iterable[Observation]) -> dict[str, float]:

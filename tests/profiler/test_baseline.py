@@ -2,15 +2,21 @@
 
 from collections import defaultdict
 
+import numpy as np
 import pytest
 from kit.apps.echo import EchoBackend, Typed
 from kit.catalogs import make_catalog
+from kit.tries import routed
 from langgraph.graph import END, START, StateGraph
 
+from vinelm.api.deciding import recommended_plans
 from vinelm.api.profiling import bind_workflow, identity_of, run_profile
 from vinelm.catalog import Catalog
+from vinelm.controller import Planner
+from vinelm.evaluation.judging.planning_half import in_first_half
+from vinelm.objective import Objective
 from vinelm.profiler import ProfileSettings
-from vinelm.profiler.sampling.baseline import PAIRED, baselines, is_run, whole_path
+from vinelm.profiler.sampling.baseline import PAIRED, as_run, baselines, is_run, whole_path
 from vinelm.profiler.sampling.priced_sampler import PricedSampler
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation
@@ -68,9 +74,9 @@ def test_both_answer_the_same_requests_first(requests):
     assert all(of_request == {("mid", "mid"), ("big", "big")} for of_request in by_request.values())
 
 
-def row(request, *prefix, stage, arm=None, stopped=False):
+def row(request, *prefix, stage, arm=None, stopped=False, success=True):
     return Observation(
-        request_id=request, prefix=prefix, stage=stage, success=True, stopped=stopped, cost_usd=0.0, latency_s=1.0,
+        request_id=request, prefix=prefix, stage=stage, success=success, stopped=stopped, cost_usd=PRICES[prefix[-1]] / 1000, latency_s=1.0,
         calls=1, arm=arm,
     )  # fmt: skip
 
@@ -91,7 +97,7 @@ def test_candidates_and_today_are_bought_together_in_later_rounds():
 
     def candidates(rows):
         asked.append(len(rows))
-        return (("tiny", "big"),)
+        return lambda request: (("tiny", "big"),) if request < "q3" else (("big", "tiny"),)
 
     names = [f"q{i}" for i in range(50)]
     template = bound(LINEAR, plan="mid", answer="mid")
@@ -102,7 +108,8 @@ def test_candidates_and_today_are_bought_together_in_later_rounds():
     assert asked == [len(rows)]
     deciding = [path for path in later if path.probability is None]
     assert len(deciding) >= len(later) // 2 - 1
-    assert {path.path for path in deciding} == {("mid", "mid"), ("tiny", "big")}
+    assert {path.path for path in deciding} == {("mid", "mid"), ("tiny", "big"), ("big", "tiny")}
+    assert {path.path for path in deciding if path.request_id < "q3"} == {("mid", "mid"), ("tiny", "big")}
 
 
 # -- through a profile ---------------------------------------------------------------------------------------------
@@ -145,3 +152,27 @@ def test_a_coverage_stops_no_profile_before_both_are_compared(tmp_path):
 def test_without_a_default_the_coverage_alone_decides(tmp_path):
     rows = profiled(tmp_path / "b.db", None, coverage=0.001)
     assert len(rows) < 10
+
+
+def test_a_plan_is_run_with_the_model_of_each_stage_and_no_further_than_it_goes():
+    annotated = routed()
+    plan = Planner(annotated).plan(Objective(maximize="accuracy"))
+    assert as_run(plan.reached, annotated.trie, annotated.template) == ("m1", {"billing": "m1", "technical": "m0"}, "m1")
+    none = np.zeros(len(annotated.trie))
+    assert as_run(none, annotated.trie, annotated.template) == ()
+
+
+def test_each_half_runs_what_the_other_recommends():
+    """A model that is right on one half of the requests alone is recommended by it, and run on the other."""
+    template, names = bound(LINEAR, plan="big", answer="big"), [f"q{i}" for i in range(120)]
+    rows = []
+    for name in names:
+        right = {"tiny": in_first_half(name, 0), "mid": not in_first_half(name, 0), "big": False}
+        for model in ("tiny", "mid", "big"):
+            rows.append(row(name, model, stage="plan"))
+            rows.append(row(name, model, model, stage="answer", success=right[model], stopped=True))
+    of = recommended_plans(template, catalog())(rows)
+    for name in names[:20]:
+        own = "tiny" if in_first_half(name, 0) else "mid"
+        answers = {path[-1] for path in of(name)}
+        assert own not in answers and answers & {"tiny", "mid"}

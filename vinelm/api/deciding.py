@@ -1,25 +1,26 @@
-"""The plans that a profile compares with what runs today: those that its rows so far would recommend."""
+"""The plans that a profile compares with what runs today: those that its rows so far would have another half judge."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from vinelm.catalog import Catalog
 from vinelm.errors import EvidenceError
-from vinelm.requests.protocols import Choice
+from vinelm.profiler.sampling.priced_sampler import Candidates, PlansOf
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 
-Path = tuple[Choice, ...]
-LEAST_ROWS = 20
+LEAST_ROWS = 40
 """With fewer rows nothing is recommended yet."""
+SPLIT_SEED = 0
+"""Of the halves, which have to be those that an estimate's comparison with today is made of."""
 
 
-def recommended_plans(template: Template, catalog: Catalog) -> Callable[[Sequence[Observation]], Sequence[Path]] | None:
-    """Return a function from rows to the plans that they recommend in place of what runs today, as whole runs.
+def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None:
+    """Return a function from rows to the plans that are worth proving against what runs today, as whole runs.
 
-    None where it is not known what runs today. These are the cheapest plan as accurate as today's, and the most accurate one
-    for its dollars: a fixed plan where the template branches.
+    None where it is not known what runs today. As in :func:`~vinelm.evaluation.judging.today.against_today` the requests have
+    two halves, and each of them runs what the rows of the other one recommend: so the rows are those of the plans that are judged.
 
     Args:
         template: Bound.
@@ -28,28 +29,28 @@ def recommended_plans(template: Template, catalog: Catalog) -> Callable[[Sequenc
     if template.today is None or template.stop == "oracle":
         return None
 
-    def plans(rows: Sequence[Observation]) -> Sequence[Path]:
-        from vinelm.estimator import make_estimator
-        from vinelm.evaluation.judging.aims import aims_over
-        from vinelm.evaluation.plans.plans_over import plans_over
-        from vinelm.profiler.sampling.baseline import distinct, whole_path
+    def plans(rows: Sequence[Observation]) -> PlansOf | None:
+        from vinelm.evaluation.judging.aims import worth_proving
+        from vinelm.evaluation.judging.planning_half import PlanningHalf, in_first_half
+        from vinelm.profiler.sampling.baseline import as_run, distinct
 
         if len(rows) < LEAST_ROWS:
-            return ()
-        try:
-            annotated = make_estimator("latent").fit(rows, template, catalog).annotated_
-        except EvidenceError:
-            return ()
-        found = plans_over(annotated)
-        chosen: list[Path] = []
-        for objective in aims_over(found):
-            best = found.decision(objective)
-            if best.path:
-                chosen.append(tuple(best.path))
-            else:
-                static = found.fixed(objective, "static")
-                if static is not None:
-                    chosen.append(whole_path(template, static.models))
-        return distinct(chosen)
+            return None
+        halves = []
+        for is_first in (True, False):
+            own = [row for row in rows if in_first_half(row.request_id, SPLIT_SEED) is is_first]
+            try:
+                halves.append(PlanningHalf(own, template, catalog, "latent"))
+            except EvidenceError:
+                return None
+        today = [found for half in halves if (found := half.plans.today()) is not None]
+        if len(today) < len(halves):
+            return None
+        objectives = worth_proving(today)
+        of_half = [
+            distinct(as_run(half.plans.decision(one).reached, half.annotated.trie, template) for one in objectives)
+            for half in halves
+        ]
+        return lambda request: of_half[in_first_half(request, SPLIT_SEED)]
 
     return plans

@@ -52,6 +52,7 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
     Example: vinelm plan nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --max-latency-s 15
     """
     from vinelm.api.planning import require_evidence
+    from vinelm.evaluation.plans.plans import PlannedPolicy
     from vinelm.evaluation.plans.plans_over import plans_over
     from vinelm.vinefile import load_trie
 
@@ -64,6 +65,9 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
         planned = plans.compare(objective)
         if signals:
             planned = [_over_signals(objective, plans.annotated), replace(planned[0], policy="VineLM, paths"), *planned[1:]]
+    today = plans.today()
+    if today is not None:
+        planned.append(PlannedPolicy("what runs today", "in_use", today, today.words))
     if as_json:
         _print_json(objective, planned, plans)
     else:

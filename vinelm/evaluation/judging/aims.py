@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
-from vinelm.evaluation.plans.plans import Plans
+from vinelm.evaluation.plans.plans import FixedPlan
 from vinelm.objective import Objective
 
 
@@ -16,20 +15,25 @@ def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
     """
     return (
         Objective(minimize="cost", min_accuracy=max(accuracy - 1e-9, 0.0)),
-        Objective(maximize="accuracy", max_cost_usd=cost_usd * (1.0 + 1e-9)),
+        within(cost_usd),
     )
 
 
-def today_settings(models: Mapping[str, str], plans: Plans[Any]) -> dict[str, Any]:
-    """Return what names today's configuration among these plans: see :meth:`Plans.having`."""
-    stages = plans.annotated.template.listed
-    if stages is None:
-        return {"models": dict(models), "length": None}
-    return {"path": tuple(models[stage.name] for stage in stages)}
+SAVED = 0.7
+"""Of today's dollars: the most accurate plan within them is worth proving, too. One that costs hardly less than today's saves too
+little, and one that is exactly as accurate by its estimate is rarely proven."""
 
 
-def aims_over(plans: Plans[Any]) -> tuple[Objective, ...]:
-    """Return both aims against today's configuration by the figures of these plans; none where it is not among them."""
-    today = plans.annotated.template.today
-    found = None if today is None else plans.having(today_settings(today, plans))
-    return () if found is None else aims(found.accuracy, found.path_cost_usd)
+def worth_proving(today: Sequence[FixedPlan]) -> tuple[Objective, ...]:
+    """Return what the plans are chosen for that a profile runs: the most accurate within today's dollars, and within 70 %.
+
+    Args:
+        today: What runs today, as each half of the requests sees it.
+    """
+    cost_usd = sum(plan.path_cost_usd for plan in today) / len(today)
+    return tuple(within(share * cost_usd) for share in (1.0, SAVED))
+
+
+def within(cost_usd: float) -> Objective:
+    """Return the objective of the most accurate plan within these dollars, rounded to the loose side."""
+    return Objective(maximize="accuracy", max_cost_usd=cost_usd * (1.0 + 1e-9))

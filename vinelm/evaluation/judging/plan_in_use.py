@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from vinelm.errors import ConfigError
-from vinelm.evaluation.judging.aims import today_settings
 from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.io.reading import read_text
@@ -58,11 +57,9 @@ class PlanInUse:
     @classmethod
     def today(cls, annotated: AnnotatedTrie) -> PlanInUse | None:
         """Return what the application ran before VineLM; None where its stages do not say, or it is no plan of the trie."""
-        models, plans = annotated.template.today, plans_over(annotated)
-        if models is None:
-            return None
-        plan = cls(name="what runs today", settings=today_settings(models, plans))
-        return None if plans.having(plan.settings) is None else plan
+        plans = plans_over(annotated)
+        settings = plans.today_settings()
+        return None if settings is None or plans.having(settings) is None else cls(name="what runs today", settings=settings)
 
     @classmethod
     def _of_model(cls, model: str, annotated: AnnotatedTrie) -> PlanInUse:

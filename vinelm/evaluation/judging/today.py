@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.evaluation.judging.aims import aims, today_settings
+from vinelm.evaluation.judging.aims import SAVED, aims, within
 from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, DirectedJudgement, gain_over
 from vinelm.evaluation.judging.judgeable import require_judgeable, swept
 from vinelm.evaluation.judging.planning_half import PolicyName
@@ -18,7 +18,7 @@ from vinelm.template import Template
 
 LEVEL = 0.9
 """Of two-sided intervals: each end of one holds with 95 %."""
-SHARES = (0.5, 0.7, 0.85)
+SHARES = (0.5, SAVED, 0.85)
 """Of today's dollars: within them the most accurate plan is compared, too. One that saves a little less proves more."""
 FREE = Objective(maximize="accuracy")
 
@@ -54,7 +54,7 @@ def against_today(
         fit = CrossFit(known, rows, template, catalog, estimator=estimator, seed=seed)
     except (ConfigError, EvidenceError) as error:
         return AgainstToday(models=today, why_not=str(error).partition(":")[0])
-    fixed = [plan for half in fit.planning if (plan := half.plans.having(today_settings(today, half.plans))) is not None]
+    fixed = [plan for half in fit.planning if (plan := half.plans.today()) is not None]
     if len(fixed) < len(fit.planning):
         return AgainstToday(models=today, why_not="what runs today is no plan of this workflow's models")
     rival = [fit.judge(i, half.following(plan), FREE) for i, (half, plan) in enumerate(zip(fit.planning, fixed, strict=True))]
@@ -63,8 +63,8 @@ def against_today(
     if not accuracy.is_identified:
         return AgainstToday(models=today, why_not="too few requests have run what runs today to its end")
     mean = [sum(getattr(way.chosen, name) for way in rival) / 2 for name in ("promised_accuracy", "promised_cost_usd")]
-    within = [Objective(maximize="accuracy", max_cost_usd=share * mean[1]) for share in SHARES if mean[1] > 0.0]
-    runs = fit.runs([*aims(*mean), *within, *swept(fit.planning), FREE], hindsight=False, votes=False, required=("paths",))
+    cheaper = [within(share * mean[1]) for share in SHARES if mean[1] > 0.0]
+    runs = fit.runs([*aims(*mean), *cheaper, *swept(fit.planning), FREE], hindsight=False, votes=False, required=("paths",))
     policies: tuple[PolicyName, ...] = ("paths", "signals")
     plans = [_compared(name, both, rival) for both in runs for name in policies if all(name in one for one in both.by_half)]
     return AgainstToday(

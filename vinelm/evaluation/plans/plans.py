@@ -131,6 +131,20 @@ class Plans(ABC, Generic[Fixed]):
     def having(self, settings: dict[str, Any]) -> Fixed | None:
         """Return the plan with these :meth:`settings`; None if this trie has no such plan."""
 
+    def today_settings(self) -> dict[str, Any] | None:
+        """Return the :meth:`settings` of what the application runs today; None where that is not known."""
+        template = self.annotated.template
+        if template.today is None:
+            return None
+        if template.listed is None:
+            return {"models": dict(template.today), "length": None}
+        return {"path": tuple(template.today[stage.name] for stage in template.listed)}
+
+    def today(self) -> Fixed | None:
+        """Return what the application runs today as a plan; None where that is not known, or no plan of this trie."""
+        settings = self.today_settings()
+        return None if settings is None else self.having(settings)
+
     @staticmethod
     @abstractmethod
     def steps(plan: Any, locate: Locate) -> StepPolicy:

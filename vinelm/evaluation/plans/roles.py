@@ -15,7 +15,8 @@ class Interval:
     high: float
 
 
-Role = Literal["vinelm", "paths", "full", "static", "single", "vote", "two_agree", "model", "hindsight"]
+Role = Literal["vinelm", "paths", "full", "static", "single", "vote", "two_agree", "model", "hindsight", "in_use"]
 """The policy that a series or table row shows: VineLM; VineLM over paths, where the first plans over what requests show
 (``paths``); VineLM on a fully profiled trie (``full``); the best static plan; the best single model (``single``); a vote;
-asking until two agree; any one model (``model``); or the oracle that knows the held-out outcomes (``hindsight``)."""
+asking until two agree; any one model (``model``); the oracle that knows the held-out outcomes (``hindsight``); or what
+runs today (``in_use``)."""
