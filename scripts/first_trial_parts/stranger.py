@@ -72,6 +72,7 @@ class Stranger:
     promised_usd: float | None = None
     promised_usd_interval: list[float] | None = None
     half_width: float | None = None
+    plan_itself: dict[str, Any] | None = None
     objective: dict[str, Any] | None = None
     recommendation: Any = None
     verdict: str | None = None

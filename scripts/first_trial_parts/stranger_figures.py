@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+TODAY = "what runs today"
+"""How ``vinelm plan`` calls it."""
 Z = 1.96
 """Standard deviations of a 95 % interval."""
 Outcomes = Sequence[Mapping[str, Any]]
@@ -43,18 +45,27 @@ def best_single(served: Mapping[str, Mapping[str, Any]], models: Sequence[str]) 
 
 
 def planned_figures(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``vinelm plan --json`` promises; None where it does not say."""
-    first: Mapping[str, Any] = next(iter(plan.get("plans") or ({},)))
-    promise, intervals = first.get("promise") or {}, first.get("intervals") or {}
-    accuracy = promise.get("interval") or intervals.get("accuracy")
+    """What ``vinelm plan --json`` promises of what a service then runs, and of the plan itself; None where it does not say."""
+    rows = plan.get("plans") or [{}]
+    kept = [row for row in rows if row["policy"] == TODAY] if verdict(plan.get("recommendation")) == "keep" else []
+    own = _promised(rows[0])
     return {
-        "promised_accuracy": promise.get("accuracy", first.get("accuracy")),
-        "promised_accuracy_interval": accuracy,
-        "promised_usd": first.get("path_cost_usd", first.get("cost_usd")),
-        "promised_usd_interval": intervals.get("path_cost_usd") or intervals.get("cost_usd"),
-        "half_width": None if not accuracy else round((accuracy[1] - accuracy[0]) / 2, 4),
+        **_promised((kept or rows)[0]),
+        "plan_itself": {name.removeprefix("promised_"): value for name, value in own.items()},
         "recommendation": plan.get("recommendation"),
         "objective": plan.get("objective"),
+    }
+
+
+def _promised(row: Mapping[str, Any]) -> dict[str, Any]:
+    promise, intervals = row.get("promise") or {}, row.get("intervals") or {}
+    accuracy = promise.get("interval") or intervals.get("accuracy")
+    return {
+        "promised_accuracy": promise.get("accuracy", row.get("accuracy")),
+        "promised_accuracy_interval": accuracy,
+        "promised_usd": row.get("path_cost_usd", row.get("cost_usd")),
+        "promised_usd_interval": intervals.get("path_cost_usd") or intervals.get("cost_usd"),
+        "half_width": None if not accuracy else round((accuracy[1] - accuracy[0]) / 2, 4),
     }
 
 
@@ -76,7 +87,9 @@ def aims(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     number = len(found)
     served = [one for one in found if one["served"]]
     checked = sum("check" in one["passed"] for one in found)
-    kept = sum(is_kept(one) is True for one in served)
+    kept = sum(is_kept(one["served"]["plan"], one["promised_accuracy"], one["half_width"]) for one in served)
+    itself = [(one["served"]["plan_itself"], one["plan_itself"]) for one in served if "plan_itself" in one["served"]]
+    itself_kept = sum(is_kept(figures, plan["accuracy"], plan["half_width"]) for figures, plan in itself)
     worse = [one["app"] for one in served if is_worse(one["served"]["plan"])]
     switched = sum(one["verdict"] == "switch" for one in found)
     widths = [one["half_width"] for one in found if one["half_width"] is not None]
@@ -84,22 +97,22 @@ def aims(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [
         _aim("init to check without an edit", checked, math.ceil(12 / 15 * number), number),
         _aim("promise kept, inside the 95 % interval of served and promised", kept, math.ceil(14 / 15 * number), number),
+        _aim("promise of the plan itself kept, where it is not recommended, too", itself_kept, len(itself), len(itself)),
         {"aim": "plans worse than today's", "reached": len(worse), "of": number, "wanted": 0, "met": not worse, "apps": worse},
         _aim("verdicts to switch", switched, math.ceil(8 / 15 * number), number),
         _aim("half-width of the promise at most 10 points", narrow, number, number),
     ]
 
 
-def is_kept(one: Mapping[str, Any]) -> bool | None:
-    """Whether what was served agrees with the promise, given the errors of both (95 %); None where one is not known.
+def is_kept(served: Mapping[str, Any], promised: float | None, half_width: float | None) -> bool:
+    """Whether what was served agrees with the promise, given the errors of both (95 %); False where one is not known.
 
     A promised interval is of 90 %, and so 1.645 standard errors wide on each side.
     """
-    if not one["served"] or one["half_width"] is None:
-        return None
-    served = one["served"]["plan"]
+    if promised is None or half_width is None:
+        return False
     own = (served["accuracy_interval"][1] - served["accuracy_interval"][0]) / 2
-    return bool(abs(served["accuracy"] - one["promised_accuracy"]) <= math.hypot(own, one["half_width"] * Z / 1.645))
+    return bool(abs(served["accuracy"] - promised) <= math.hypot(own, half_width * Z / 1.645))
 
 
 def _aim(words: str, reached: int, wanted: int, number: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def stranger_line(one: Mapping[str, Any]) -> str:
     rows = [f"{head}, verdict {one['verdict'] or 'not printed'}"]
     promised = (one["promised_accuracy"], one["promised_accuracy_interval"], one["promised_usd"], one["promised_usd_interval"])
     rows.append(_figures("promised", *promised))
-    names = {"plan": "served", "today": "today's", "by_hand": "by hand"}
+    names = {"plan": "served", "plan_itself": "the plan itself", "today": "today's", "by_hand": "by hand"}
     for policy, words in (*names.items(), (single["model"], f"best single: {single['model']}")):
         if policy in served:
             found = served[policy]

@@ -2,7 +2,7 @@
 
 python -m first_trial_parts.stranger_serving CASE TRIE OBJECTIVE HELD_OUT    # prints one JSON object
 
-The policies: the plan, the models of today, each model alone, and the hand-written rule. The answers and prices are those of
+The policies: what VineLM serves, its plan also where that is not recommended, the models of today, each model alone, and the hand-written rule. The answers and prices are those of
 simulated models.
 """
 
@@ -50,12 +50,21 @@ class Served:
         column, rule = self.case.column, self.case.by_hand
         made: dict[str, Choice] = {
             "plan": lambda request: self.vine.session(objective),
+            "plan_itself": lambda request: self._unproven(objective),
             "today": lambda request: DefaultPolicy(self.case.model_today),
             **{model: _single(model) for model in PRICES},
         }
         if rule is not None:
             made["by_hand"] = lambda request: DefaultPolicy(lambda stage: rule(str(request.data[column])))
         return made
+
+    def _unproven(self, objective: Objective) -> Policy:
+        """The plan also where it is not recommended."""
+        own, self.vine.allow_unproven = self.vine.allow_unproven, True
+        try:
+            return self.vine.session(objective)
+        finally:
+            self.vine.allow_unproven = own
 
     def ask(self, request: Request, policy: Policy) -> dict[str, Any]:
         """Answer one request: whether it is right, its dollars, and its error if it failed."""
