@@ -147,7 +147,7 @@ def one_world(
         objectives=tuple(both.objective for both in runs), policies=tuple(judged_policies(runs, "accuracy")),
         requests=len(table), rows=len(rows), spent_usd=spent,
     )  # fmt: skip
-    sizes = [len(fit.bought[1 - half].requests) for half in (0, 1)]
+    sizes = [len(one.requests) for one in fit.bought]
     fresh = world.table(rng, FRESH)
     return replace(compared(found, runs, sizes, fresh, template), decisions=decided(fit, rng, fresh, template, sizes))
 

@@ -1,4 +1,4 @@
-"""The plans that a profile compares with what runs today: those that its rows so far would have another half judge."""
+"""The plans that a profile compares with what runs today: those that its rows so far recommend to other requests."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from vinelm.template import Template
 LEAST_ROWS = 40
 """With fewer rows nothing is recommended yet."""
 SPLIT_SEED = 0
-"""Of the halves, which have to be those that an estimate's comparison with today is made of."""
+"""Of the parts, which have to be those that an estimate's comparison with today is made of."""
 
 
 def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None:
     """Return a function from rows to the plans that are worth proving against what runs today, as whole runs.
 
     None where it is not known what runs today. As in :func:`~vinelm.evaluation.judging.today.against_today` the requests have
-    two halves, and each of them runs what the rows of the other one recommend: so the rows are those of the plans that are judged.
+    parts, and each of them runs what the rows of the others recommend: so the rows are those of the plans that are judged.
 
     Args:
         template: Bound.
@@ -31,26 +31,28 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
 
     def plans(rows: Sequence[Observation]) -> PlansOf | None:
         from vinelm.evaluation.judging.aims import worth_proving
-        from vinelm.evaluation.judging.planning_half import PlanningHalf, in_first_half
+        from vinelm.evaluation.judging.planning_half import PlanningHalf, part_of
+        from vinelm.evaluation.judging.today import PARTS
         from vinelm.profiler.sampling.baseline import as_run, distinct
 
         if len(rows) < LEAST_ROWS:
             return None
-        halves = []
-        for is_first in (True, False):
-            own = [row for row in rows if in_first_half(row.request_id, SPLIT_SEED) is is_first]
-            try:
-                halves.append(PlanningHalf(own, template, catalog, "latent"))
-            except EvidenceError:
-                return None
-        today = [found for half in halves if (found := half.plans.today()) is not None]
-        if len(today) < len(halves):
+        at = {row.request_id: part_of(row.request_id, SPLIT_SEED, PARTS) for row in rows}
+        try:
+            others = [
+                PlanningHalf([row for row in rows if at[row.request_id] != part], template, catalog, "latent")
+                for part in range(PARTS)
+            ]
+        except EvidenceError:
+            return None
+        today = [found for half in others if (found := half.plans.today()) is not None]
+        if len(today) < len(others):
             return None
         objectives = worth_proving(today)
-        of_half = [
+        of_part = [
             distinct(as_run(half.plans.decision(one).reached, half.annotated.trie, template) for one in objectives)
-            for half in halves
+            for half in others
         ]
-        return lambda request: of_half[in_first_half(request, SPLIT_SEED)]
+        return lambda request: of_part[part_of(request, SPLIT_SEED, PARTS)]
 
     return plans

@@ -80,6 +80,7 @@ def _signals_gain(sweep: JudgedSweep) -> OffPolicyEstimate | None:
     if not runs:
         return None
     own, other = (
-        [Scores.mean([both.by_half[half][name].scores for both in runs]) for half in (0, 1)] for name in ("signals", "paths")
+        [Scores.mean([one[name].scores for one in half]) for half in zip(*(both.by_half for both in runs), strict=True)]
+        for name in ("signals", "paths")
     )
     return gain_over(own, other, "accuracy")

@@ -9,7 +9,7 @@ import numpy as np
 
 from vinelm.catalog import Catalog
 from vinelm.evaluation.judging.judged_policy import JudgedPolicy
-from vinelm.evaluation.judging.planning_half import TITLES, ChosenPolicy, PlanningHalf, PolicyName, in_first_half
+from vinelm.evaluation.judging.planning_half import TITLES, ChosenPolicy, PlanningHalf, PolicyName, part_of
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean
 from vinelm.evaluation.off_policy.path_steps import PathSteps
@@ -60,11 +60,12 @@ class CrossFit:
         catalog: The models.
         estimator: Name of the estimator.
         seed: Decides the split.
+        parts: Into so many parts the requests are split. Each is judged once, by plans of all others.
         on_done: Called as ``on_done(done, total, what)``.
 
     Attributes:
-        bought: The rows of each half, to judge with.
-        planning: Each half, to plan with.
+        bought: The rows of each judged part, in the order of ``planning``.
+        planning: The rest of the requests for each of them, to plan with. Of two parts that is the other half.
         seed: Of the split.
         template: Bound; with the stop rule.
 
@@ -81,17 +82,19 @@ class CrossFit:
         *,
         estimator: str,
         seed: int = 0,
+        parts: int = 2,
         on_done: Done = lambda done, total, what: None,
     ) -> None:
         self.seed, self.template = seed, template
-        sides = [[r for r in requests if in_first_half(r, seed) is first] for first in (True, False)]
+        at = {request: part_of(request, seed, parts) for request in requests}
         self.bought, self.planning = [], []
-        for i, side in enumerate(sides):
-            inside = set(side)
-            own = [row for row in rows if row.request_id in inside]
-            self.bought.append(BoughtRows.of(side, own, template))
-            on_done(i, 2, "estimating")
-            self.planning.append(PlanningHalf(own, template, catalog, estimator))
+        for i in range(parts):
+            judged = (i + 1) % parts
+            side = [request for request in requests if at[request] == judged]
+            self.bought.append(BoughtRows.of(side, [row for row in rows if at.get(row.request_id) == judged], template))
+            on_done(i, parts, "estimating")
+            others = [row for row in rows if at.get(row.request_id, judged) != judged]
+            self.planning.append(PlanningHalf(others, template, catalog, estimator))
         self._known: dict[tuple[int, tuple[str, ...], float | None], Scores] = {}
         self._ways: dict[tuple[int, Objective, bool, bool], dict[PolicyName, DirectedJudgement]] = {}
 
@@ -113,8 +116,8 @@ class CrossFit:
         found: list[BothWays] = []
         for i, objective in enumerate(objectives):
             both = []
-            for half in (0, 1):
-                on_done(2 * i + half, 2 * len(objectives), "judging")
+            for half in range(len(self.planning)):
+                on_done(len(self.planning) * i + half, len(self.planning) * len(objectives), "judging")
                 key = half, objective, hindsight, votes
                 if key not in self._ways:
                     self._ways[key] = self._one_way(half, objective, hindsight, votes)
@@ -150,7 +153,7 @@ class CrossFit:
         return min(found, key=lambda one: (misses(one), -one.scores.utility(objective.target).mean()), default=None)
 
     def _scores(self, policy: ChosenPolicy, half: int, objective: Objective) -> Scores:
-        bought, cap = self.bought[1 - half], objective.max_latency_s
+        bought, cap = self.bought[half], objective.max_latency_s
         if not isinstance(policy.steps, PathSteps):
             return scored(policy.steps, bought, max_latency_s=cap)
         key = (half, policy.steps.path, cap)
@@ -169,7 +172,7 @@ def judged_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.9
     """
     names = set.intersection(*(set(one) for both in runs for one in both.by_half))
     middle = runs[len(runs) // 2]
-    scores = {name: [Scores.mean([both.by_half[half][name].scores for both in runs]) for half in (0, 1)] for name in names}
+    scores = {name: [Scores.mean([one[name].scores for one in half]) for half in zip(*(both.by_half for both in runs), strict=True)] for name in names}
     promised = {
         name: float(np.mean([one[name].chosen.promised_accuracy for both in runs for one in both.by_half])) for name in names
     }

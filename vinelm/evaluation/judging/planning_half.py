@@ -64,9 +64,9 @@ class ChosenPolicy:
     promised_cost_usd: float
 
 
-def in_first_half(request_id: str, seed: int) -> bool:
-    """Return on which side of the split a request is: that depends on its id and the seed alone."""
-    return hashlib.sha256(f"{seed}:{request_id}".encode()).digest()[0] < 128
+def part_of(request_id: str, seed: int, parts: int = 2) -> int:
+    """Return in which part of a split a request is, 0 to ``parts`` - 1: that depends on its id and the seed alone."""
+    return hashlib.sha256(f"{seed}:{request_id}".encode()).digest()[0] * parts // 256
 
 
 def _answers_first(template: Template) -> bool:

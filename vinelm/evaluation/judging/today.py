@@ -18,6 +18,9 @@ from vinelm.template import Template
 
 LEVEL = 0.9
 """Of two-sided intervals: each end of one holds with 95 %."""
+PARTS = 4
+"""Of the requests: each is judged by plans of the other three. With halves the plans would be much worse than the one of all rows,
+with more parts the rows that show what a plan does would be too few in some."""
 SHARES = (0.5, SAVED, 0.85)
 """Of today's dollars: within them the most accurate plan is compared, too. One that saves a little less proves more."""
 FREE = Objective(maximize="accuracy")
@@ -31,6 +34,7 @@ def against_today(
     *,
     estimator: str = "latent",
     seed: int = 0,
+    parts: int = PARTS,
 ) -> AgainstToday | None:
     """Compare VineLM's plans with what runs today: over a range of budgets, and for both aims against it. Pure.
 
@@ -41,6 +45,7 @@ def against_today(
         catalog: The models.
         estimator: Name of the estimator that plans.
         seed: Decides the split.
+        parts: Into how many the requests are split.
 
     Returns:
         The comparison; None where it is not known what runs today.
@@ -51,7 +56,7 @@ def against_today(
     known = list(dict.fromkeys((*requests, *(row.request_id for row in rows))))
     try:
         require_judgeable(known, rows, template)
-        fit = CrossFit(known, rows, template, catalog, estimator=estimator, seed=seed)
+        fit = CrossFit(known, rows, template, catalog, estimator=estimator, seed=seed, parts=parts)
     except (ConfigError, EvidenceError) as error:
         return AgainstToday(models=today, why_not=str(error).partition(":")[0])
     fixed = [plan for half in fit.planning if (plan := half.plans.today()) is not None]
@@ -62,7 +67,7 @@ def against_today(
     accuracy, cost = estimate_mean(own, "accuracy", bound=1.0), estimate_mean(own, "cost")
     if not accuracy.is_identified:
         return AgainstToday(models=today, why_not="too few requests have run what runs today to its end")
-    mean = [sum(getattr(way.chosen, name) for way in rival) / 2 for name in ("promised_accuracy", "promised_cost_usd")]
+    mean = [sum(getattr(way.chosen, name) for way in rival) / parts for name in ("promised_accuracy", "promised_cost_usd")]
     cheaper = [within(share * mean[1]) for share in SHARES if mean[1] > 0.0]
     runs = fit.runs([*aims(*mean), *cheaper, *swept(fit.planning), FREE], hindsight=False, votes=False, required=("paths",))
     policies: tuple[PolicyName, ...] = ("paths", "signals")
