@@ -142,6 +142,8 @@ class Needs:
         calls: model calls needed.
         requests: requests on which rows are bought.
         rows: rows that are bought.
+        baseline_usd: dollars of the first rows: whole runs of what runs today and of the strongest model. None where no such
+            run is left to buy, or it is not known what runs today.
         left_usd: dollars left of the budget; None without one.
         left_calls: calls left of the budget; None without one.
         left_requests: requests to sample from.
@@ -157,6 +159,7 @@ class Needs:
     left_calls: int | None
     left_requests: int
     left_rows: int
+    baseline_usd: ForecastInterval | None = None
 
     @property
     def short_usd(self) -> float:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, TemplateError
@@ -100,6 +101,7 @@ class PricedSampler:
         self.continued_share = continued_share
         self._candidates = candidates
         self._baselines = baselines(template, catalog)
+        self._ends_after_baseline = False
         self.n_baseline = len(self._baselines) * min(PAIRED, len(self.request_ids))
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
@@ -114,6 +116,8 @@ class PricedSampler:
         for whole in paired(order, self._baselines) if round_ == 0 else ():
             paths.claim_first(whole)
             yield whole
+        if self._ends_after_baseline:
+            return
         deciding = self._deciding(order, observations) if round_ else iter(())
         n_continued = n_deciding = 0
         for n in range(1, max(PILOT * len(self.template.models), len(observations)) + 1):
@@ -126,6 +130,12 @@ class PricedSampler:
             if path is None:
                 return
             yield path
+
+    def baseline_alone(self) -> Self:
+        """Return a sampler of those paths alone that come before all others."""
+        alone = copy(self)
+        alone._ends_after_baseline = True
+        return alone
 
     def _deciding(self, order: Sequence[str], observations: Sequence[Observation]) -> Iterator[RequestPath]:
         """Whole runs of the candidates and of what runs today that are not there yet, request by request."""

@@ -30,7 +30,7 @@ PINNED = ("langchain-openai==1.7.3", "tiktoken==0.14.0", "regex==2026.11.19")
 """What the applications import and VineLM does not need; installed without dependencies, into a folder of their own."""
 TOGETHER = 2
 """Applications at a time."""
-PROFILE_CALLS = 3000
+PROFILE_CALLS = 2000
 """Calls of one profile at most, so that the trial has an end where calls cost next to nothing."""
 LONGEST_S = 600
 BUDGET_REACHED = 3

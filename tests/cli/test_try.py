@@ -45,6 +45,15 @@ def test_a_dry_run_buys_nothing(project, capfd):
     assert not (project / "app.db").exists()
 
 
+def test_a_dry_run_says_what_the_comparison_takes(project, capfd):
+    assert main(["profile", "workflow:workflow", "--models", "models.toml", "--budget-usd", "0.001", "--dry-run"]) == 0
+    said = " ".join(capfd.readouterr().out.split())
+    assert "First come whole runs of what runs today and of the strongest model, for about $" in said
+    assert "The budget may end before them, and then nothing is recommended" in said
+    assert main(["profile", "workflow:workflow", "--models", "models.toml", "--budget-usd", "50", "--dry-run"]) == 0
+    assert "may end before them" not in " ".join(capfd.readouterr().out.split())
+
+
 def test_what_runs_today_has_to_be_known(project, capfd):
     text = (project / "workflow.py").read_text(encoding="utf-8").replace(', default="large"', "")
     (project / "workflow.py").write_text(text, encoding="utf-8")

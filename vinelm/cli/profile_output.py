@@ -196,6 +196,7 @@ def _show_needs(needs: Needs) -> None:
         ("rows", *_whole(needs.rows), f"{needs.left_rows:,}"),
     ]
     show_table(f"Needed for {percent(needs.coverage)} coverage", ("", "low", "middle", "high", "left"), rows)
+    _show_baseline(needs)
     if needs.left_usd is None:
         return
     if needs.short_usd > 0:
@@ -203,6 +204,16 @@ def _show_needs(needs: Needs) -> None:
         say(f"The budget {odds} end the run before: up to {usd(needs.short_usd)} more than what is left may be needed.")
     else:
         say(f"What is left of the budget is enough for {percent(needs.coverage)} coverage.")
+
+
+def _show_baseline(needs: Needs) -> None:
+    """Print what the comparison with today takes, without which no plan is recommended."""
+    needed = needs.baseline_usd
+    if needed is None or needed.high == 0.0:
+        return
+    say(f"First come whole runs of what runs today and of the strongest model, for about {usd(needed.middle)}.")
+    if needs.left_usd is not None and needs.left_usd < needed.high:
+        say(f"The budget may end before them, and then nothing is recommended: {usd(needed.high)} would be enough.")
 
 
 def _whole(one: ForecastInterval) -> tuple[str, str, str]:

@@ -227,6 +227,7 @@ def _forecast(
     from vinelm.profiler.dry_run.forecast import needs_of
     from vinelm.profiler.dry_run.throughput import rates_of
     from vinelm.profiler.runner import continued_share
+    from vinelm.profiler.sampling.priced_sampler import PricedSampler
     from vinelm.traces.databases.address import address_of
     from vinelm.traces.databases.opening import exists
 
@@ -250,7 +251,7 @@ def _forecast(
             candidates=recommended_plans(template, inputs.catalog),
         )
 
-    def forecast_to(limits: ProfileLimits) -> Forecast:
+    def forecast_to(limits: ProfileLimits, sampler: Sampler = sampler) -> Forecast:
         return forecast_profile(
             template,
             inputs.catalog,
@@ -269,6 +270,8 @@ def _forecast(
     unlimited = ProfileLimits(coverage=coverage)
     whole = forecast if limits == unlimited else forecast_to(unlimited)
     needs = needs_of(whole, limits, template, len(ids), coverage=coverage, rows=rows, committed_usd=committed_usd)
+    if isinstance(sampler, PricedSampler) and sampler.n_baseline:
+        needs = replace(needs, baseline_usd=forecast_to(ProfileLimits(coverage=1.0), sampler.baseline_alone()).cost_usd)
     return forecast, needs
 
 

@@ -24,6 +24,10 @@ SAVED = 0.7
 little, and one that is exactly as accurate by its estimate is rarely proven."""
 
 
+SURE = 0.8
+"""Plans are chosen by the lower end of their accuracy of this confidence: of plans that look alike, the one whose rows are there."""
+
+
 def worth_proving(today: Sequence[FixedPlan]) -> tuple[Objective, ...]:
     """Return what the plans are chosen for that a profile runs: the most accurate within today's dollars, and within 70 %.
 
@@ -31,9 +35,9 @@ def worth_proving(today: Sequence[FixedPlan]) -> tuple[Objective, ...]:
         today: What runs today, as each half of the requests sees it.
     """
     cost_usd = sum(plan.path_cost_usd for plan in today) / len(today)
-    return tuple(within(share * cost_usd) for share in (1.0, SAVED))
+    return tuple(within(share * cost_usd, SURE) for share in (1.0, SAVED))
 
 
-def within(cost_usd: float) -> Objective:
+def within(cost_usd: float, confidence: float | None = None) -> Objective:
     """Return the objective of the most accurate plan within these dollars, rounded to the loose side."""
-    return Objective(maximize="accuracy", max_cost_usd=cost_usd * (1.0 + 1e-9))
+    return Objective(maximize="accuracy", max_cost_usd=cost_usd * (1.0 + 1e-9), confidence=confidence)

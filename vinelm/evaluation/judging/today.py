@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.evaluation.judging.aims import SAVED, aims, within
+from vinelm.evaluation.judging.aims import SAVED, SURE, aims, within
 from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, DirectedJudgement, gain_over
 from vinelm.evaluation.judging.judgeable import require_judgeable, swept
 from vinelm.evaluation.judging.planning_half import PolicyName
@@ -68,7 +68,7 @@ def against_today(
     if not accuracy.is_identified:
         return AgainstToday(models=today, why_not="too few requests have run what runs today to its end")
     mean = [sum(getattr(way.chosen, name) for way in rival) / parts for name in ("promised_accuracy", "promised_cost_usd")]
-    cheaper = [within(share * mean[1]) for share in SHARES if mean[1] > 0.0]
+    cheaper = [within(share * mean[1], SURE) for share in (*SHARES, 1.0) if mean[1] > 0.0]
     runs = fit.runs([*aims(*mean), *cheaper, *swept(fit.planning), FREE], hindsight=False, votes=False, required=("paths",))
     policies: tuple[PolicyName, ...] = ("paths", "signals")
     plans = [_compared(name, both, rival) for both in runs for name in policies if all(name in one for one in both.by_half)]
