@@ -116,8 +116,7 @@ def at_call_rate(
             f"calls_per_hour is {calls_per_hour}: give the requests of the service per hour, a number >= 0",
             code="calls-per-hour",
         )
-    rows = {(row.request_id, row.prefix): row for row in observations}
-    prompts = [_Prompt.of(row, rows, catalog) for row in observations]
+    prompts = _prompts(observations, catalog)
     shared = _shared_tokens([prompt for prompt in prompts if prompt is not None])
     if not shared:
         return list(observations), {}
@@ -142,7 +141,11 @@ _Key = tuple[str, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """Prompt tokens that other requests make warm; ``is_chained``: an earlier stage of the same request sends them, too."""
+    """Prompt tokens that other requests make warm.
+
+    ``is_chained``: an earlier stage of the same request sends them, too, so that they are warm if it has run on the same cache.
+    Hits after it then go beyond what all requests have in common.
+    """
 
     tokens: int
     is_chained: bool
@@ -152,13 +155,16 @@ class _Common:
 class _Prompt:
     """The prompt of one call of a row, on the mean of its calls.
 
+    ``is_alone``: no other branch of the request ran this stage on this cache before. What such a branch left behind, the
+    request's own text, no service finds.
+
     ``met`` says who may have left it in the cache: a request's first invocation on it meets what other requests left; one that
     follows the same stage what its own request did; one that follows another stage either. ``held`` are the tokens that the own
     request has sent at most.
     """
 
-    request_id: str
     key: _Key
+    is_alone: bool
     model: Model
     calls: int
     tokens_in: int
@@ -167,16 +173,22 @@ class _Prompt:
     held: float
 
     @classmethod
-    def of(cls, row: Observation, rows: Mapping[Cell, Observation], catalog: Catalog) -> _Prompt | None:
+    def of(
+        cls, row: Observation, rows: Mapping[Cell, Observation], catalog: Catalog, seen: set[tuple[str, _Key]]
+    ) -> _Prompt | None:
+        """The prompt of a row; None if it is not known. ``seen`` are the requests and keys of the rows before, and then its."""
         if row.tokens_cached is None or not row.tokens_in or not row.calls or not set(row.prefix) <= set(catalog):
             return None
         model = catalog[row.model]
         depths = [k for k in range(1, row.depth) if catalog[row.prefix[k - 1]].prompt_cache == model.prompt_cache]
         earlier = [rows.get((row.request_id, row.prefix[:k])) for k in depths]
         is_same = any(one is None or one.stage == row.stage for one in earlier)
+        key = (row.stage, model.prompt_cache)
+        is_alone = (row.request_id, key) not in seen
+        seen.add((row.request_id, key))
         return cls(
-            request_id=row.request_id,
-            key=(row.stage, model.prompt_cache),
+            key=key,
+            is_alone=is_alone,
             model=model,
             calls=row.calls,
             tokens_in=row.tokens_in // row.calls,
@@ -189,7 +201,7 @@ class _Prompt:
         """The dollars of the row where the cache is warm as often as such a rate of requests makes it."""
         price, common = self.model.price, shared.get(self.key)
         own = self.met == "same" or (
-            self.met == "chained" and (common is None or common.is_chained or self.hit > common.tokens)
+            self.met == "chained" and (common is None or common.is_chained or (self.is_alone and self.hit > common.tokens))
         )
         foreign = max(self.hit - self.held, 0) if own else self.hit
         dollars = charged_usd + price.cache_saves_usd(self.tokens_in, foreign)
@@ -200,6 +212,13 @@ class _Prompt:
         return max(dollars, 0.0)
 
 
+def _prompts(observations: Sequence[Observation], catalog: Catalog) -> list[_Prompt | None]:
+    """The prompt of each row, in their order, which is that of their execution; None where it is not known."""
+    rows = {(row.request_id, row.prefix): row for row in observations}
+    seen: set[tuple[str, _Key]] = set()
+    return [_Prompt.of(row, rows, catalog, seen) for row in observations]
+
+
 def _sent(row: Observation | None) -> float:
     """The tokens that an invocation left in the cache at most."""
     return math.inf if row is None or row.tokens_in is None else float(row.tokens_in + (row.tokens_out or 0))
@@ -207,22 +226,17 @@ def _sent(row: Observation | None) -> float:
 
 def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
     """The common part of the prompts of each stage and cache; left out where no row has a hit on it."""
-    first: dict[_Key, dict[str, int]] = defaultdict(dict)
-    chained: dict[_Key, list[int]] = defaultdict(list)
+    alone: dict[_Key, list[_Prompt]] = defaultdict(list)
     for prompt in prompts:
-        if prompt.met == "chained":
-            chained[prompt.key].append(prompt.hit)
-        elif prompt.met == "first" and prompt.hit:
-            # A request's other branches leave its own text behind, which no service finds: the smallest hit has none of it.
-            seen = first[prompt.key]
-            seen[prompt.request_id] = min(prompt.hit, seen.get(prompt.request_id, prompt.hit))
+        if prompt.met != "same" and prompt.is_alone:
+            alone[prompt.key].append(prompt)
     found = {}
-    for key in {**first, **chained}:
-        hits = chained[key]
-        # What an earlier stage sends is always warm. A cold row says that this stage's prompt begins otherwise.
-        is_chained = bool(hits) and 0 not in hits
-        if key in first:
-            found[key] = _Common(int(np.median(list(first[key].values()))), is_chained)
-        elif not is_chained and any(hits):
-            found[key] = _Common(int(np.quantile([hit for hit in hits if hit], 0.1, method="lower")), is_chained)
+    for key, here in alone.items():
+        first = [prompt.hit for prompt in here if prompt.met == "first" and prompt.hit]
+        chained = [prompt.hit for prompt in here if prompt.met == "chained"]
+        if first:
+            tokens = int(np.median(first))
+            found[key] = _Common(tokens, is_chained=bool(chained) and float(np.median(chained)) > tokens)
+        elif 0 in chained and any(chained):  # a cold row: an earlier stage of the request does not send the same
+            found[key] = _Common(int(np.quantile([hit for hit in chained if hit], 0.1, method="lower")), is_chained=False)
     return found

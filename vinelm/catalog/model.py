@@ -17,7 +17,7 @@ MOST_TOKENS = 100_000_000
 LONGEST_S = 86_400.0
 """The longest ``timeout_s``, a day."""
 CACHE_TTL_S = 300.0
-"""Seconds that a prompt cache keeps a prefix after its last use, where the price does not say: the shortest of the providers."""
+"""Seconds that a prompt cache keeps a prefix after its last use, where the price does not say: the shortest that is sold."""
 
 
 def _foreign(value: Any) -> str:
