@@ -45,6 +45,8 @@ PLANS = (("small", "small", "small"), ("large", "large", "large"), ("small", "la
 
 
 class State(TypedDict, total=False):
+    """The graph's state."""
+
     question: str
     answer: str
 
@@ -156,6 +158,7 @@ class Bench:
 
     @classmethod
     def profiled(cls, store: Path, *, is_writing_charged: bool, requests: int, coverage: float) -> Bench:
+        """Profile the application into a new store."""
         names = tuple(RIGHT)
         workflow = Workflow(
             name="prompt-cache",
