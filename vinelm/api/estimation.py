@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from vinelm.api.judged_rows import JudgedRows
 from vinelm.errors import ConfigError
-from vinelm.estimator.prompt_cache import at_call_rate, cached_shares
+from vinelm.estimator.call_rate import CallRate
+from vinelm.estimator.prompt_cache import cached_shares
 from vinelm.plans.recommendation import META
 from vinelm.rows.observation import Observation
 from vinelm.template import StopRule
@@ -161,13 +162,12 @@ def _fitted(
         _refuse_oracle(template.stop)
         observations = judged.rows
     trie, charged_usd = Trie.from_template(template), _dollars(observations)
-    charged, (observations, prices) = observations, at_call_rate(observations, catalog, calls_per_hour)
-    cells = ObservationTable.from_observations(observations, template, trie)
+    rate = CallRate(observations, catalog, calls_per_hour)
+    # Merged histories do not say what ran before on the same cache; the rows do.
+    cells = ObservationTable.from_observations(rate.rows() if trie.is_merged else rate.warm_rows(), template, trie)
     annotated = model.fit_cells(cells, template, catalog).annotated_
-    if prices and calls_per_hour:  # who reaches an invocation does not depend on dollars
-        observations, prices = at_call_rate(charged, catalog, calls_per_hour, annotated)
-        cells = ObservationTable.from_observations(observations, template, trie)
-        annotated = model.fit_cells(cells, template, catalog).annotated_
+    annotated = annotated if trie.is_merged else rate.applied(annotated)
+    observations = rate.rows(annotated)
     annotated = with_provenance(
         annotated,
         observations,
@@ -176,7 +176,7 @@ def _fitted(
         is_simulated=identity.is_simulated,
         requests_registered=len(registered),
         cached_share=cached_shares(observations, catalog),
-        **prices,
+        **rate.facts,
         **({} if judged is None else {"judge": judged.facts}),
     )
     annotated = replace(annotated, meta={**annotated.meta, "spent_usd": charged_usd})

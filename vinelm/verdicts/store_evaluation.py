@@ -13,7 +13,7 @@ from vinelm.api.estimation import require_same_workflow
 from vinelm.api.judged_rows import JudgedRows
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.estimator.prompt_cache import at_call_rate
+from vinelm.estimator.call_rate import CallRate
 from vinelm.evaluation.judging.against_in_use import LEVEL, against_in_use
 from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, Done, judged_policies
 from vinelm.evaluation.judging.judgeable import require_judgeable, swept
@@ -136,7 +136,7 @@ class _Subject:
         requests = [*requests, *dict.fromkeys(row.request_id for row in rows if row.request_id not in known)]
         require_judgeable(requests, rows, template)
         rate = None if annotated is None else annotated.calls_per_hour
-        rows = at_call_rate(rows, catalog, rate or 0.0, annotated)[0]
+        rows = CallRate(rows, catalog, rate or 0.0).rows(annotated)
         return cls(identity, requests, rows, template, catalog, estimator, seed, spent_usd, judged is not None)
 
     def whole(self, trie: AnnotatedTrie | str | Path | None) -> AnnotatedTrie:
