@@ -35,7 +35,7 @@ from vinelm.rows.observation import Usage
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore
 
-OTHERS = 20
+OTHERS = 5
 """Requests that come before the counted ones, so that these do not find a new service."""
 LEAST, BLOCK, TTL_S = 1024, 128, 300.0
 STATIC, ANSWER = 2000, 60
