@@ -15,7 +15,6 @@ import numpy.typing as npt
 from vinelm.catalog import Catalog
 from vinelm.catalog.model import CACHE_TTL_S, Model, entries_of
 from vinelm.errors import ConfigError
-from vinelm.estimator.prompt_cache import index_per_node
 from vinelm.estimator.row_nodes import rows_with_nodes
 from vinelm.rows.observation import Cell, Observation
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -82,27 +81,39 @@ class CallRate:
     def applied(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
         """Return the trie that was estimated from :meth:`warm_rows` with the dollars at the rate.
 
-        Rates are those of paths, so that the dollars of a path without rows are as good as those of any other.
+        Rates are those of paths, so that the dollars of a path without rows are as good as those of any other. Merged histories
+        do not say what ran before on the same cache: there each stage and model has the mean of its rows.
         """
         if not self._shared:
             return annotated
-        trie, catalog = annotated.trie, self.catalog
-        caches = [catalog[name].prompt_cache for name in trie.models]
-        cache_of = index_per_node(trie, caches)
+        trie = annotated.trie
         extra = np.zeros(len(trie))
-        for index, name in enumerate(trie.models):
-            for number, stage in enumerate(trie.stages):
-                common = self._shared.get((stage, caches[index]))
-                if common is None:
-                    continue
-                on_cache = cache_of == caches.index(caches[index])
-                before = on_cache if common.is_chained else on_cache & (trie.stage == number)
-                is_first = trie.accumulate(before.astype(np.int64)) == 1
-                here = np.flatnonzero(is_first & (trie.stage == number) & (trie.model == index))
-                extra[here] = _cold(catalog[name], self.per_hour * annotated.reach[here]) * catalog[name].price.cache_saves_usd(
-                    common.tokens_in, common.tokens
-                )
+        cold_usd = self._cold_nodes if annotated.has_path_metrics else self._cold_rows
+        for model in range(len(trie.models)):
+            for stage in range(len(trie.stages)):
+                extra += cold_usd(annotated, stage, model)
         return replace(annotated, cost_usd=annotated.cost_usd + extra)
+
+    def _cold_nodes(self, annotated: AnnotatedTrie, stage: int, model: int) -> FloatArray:
+        """What misses add to the nodes of a stage and model that are the first on what they have in common."""
+        trie, entry = annotated.trie, self.catalog[annotated.trie.models[model]]
+        common = self._shared.get((trie.stages[stage], entry.prompt_cache))
+        if common is None:
+            return np.zeros(len(trie))
+        on_cache = np.array([self.catalog[name].prompt_cache == entry.prompt_cache for name in trie.models])[trie.model]
+        on_cache[0] = False
+        runs = on_cache if common.is_chained else on_cache & (trie.stage == stage)
+        is_first = (trie.stage == stage) & (trie.model == model) & (trie.accumulate(runs.astype(np.int64)) == 1)
+        cold = _cold(entry, self.per_hour * annotated.reach)
+        return is_first * cold * entry.price.cache_saves_usd(common.tokens_in, common.tokens)
+
+    def _cold_rows(self, annotated: AnnotatedTrie, stage: int, model: int) -> FloatArray:
+        """What misses add on the mean of the rows of a stage and model."""
+        trie = annotated.trie
+        cell = trie.stages[stage], trie.models[model]
+        pairs = zip(self.rows(), self.warm_rows(), strict=True)
+        added = [cold.cost_usd - warm.cost_usd for cold, warm in pairs if (warm.stage, warm.model) == cell]
+        return ((trie.stage == stage) & (trie.model == model)) * (float(np.mean(added)) if added else 0.0)
 
     def _priced(self, rates: Sequence[float]) -> list[Observation]:
         """The rows with the dollars that each has at its rate of requests per hour."""

@@ -9,6 +9,7 @@ import pytest
 from vinelm import AnnotatedTrie
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError
+from vinelm.estimator import make_estimator
 from vinelm.estimator.call_rate import CallRate
 from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
@@ -118,3 +119,15 @@ def test_replicas_share_the_rate_and_not_the_cache():
 def test_a_rate_that_is_none_is_refused(rate):
     with pytest.raises(ConfigError, match="requests of the service per hour, a number >= 0"):
         CallRate([], two_models(), rate)
+
+
+def test_merged_histories_have_the_mean_of_the_rows_of_a_stage_and_model():
+    catalog, template = two_models(), Template((Loop((Stage("ask", (A, B)),), 4, memory=1),))
+    trie = Trie.from_template(template)
+    assert trie.is_merged
+    rows = [asked("p", "a", 1920, stage="ask"), asked("p", "aa", 1920, stage="ask"), asked("q", "a", 1920, stage="ask")]
+    found = CallRate(rows, catalog).applied(make_estimator("latent").fit(rows, template, catalog).annotated_)
+    warm = make_estimator("latent").fit(rows, template, catalog).annotated_
+    on_a = trie.model == trie.models.index(A)
+    assert (found.cost_usd - warm.cost_usd)[on_a] == pytest.approx(0.9 * 1920 * PER_TOKEN * 2 / 3)
+    assert (found.cost_usd == warm.cost_usd)[~on_a].all()

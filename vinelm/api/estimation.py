@@ -161,12 +161,9 @@ def _fitted(
     if judged is not None:
         _refuse_oracle(template.stop)
         observations = judged.rows
-    trie, charged_usd = Trie.from_template(template), _dollars(observations)
-    rate = CallRate(observations, catalog, calls_per_hour)
-    # Merged histories do not say what ran before on the same cache; the rows do.
-    cells = ObservationTable.from_observations(rate.rows() if trie.is_merged else rate.warm_rows(), template, trie)
-    annotated = model.fit_cells(cells, template, catalog).annotated_
-    annotated = annotated if trie.is_merged else rate.applied(annotated)
+    charged_usd, rate = _dollars(observations), CallRate(observations, catalog, calls_per_hour)
+    cells = ObservationTable.from_observations(rate.warm_rows(), template, Trie.from_template(template))
+    annotated = rate.applied(model.fit_cells(cells, template, catalog).annotated_)
     observations = rate.rows(annotated)
     annotated = with_provenance(
         annotated,
