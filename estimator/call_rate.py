@@ -105,7 +105,7 @@ class CallRate:
         runs = on_cache if common.is_chained else on_cache & (trie.stage == stage)
         is_first = (trie.stage == stage) & (trie.model == model) & (trie.accumulate(runs.astype(np.int64)) == 1)
         cold = _cold(entry, self.per_hour * annotated.reach)
-        return is_first * cold * entry.price.cache_saves_usd(common.tokens_in, common.tokens)
+        return np.where(is_first, cold * entry.price.cache_saves_usd(common.tokens_in, common.tokens), 0.0)
 
     def _cold_rows(self, annotated: AnnotatedTrie, stage: int, model: int) -> FloatArray:
         """What misses add on the mean of the rows of a stage and model."""
@@ -113,7 +113,7 @@ class CallRate:
         cell = trie.stages[stage], trie.models[model]
         pairs = zip(self.rows(), self.warm_rows(), strict=True)
         added = [cold.cost_usd - warm.cost_usd for cold, warm in pairs if (warm.stage, warm.model) == cell]
-        return ((trie.stage == stage) & (trie.model == model)) * (float(np.mean(added)) if added else 0.0)
+        return np.where((trie.stage == stage) & (trie.model == model), float(np.mean(added)) if added else 0.0, 0.0)
 
     def _priced(self, rates: Sequence[float]) -> list[Observation]:
         """The rows with the dollars that each has at its rate of requests per hour."""
