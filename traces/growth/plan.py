@@ -69,8 +69,8 @@ class RecordedCost:
 
 
 def is_same_amount(one: Price, other: Price) -> bool:
-    """Return whether two prices charge the same: where they were read, and when, does not matter."""
-    about = {"source", "as_of"}
+    """Return whether two prices charge the same: where they were read, and when, and how long caches last, does not matter."""
+    about = {"source", "as_of", "cache_ttl_s"}
     return one.model_dump(exclude=about) == other.model_dump(exclude=about)
 
 

@@ -115,13 +115,14 @@ def profile_until_certain(
 
 def _unsettled(store: str | Path | PostgresUrl) -> str | None:
     """Why a store does not tell yet whether to switch, in a few words; None if it does, or nobody knows what runs today."""
+    from vinelm.estimator.call_rate import CallRate
     from vinelm.evaluation.judging.today import against_today
     from vinelm.traces import ObservationStore
 
     with ObservationStore.open(store) as opened:
         rows, requests = opened.observations(), opened.request_ids()
         template, catalog = opened.identity.bound_template(), opened.identity.models()
-    found = against_today(requests, rows, template, catalog)
+    found = against_today(requests, CallRate(rows, catalog).rows(), template, catalog)
     if found is None:
         return None
     if found.why_not:

@@ -72,6 +72,19 @@ def update(
     return updated_trie(annotated, rows, half_life=half_life)
 
 
+def served_per_hour(traces: str | Path) -> float:
+    """Return the requests per hour that a store of served rows shows; 0 where their names do not tell when they came.
+
+    Raises:
+        StoreError: The store is missing or damaged.
+    """
+    from vinelm.api.served_evidence import calls_per_hour
+    from vinelm.traces import ObservationStore
+
+    with ObservationStore.open(traces) as store:
+        return calls_per_hour({row.request_id for row in store.observations()}) or 0.0
+
+
 def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | Path) -> tuple[AnnotatedTrie, list[Observation]]:
     """The trie and the rows that it served, if they are of one workflow."""
     from vinelm.traces import ObservationStore

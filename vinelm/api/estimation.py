@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from vinelm.api.judged_rows import JudgedRows
 from vinelm.errors import ConfigError
+from vinelm.estimator.call_rate import CallRate
 from vinelm.estimator.prompt_cache import cached_shares
 from vinelm.plans.recommendation import META
 from vinelm.rows.observation import Observation
@@ -33,6 +34,7 @@ def estimate(
     stop: StopRule | None = None,
     check: bool = True,
     max_error: float | None = None,
+    calls_per_hour: float = 0.0,
 ) -> AnnotatedTrie:
     """Estimate the accuracy, dollars and seconds of every path from the observations in a store. Calls no model.
 
@@ -44,6 +46,8 @@ def estimate(
             ``meta["evidence"]``. False skips this, and nothing is refused.
         max_error: The largest half-width, in (0, 1], of the 90 % interval of the best path's accuracy that is accepted
             (default 0.15). 1 accepts everything. Only with ``check``.
+        calls_per_hour: Requests that the application serves per hour, >= 0. It says how often a provider's prompt cache still
+            has what an earlier request left there; 0 takes every such hit as a miss.
 
     Returns:
         The annotated trie. The same observations give the same trie, bit for bit. ``meta`` holds its provenance. Where the
@@ -53,7 +57,7 @@ def estimate(
         EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
         StoreError: The store cannot be read.
         ConfigError: The estimator is unknown or does not support the stop rule, ``max_error`` is out of range or has no effect,
-            or a judge scored the answers that disagrees with the labels.
+            ``calls_per_hour`` is negative or not finite, or a judge scored the answers that disagrees with the labels.
 
     Examples:
         >>> import vinelm
@@ -68,11 +72,19 @@ def estimate(
             "max_error has no effect without check, which finds the error: leave one of them out", code="max-error-unchecked"
         )
     accepted = MAX_ERROR if max_error is None else max_error
-    return estimate_store(path, estimator=estimator, stop=stop, checked=check, max_error=accepted)
+    return estimate_store(
+        path, estimator=estimator, stop=stop, checked=check, max_error=accepted, calls_per_hour=calls_per_hour
+    )
 
 
 def estimate_store(
-    path: str | Path | PostgresUrl, *, estimator: str, stop: str | None = None, checked: bool = False, max_error: float = 1.0
+    path: str | Path | PostgresUrl,
+    *,
+    estimator: str,
+    stop: str | None = None,
+    checked: bool = False,
+    max_error: float = 1.0,
+    calls_per_hour: float = 0.0,
 ) -> AnnotatedTrie:
     """Fit an estimator to the observations of a store: :func:`estimate` for callers that have a path and check nothing.
 
@@ -82,10 +94,11 @@ def estimate_store(
         stop: The stop rule to estimate for; None takes the workflow's own.
         checked: Also fit on each half of the requests (some seven more fits) and put the result into ``meta["evidence"]``.
         max_error: The largest accepted half-width of the best path's 90 % interval, in (0, 1]; only used with ``checked``.
+        calls_per_hour: As :func:`estimate` takes it.
 
     Raises:
         StoreError: The store cannot be read.
-        ConfigError: The estimator is unknown, or does not support the stop rule.
+        ConfigError: The estimator is unknown, or does not support the stop rule, or ``calls_per_hour`` is out of range.
         EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
     """
     from vinelm.estimator import estimate_signals
@@ -93,7 +106,7 @@ def estimate_store(
     from vinelm.evaluation.judging.today import against_today
 
     require_max_error(max_error)
-    annotated, cells, observations, agreement, registered = _fitted(path, estimator, stop)
+    annotated, cells, observations, agreement, registered = _fitted(path, estimator, stop, calls_per_hour)
     if checked:
         evidence, spent_usd, everything_usd = _evidence(annotated, cells, agreement)
         evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
@@ -131,7 +144,7 @@ def evidence_of(path: str | Path | PostgresUrl) -> tuple[ValidationReport, float
 
 
 def _fitted(
-    path: str | Path | PostgresUrl, estimator: str, stop: str | None
+    path: str | Path | PostgresUrl, estimator: str, stop: str | None, calls_per_hour: float = 0.0
 ) -> tuple[AnnotatedTrie, ObservationTable, Sequence[Observation], JudgeAgreement | None, Sequence[str]]:
     """The estimate with its provenance, and what it was made from, the ids of all requests last; nothing is checked yet."""
     from vinelm.estimator import ObservationTable, make_estimator
@@ -148,8 +161,10 @@ def _fitted(
     if judged is not None:
         _refuse_oracle(template.stop)
         observations = judged.rows
-    cells = ObservationTable.from_observations(observations, template, Trie.from_template(template))
-    annotated = model.fit_cells(cells, template, catalog).annotated_
+    charged_usd, rate = _dollars(observations), CallRate(observations, catalog, calls_per_hour)
+    cells = ObservationTable.from_observations(rate.warm_rows(), template, Trie.from_template(template))
+    annotated = rate.applied(model.fit_cells(cells, template, catalog).annotated_)
+    observations = rate.rows(annotated)
     annotated = with_provenance(
         annotated,
         observations,
@@ -158,8 +173,10 @@ def _fitted(
         is_simulated=identity.is_simulated,
         requests_registered=len(registered),
         cached_share=cached_shares(observations, catalog),
+        **rate.facts,
         **({} if judged is None else {"judge": judged.facts}),
     )
+    annotated = replace(annotated, meta={**annotated.meta, "spent_usd": charged_usd})
     return annotated, cells, observations, None if judged is None else judged.agreement, registered
 
 
@@ -219,7 +236,7 @@ def with_provenance(
             histories are merged.
         **facts: More entries of ``meta``, plain JSON.
     """
-    spent = sum(row.cost_usd + row.tool_cost_usd for row in observations)
+    spent = _dollars(observations)
     everything = (annotated.everything_usd or 0.0) * max(requests_registered, 1)
     meta = {
         **annotated.meta,
@@ -231,6 +248,10 @@ def with_provenance(
         "vinelm": __version__,
     }
     return replace(annotated, meta=meta)
+
+
+def _dollars(observations: Iterable[Observation]) -> float:
+    return sum(row.cost_usd + row.tool_cost_usd for row in observations)
 
 
 def require_same_workflow(annotated: AnnotatedTrie, workflow: str, dataset_digest: str, where: str) -> None:

@@ -39,7 +39,8 @@ def repriced_trie(annotated: AnnotatedTrie, store: Path, prices: Catalog, *, whe
         path = Path(folder) / store.name
         done = reprice_store(store, path, prices)
         name, stop = str(annotated.meta.get("estimator", "latent")), annotated.template.stop
-        found = estimate_store(path, estimator=name, stop=stop, checked="evidence" in annotated.meta)
+        is_checked, rate = "evidence" in annotated.meta, annotated.calls_per_hour or 0.0
+        found = estimate_store(path, estimator=name, stop=stop, checked=is_checked, calls_per_hour=rate)
     if not _has_same_answers(annotated, found):
         raise ConfigError(
             f"{where}: was not estimated from the rows that {store} has now: run `vinelm estimate` on the store first",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +23,7 @@ from vinelm.traces import ServedStore, StoreIdentity
 from vinelm.traces.served.writer import EvidenceWriter, Feedback
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
+_AT = "%Y%m%dT%H%M%S"
 OnDrift = Callable[[Moved], None]
 """Called in the writer's thread with each quantity that has moved, once."""
 
@@ -166,4 +167,14 @@ def served_identity(annotated: AnnotatedTrie) -> StoreIdentity:
 
 def new_run_id() -> str:
     """Return a name that nothing else has, and that sorts by time: ``20260102T030405-`` and twelve random digits."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(6)}"
+    return f"{datetime.now(UTC):{_AT}}-{secrets.token_hex(6)}"
+
+
+def calls_per_hour(run_ids: Collection[str]) -> float | None:
+    """Return how many requests came per hour, by the names of :func:`new_run_id`; None where they do not tell."""
+    try:
+        at = [datetime.strptime(run_id.partition("-")[0], _AT).replace(tzinfo=UTC) for run_id in run_ids]
+    except ValueError:  # the application names its requests itself
+        return None
+    hours = (max(at) - min(at)).total_seconds() / 3600.0 if at else 0.0
+    return (len(at) - 1) / hours if hours > 0.0 else None

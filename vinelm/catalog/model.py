@@ -16,6 +16,8 @@ MOST_TOKENS = 100_000_000
 """The largest ``max_tokens``: more than any model writes."""
 LONGEST_S = 86_400.0
 """The longest ``timeout_s``, a day."""
+CACHE_TTL_S = 300.0
+"""Seconds that a prompt cache keeps a prefix after its last use, where the price does not say: the shortest that is sold."""
 
 
 def _foreign(value: Any) -> str:
@@ -54,6 +56,8 @@ class Price(BaseModel):
         cached: Dollars per million prompt tokens that are read from a prompt cache; None charges them as ``input``.
         cache_write: Dollars per million prompt tokens that are written to a prompt cache; None charges them as ``input``.
         cache_write_1h: The same for an entry that is kept for an hour; None charges them as ``cache_write``.
+        cache_ttl_s: Seconds that a cached prefix is kept after its last use, > 0; None takes :data:`CACHE_TTL_S`. It charges
+            nothing: it says how often the prompt cache of a service is warm.
         long_prompts: Other rates for long prompts, in ascending order of their thresholds.
         call: Dollars per call, added to those of the tokens.
         source: Where the figures come from.
@@ -67,6 +71,7 @@ class Price(BaseModel):
     cached: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
     cache_write: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
     cache_write_1h: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
+    cache_ttl_s: float | None = Field(default=None, gt=0, allow_inf_nan=False, strict=True)
     long_prompts: tuple[LongPromptRates, ...] = ()
     call: float = Field(default=0.0, ge=0, allow_inf_nan=False, strict=True)
     source: str
@@ -93,6 +98,15 @@ class Price(BaseModel):
             dollars += (tokens_written - tokens_written_1h) * write + tokens_written_1h * rate("cache_write_1h", write)
         return self.call + dollars / 1e6
 
+    def cache_saves_usd(self, tokens_in: int, tokens: float) -> float:
+        """Return what one call is charged less if ``tokens`` of its ``tokens_in`` are read from a prompt cache.
+
+        Without the hit they are charged as fresh ones, or as written ones where that is dearer: what can be read was written.
+        """
+        asked = min(int(tokens), tokens_in)
+        cold = max(self.cost_usd(tokens_in, 0), self.cost_usd(tokens_in, 0, 0, asked))
+        return cold - self.cost_usd(tokens_in, 0, asked)
+
     def _rate(self, tokens_in: int, name: str, otherwise: float) -> float:
         """The rate for a prompt of this length."""
         rates = [getattr(long, name) for long in self.long_prompts if tokens_in > long.above]
@@ -106,7 +120,7 @@ class Price(BaseModel):
         return {key: value for key, value in plain.items() if key not in _LATER_RATES or value}
 
 
-_LATER_RATES = ("cache_write", "cache_write_1h", "long_prompts")
+_LATER_RATES = ("cache_write", "cache_write_1h", "cache_ttl_s", "long_prompts")
 
 
 class Model(BaseModel):

@@ -40,6 +40,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "inline-one-worker": "use --isolation thread, or --workers 1",
         "limit-needs-process": "--unit-timeout-s and --memory-mb need --isolation process",
         "load-crashed": "use --isolation inline",
+        "calls-per-hour": "use --calls-per-hour",
         "log-depth": "option --depth",
         "log-duplicate-answer": "repeat --column request=COLUMN",
         "log-empty-value": "--where 'COLUMN!=' excludes rows where COLUMN is empty",

@@ -43,6 +43,14 @@ def percent_interval(interval: Interval | None) -> str:
     return f"{100 * interval.low:.1f} to {100 * interval.high:.1f}"
 
 
+def prompt_cache_words(rate: float | None) -> str | None:
+    """Say at which rate of calls a trie's dollars hold, :attr:`~vinelm.AnnotatedTrie.calls_per_hour`; None: at any."""
+    if rate is None:
+        return None
+    how = f"as warm as {rate:,.3g} calls per hour keep them" if rate else "cold (`vinelm estimate --calls-per-hour`)"
+    return f"Prompt caches: between requests {how}."
+
+
 def objective_words(objective: Objective) -> str:
     """Format an objective as a title: ``Maximize accuracy, cost <= $0.00213``."""
     words = objective.describe(accuracy=percent, usd=usd, seconds=seconds)

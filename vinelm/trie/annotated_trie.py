@@ -167,6 +167,15 @@ class AnnotatedTrie:
         """Expected dollars of a request on every path; None for merged histories: nobody runs all those of a long loop."""
         return float((self.reach * self.cost_usd)[1:].sum()) if self.has_path_metrics else None
 
+    @property
+    def calls_per_hour(self) -> float | None:
+        """Requests per hour at which the dollars hold: they decide how warm prompt caches are between requests; 0: cold.
+
+        None where no row had a cache hit that another request made possible: the dollars hold at any rate.
+        """
+        found = self.meta.get("prompt_cache", {}).get("calls_per_hour")
+        return None if found is None else float(found)
+
     @cached_property
     def stage_names(self) -> tuple[str, ...]:
         """The workflow's stage of each stage of the trie, which names what was seen as well where arms are outcomes."""

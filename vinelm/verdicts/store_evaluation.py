@@ -13,6 +13,7 @@ from vinelm.api.estimation import require_same_workflow
 from vinelm.api.judged_rows import JudgedRows
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError
+from vinelm.estimator.call_rate import CallRate
 from vinelm.evaluation.judging.against_in_use import LEVEL, against_in_use
 from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, Done, judged_policies
 from vinelm.evaluation.judging.judgeable import require_judgeable, swept
@@ -116,6 +117,7 @@ class _Subject:
     catalog: Catalog
     estimator: str
     seed: int
+    spent_usd: float
     is_judged: bool = False
 
     @classmethod
@@ -123,7 +125,8 @@ class _Subject:
         with ObservationStore.open(store) as opened:
             identity, requests, judged = opened.identity, opened.request_ids(), JudgedRows.of_store(opened)
             rows = opened.observations() if judged is None else judged.rows
-        template, estimator = identity.bound_template(), "latent"
+        template, catalog, estimator, annotated = identity.bound_template(), identity.models(), "latent", None
+        spent_usd = sum(row.cost_usd + row.tool_cost_usd for row in rows)
         if trie is not None:
             annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
             where = str(trie) if isinstance(trie, str | Path) else "the trie"
@@ -132,7 +135,9 @@ class _Subject:
         known = set(requests)
         requests = [*requests, *dict.fromkeys(row.request_id for row in rows if row.request_id not in known)]
         require_judgeable(requests, rows, template)
-        return cls(identity, requests, rows, template, identity.models(), estimator, seed, judged is not None)
+        rate = None if annotated is None else annotated.calls_per_hour
+        rows = CallRate(rows, catalog, rate or 0.0).rows(annotated)
+        return cls(identity, requests, rows, template, catalog, estimator, seed, spent_usd, judged is not None)
 
     def whole(self, trie: AnnotatedTrie | str | Path | None) -> AnnotatedTrie:
         """The trie that is served: the given one, or that of all rows."""
@@ -193,7 +198,7 @@ class _Subject:
             policies=tuple(policies),
             requests=len(self.requests),
             rows=len(self.rows),
-            spent_usd=sum(row.cost_usd + row.tool_cost_usd for row in self.rows),
+            spent_usd=self.spent_usd,
             everything_usd=_everything(fit.planning, len(self.requests)),
             is_simulated=self.identity.is_simulated,
             fit=fit,

@@ -42,6 +42,12 @@ if TYPE_CHECKING:
     "is updated as it is, by default in place.",
     Path,
 )
+@option(
+    "--calls-per-hour N",
+    "Requests that the application serves per hour: how often a provider's prompt cache still holds what another request left "
+    "there [default: as in the rows of --update, else 0: never].",
+    float,
+)
 @output_options
 def command(
     *,
@@ -52,6 +58,7 @@ def command(
     max_error: float | None,
     check: bool,
     update: Path | None,
+    calls_per_hour: float | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -66,6 +73,7 @@ def command(
     """
     from vinelm.api import estimate
     from vinelm.api import update as fold_in
+    from vinelm.api.drift import served_per_hour
     from vinelm.api.estimation import why_paths_only
     from vinelm.vinefile import load_trie, save_trie
 
@@ -75,11 +83,17 @@ def command(
         refuse_replacing(target, store)
     refuse_other_file(target)
     if is_updated:
-        if stop is not None or max_error is not None:
-            raise ConfigError("stop and max_error have no effect on a trie that is updated as it is: leave them out")
+        if stop is not None or max_error is not None or calls_per_hour is not None:
+            raise ConfigError(
+                "stop, max_error and calls_per_hour have no effect on a trie that is updated as it is: leave them out"
+            )
         annotated = load_trie(store)
     else:
-        annotated = estimate(store, estimator=estimator, stop=stop, check=check, max_error=max_error)
+        if calls_per_hour is None:
+            calls_per_hour = 0.0 if update is None else served_per_hour(update)
+        annotated = estimate(
+            store, estimator=estimator, stop=stop, check=check, max_error=max_error, calls_per_hour=calls_per_hour
+        )
     if update is not None:
         annotated = fold_in(annotated, update)
     save_trie(target, annotated)
@@ -110,6 +124,7 @@ def _show_update(annotated: AnnotatedTrie, target: Path, *, as_json: bool) -> No
 
 def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> None:
     from vinelm.cli.commands.trie import show_depths, signals_words
+    from vinelm.reports.formatting import prompt_cache_words
     from vinelm.reports.store_text import judge_words
 
     meta = annotated.meta
@@ -123,6 +138,8 @@ def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> Non
         say(judge_words(meta["judge"], has_common_error=annotated.reading.holds_common_errors))
     if "evidence" in meta:
         _show_evidence(meta["evidence"])
+    if cache := prompt_cache_words(annotated.calls_per_hour):
+        say(cache)
     say(f"Signals: {paths_only or (annotated.signals and signals_words(annotated.signals))}.")
     echo(f"wrote {target}")
 

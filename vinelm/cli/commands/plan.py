@@ -13,7 +13,7 @@ from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
 from vinelm.cli.inputs import FILE, in_options, objective_of
 from vinelm.cli.options import flag, json_option, objective_options, signals_option, trie_argument
 from vinelm.reports import percent, seconds, usd
-from vinelm.reports.formatting import objective_words
+from vinelm.reports.formatting import objective_words, prompt_cache_words
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
@@ -118,7 +118,8 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[A
         say(line)
     simulated = "Simulated models. " if plans.annotated.meta.get("is_simulated") else ""
     latency = f"seconds {best.latency_words}, at zero load" if knows_latency else "unknown, the observations have none"
-    say(f"{simulated}Cost: expected dollars per request. Latency: {latency}.")
+    cache = prompt_cache_words(plans.annotated.calls_per_hour)
+    say(" ".join(filter(None, (f"{simulated}Cost: expected dollars per request.", cache, f"Latency: {latency}."))))
 
 
 def advised(best: Decision) -> Recommendation | None:

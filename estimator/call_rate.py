@@ -1,0 +1,244 @@
+"""Dollars by the rate of requests: what other requests left in a provider's prompt cache is warm only if they come often."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.catalog import Catalog
+from vinelm.catalog.model import CACHE_TTL_S, Model, entries_of
+from vinelm.errors import ConfigError
+from vinelm.estimator.row_nodes import rows_with_nodes
+from vinelm.rows.observation import Cell, Observation
+from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.trie.arrays import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class CallRate:
+    """The rows of a profile with the dollars that a service pays, whose requests come less often. Pure.
+
+    Hits on what the same request has sent before stay as they were charged. What other requests left in the cache, the part of
+    a prompt that is the same for all, is warm with P = 1 - exp(-rate * TTL): the rate is that of the requests that reach the
+    invocation, if all follow its path. So the dollars of a path hold for the plan that takes it, without any iteration.
+
+    Args:
+        observations: The rows as they were charged, in the order of their execution.
+        catalog: Their models, with prices and how long caches last.
+        per_hour: Requests of the service per hour, >= 0; 0: each finds the caches cold.
+
+    Raises:
+        ConfigError: The rate is negative or not finite.
+    """
+
+    observations: Sequence[Observation]
+    catalog: Catalog
+    per_hour: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.per_hour >= 0.0 and math.isfinite(self.per_hour)):
+            raise ConfigError(
+                f"calls_per_hour is {self.per_hour}: give the requests of the service per hour, a number >= 0",
+                code="calls-per-hour",
+            )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``meta`` of the trie says, as ``prompt_cache``: the rate, and the tokens that all requests have in common by
+        stage and model. Nothing where no row shows such tokens: the dollars then hold at any rate.
+        """
+        if not self._shared:
+            return {}
+        tokens: dict[str, dict[str, int]] = defaultdict(dict)
+        for name in self.catalog:
+            for (stage, cache), common in self._shared.items():
+                if cache == self.catalog[name].prompt_cache:
+                    tokens[stage][name] = common.tokens
+        return {"prompt_cache": {"calls_per_hour": self.per_hour, "shared_tokens": dict(tokens)}}
+
+    def rows(self, annotated: AnnotatedTrie | None = None) -> list[Observation]:
+        """Return the rows in their order, with the dollars at the rate.
+
+        Args:
+            annotated: The trie of these rows, which says who reaches an invocation. None, or merged histories: every request.
+        """
+        if not (self._shared and self.per_hour and annotated is not None and annotated.has_path_metrics):
+            return self._priced([self.per_hour] * len(self.observations))
+        nodes = rows_with_nodes(self.observations, annotated.trie, annotated.template.stop)
+        return self._priced([self.per_hour * float(annotated.reach[node]) for _, node in nodes])
+
+    def warm_rows(self) -> list[Observation]:
+        """Return the rows with the dollars of a service whose requests never end, which :meth:`applied` takes."""
+        return self._priced([math.inf] * len(self.observations))
+
+    def applied(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
+        """Return the trie that was estimated from :meth:`warm_rows` with the dollars at the rate.
+
+        Rates are those of paths, so that the dollars of a path without rows are as good as those of any other. Merged histories
+        do not say what ran before on the same cache: there each stage and model has the mean of its rows.
+        """
+        if not self._shared:
+            return annotated
+        trie = annotated.trie
+        extra = np.zeros(len(trie))
+        cold_usd = self._cold_nodes if annotated.has_path_metrics else self._cold_rows
+        for model in range(len(trie.models)):
+            for stage in range(len(trie.stages)):
+                extra += cold_usd(annotated, stage, model)
+        return replace(annotated, cost_usd=annotated.cost_usd + extra)
+
+    def _cold_nodes(self, annotated: AnnotatedTrie, stage: int, model: int) -> FloatArray:
+        """What misses add to the nodes of a stage and model that are the first on what they have in common."""
+        trie, entry = annotated.trie, self.catalog[annotated.trie.models[model]]
+        common = self._shared.get((trie.stages[stage], entry.prompt_cache))
+        if common is None:
+            return np.zeros(len(trie))
+        on_cache = np.array([self.catalog[name].prompt_cache == entry.prompt_cache for name in trie.models])[trie.model]
+        on_cache[0] = False
+        runs = on_cache if common.is_chained else on_cache & (trie.stage == stage)
+        is_first = (trie.stage == stage) & (trie.model == model) & (trie.accumulate(runs.astype(np.int64)) == 1)
+        cold = _cold(entry, self.per_hour * annotated.reach)
+        return np.where(is_first, cold * entry.price.cache_saves_usd(common.tokens_in, common.tokens), 0.0)
+
+    def _cold_rows(self, annotated: AnnotatedTrie, stage: int, model: int) -> FloatArray:
+        """What misses add on the mean of the rows of a stage and model."""
+        trie = annotated.trie
+        cell = trie.stages[stage], trie.models[model]
+        pairs = zip(self.rows(), self.warm_rows(), strict=True)
+        added = [cold.cost_usd - warm.cost_usd for cold, warm in pairs if (warm.stage, warm.model) == cell]
+        return np.where((trie.stage == stage) & (trie.model == model), float(np.mean(added)) if added else 0.0, 0.0)
+
+    def _priced(self, rates: Sequence[float]) -> list[Observation]:
+        """The rows with the dollars that each has at its rate of requests per hour."""
+        if not self._shared:
+            return list(self.observations)
+        return [
+            row if prompt is None else replace(row, cost_usd=prompt.usd(row.cost_usd, self._shared, rate))
+            for row, prompt, rate in zip(self.observations, self._prompts, rates, strict=True)
+        ]
+
+    @cached_property
+    def _prompts(self) -> list[_Prompt | None]:
+        """The prompt of each row; None where it is not known."""
+        rows = {(row.request_id, row.prefix): row for row in self.observations}
+        seen: set[tuple[str, _Key]] = set()
+        return [_Prompt.of(row, rows, self.catalog, seen) for row in self.observations]
+
+    @cached_property
+    def _shared(self) -> dict[_Key, _Common]:
+        return _shared_tokens([prompt for prompt in self._prompts if prompt is not None])
+
+
+def _cold(model: Model, per_hour: npt.ArrayLike) -> FloatArray:
+    """P(the requests, so many per hour, leave the cache cold): none came within its time to live on the replica of the call."""
+    ttl_h = (model.price.cache_ttl_s or CACHE_TTL_S) / 3600.0
+    return np.exp(-np.asarray(per_hour, np.float64) * ttl_h / len(entries_of(model)))
+
+
+_Key = tuple[str, tuple[str, str]]
+"""A stage and the prompt cache of its model: what the common part of a prompt belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """Prompt tokens that other requests make warm, of prompts with ``tokens_in`` on the mean.
+
+    ``is_chained``: an earlier stage of the same request sends them, too, so that they are warm if it has run on the same cache.
+    Hits after it then go beyond what all requests have in common.
+    """
+
+    tokens: int
+    tokens_in: int
+    is_chained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    """The prompt of one call of a row, on the mean of its calls.
+
+    ``is_alone``: no other branch of the request ran this stage on this cache before. What such a branch left behind, the
+    request's own text, no service finds.
+
+    ``met`` says who may have left it in the cache: a request's first invocation on it meets what other requests left; one that
+    follows the same stage what its own request did; one that follows another stage either. ``held`` are the tokens that the own
+    request has sent at most.
+    """
+
+    key: _Key
+    is_alone: bool
+    model: Model
+    calls: int
+    tokens_in: int
+    hit: int
+    met: Literal["first", "chained", "same"]
+    held: float
+
+    @classmethod
+    def of(
+        cls, row: Observation, rows: Mapping[Cell, Observation], catalog: Catalog, seen: set[tuple[str, _Key]]
+    ) -> _Prompt | None:
+        """The prompt of a row; None if it is not known. ``seen`` are the requests and keys of the rows before, and then its."""
+        if row.tokens_cached is None or not row.tokens_in or not row.calls or not set(row.prefix) <= set(catalog):
+            return None
+        model = catalog[row.model]
+        depths = [k for k in range(1, row.depth) if catalog[row.prefix[k - 1]].prompt_cache == model.prompt_cache]
+        earlier = [rows.get((row.request_id, row.prefix[:k])) for k in depths]
+        is_same = any(one is None or one.stage == row.stage for one in earlier)
+        key = (row.stage, model.prompt_cache)
+        is_alone = (row.request_id, key) not in seen
+        seen.add((row.request_id, key))
+        return cls(
+            key=key,
+            is_alone=is_alone,
+            model=model,
+            calls=row.calls,
+            tokens_in=row.tokens_in // row.calls,
+            hit=row.tokens_cached // row.calls,
+            met="first" if not earlier else "same" if is_same else "chained",
+            held=max((_sent(one) for one in earlier), default=0.0),
+        )
+
+    def usd(self, charged_usd: float, shared: Mapping[_Key, _Common], requests_per_hour: float) -> float:
+        """The dollars of the row where the cache is warm as often as such a rate of requests makes it."""
+        price, common = self.model.price, shared.get(self.key)
+        own = self.met == "same" or (
+            self.met == "chained" and (common is None or common.is_chained or (self.is_alone and self.hit > common.tokens))
+        )
+        foreign = max(self.hit - self.held, 0) if own else self.hit
+        dollars = charged_usd + price.cache_saves_usd(self.tokens_in, foreign)
+        if common is not None and not own:
+            warm = 1.0 - float(_cold(self.model, requests_per_hour))
+            dollars -= warm * price.cache_saves_usd(self.tokens_in, common.tokens)
+        return max(dollars, 0.0)
+
+
+def _sent(row: Observation | None) -> float:
+    """The tokens that an invocation left in the cache at most."""
+    return math.inf if row is None or row.tokens_in is None else float(row.tokens_in + (row.tokens_out or 0))
+
+
+def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
+    """The common part of the prompts of each stage and cache; left out where no row has a hit on it."""
+    alone: dict[_Key, list[_Prompt]] = defaultdict(list)
+    for prompt in prompts:
+        if prompt.met != "same" and prompt.is_alone:
+            alone[prompt.key].append(prompt)
+    found = {}
+    for key, here in alone.items():
+        first = [prompt.hit for prompt in here if prompt.met == "first" and prompt.hit]
+        chained = [prompt.hit for prompt in here if prompt.met == "chained"]
+        tokens_in = int(np.mean([prompt.tokens_in for prompt in here]))
+        if first:
+            tokens = int(np.median(first))
+            found[key] = _Common(tokens, tokens_in, is_chained=bool(chained) and float(np.median(chained)) > tokens)
+        elif 0 in chained and any(chained):  # a cold row: an earlier stage of the request does not send the same
+            tokens = int(np.quantile([hit for hit in chained if hit], 0.1, method="lower"))
+            found[key] = _Common(tokens, tokens_in, is_chained=False)
+    return found
