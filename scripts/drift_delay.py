@@ -1,31 +1,46 @@
 """False alarms and delay of `vinelm drift`'s tests, over simulated runs of a serving process.
 
     python scripts/drift_delay.py --runs 2000 --requests 2000 --results results/drift.json
+    python scripts/drift_delay.py --canary 0.5 --runs 200 --requests 6000
 
 Each run serves requests over the same nodes with the same tests, weights and thresholds as `DriftMonitor`; all runs at once.
 Annotations are estimated from a simulated profile of `--profiled` rows per node, anew for each run, so that their errors count.
 Stops are Bernoulli, dollars log-normal, seconds a gamma distribution; none of the tests knows. Without drift every alarm is
 false. With drift one quantity of the busiest node changes half-way; the delay is counted in requests from the change to the
 alarm.
+
+With `--canary SHARE` it serves a plan to that share of the requests instead, through `vinelm.api.canary`, and says in how many
+simulated worlds the canary goes back, by how much worse the plan is. Today's accuracy is drawn anew for each world.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
 from result_files import add_results_option, provenance, write_results
 from scipy.stats import binomtest
 
+from vinelm.api.canary import Canary
 from vinelm.catalog import Catalog
+from vinelm.clock import VirtualClock
+from vinelm.controller import Planner
 from vinelm.estimator import DriftConfig
 from vinelm.estimator.drift.e_process import EProcess
 from vinelm.estimator.drift.hypotheses import hypotheses_of
 from vinelm.estimator.drift.monitor import ANNOTATION_SHARE
+from vinelm.objective import Objective
+from vinelm.plans.recommendation import META, AgainstToday
+from vinelm.requests.protocols import Invocation
+from vinelm.rows.observation import Usage
+from vinelm.telemetry import ObserverGroup
 from vinelm.template import Stage, Template
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -45,6 +60,15 @@ CHANGES: Mapping[str, Mapping[str, float]] = {
 }
 TOLERATED: Mapping[str, float] = {"stop": (STOP - 0.05) / STOP, "dollars": 1.1, "seconds": 1.1}
 """A move of all nodes by just the tolerance."""
+PLANS: Mapping[str, tuple[float, float]] = {
+    "10 points worse": (-0.1, 1.0),
+    "20 points worse": (-0.2, 1.0),
+    "1.5 times as dear": (0.0, 1.5),
+    "equal": (0.0, 1.0),
+    "5 points better, half the dollars": (0.05, 0.5),
+    "worse by just what is tolerated": (-0.01, 1.1),
+}
+"""Plans of a canary: accuracy over today's, and dollars in multiples of today's."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +178,46 @@ def delays(settings: Settings, seed: int, runs: int, change: Mapping[str, float]
     return {"runs": runs, "noticed": int(noticed.sum()), "early": int((alarm < half).sum()), "median": median, "p90": p90}
 
 
+def canary_world(share: float, labelled: float, requests: int, plan: tuple[float, float], seed: int) -> tuple[str | None, int]:
+    """Serve requests by a canary until it goes back; returns its advice then or at the end, and how many it has served."""
+    logging.getLogger("vinelm").setLevel(logging.ERROR)
+    rng, clock, (gain, factor) = np.random.default_rng(seed), VirtualClock(), plan
+    annotated = profiled_trie(rng, 100)
+    annotated.meta[META] = AgainstToday(models={"answer": "m0"}, cost_usd=DOLLARS).to_dict()
+    canary, planner = Canary(share, 0.01, annotated, ObserverGroup()), Planner(annotated)
+    accuracy, objective = rng.uniform(0.4, 0.9), Objective(maximize="accuracy", max_cost_usd=DOLLARS)
+    for at in range(requests):
+        name = f"{seed}-{at}"
+        served = canary.draw(planner, objective, key=name, run_id=name, clock=clock, started_at=None)
+        is_plan, request = served.request.is_plan, served.request
+        request.began("answer", ("m0",), 0.0, None)
+        usd = float(amounts(rng, (), {"dollars": factor if is_plan else 1.0})["dollars"])
+        usage = Usage(model="m0", cost_usd=usd, latency_s=0.0)
+        request.ended(Invocation(stage="answer", prefix=("m0",), latency_s=0.0, usages=(usage,)), None)
+        canary.end(served)
+        if rng.random() < labelled:
+            canary.feedback(name, bool(rng.random() < accuracy + gain * is_plan))
+        if canary.advice == "keep":
+            return canary.advice, at + 1
+    return canary.advice, requests
+
+
+def canary_figures(options: argparse.Namespace) -> dict[str, Any]:
+    """Return, for each kind of plan, in how many worlds the canary goes back or shows the plan to be no worse, and when."""
+    found: dict[str, Any] = {}
+    with ProcessPoolExecutor(options.workers) as pool:
+        for name, plan in PLANS.items():
+            serve = partial(canary_world, options.canary, options.labelled, options.requests, plan)
+            ends = list(pool.map(serve, range(options.seed, options.seed + options.runs), chunksize=5))
+            back, at = sum(advice == "keep" for advice, _ in ends), [at for _, at in ends]
+            interval = binomtest(back, options.runs).proportion_ci(0.95)
+            found[name] = {
+                "worlds": options.runs, "back": back, "interval": [interval.low, interval.high], "median": float(np.median(at)),
+                "p95": float(np.quantile(at, 0.95)), "switch": sum(advice == "switch" for advice, _ in ends),
+            }  # fmt: skip
+    return found
+
+
 def main() -> None:
     """Run the simulations and print them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -163,9 +227,15 @@ def main() -> None:
     parser.add_argument("--profiled", type=int, default=500, help="rows of each node in the profile")
     parser.add_argument("--alpha", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--canary", type=float, help="simulate a canary with this share instead")
+    parser.add_argument("--labelled", type=float, default=1.0, help="share of a canary's requests with feedback")
+    parser.add_argument("--workers", type=int, default=2, help="processes for a canary's worlds")
     parser.add_argument("--json", action="store_true")
     add_results_option(parser)
     options = parser.parse_args()
+    if options.canary is not None:
+        print(json.dumps(canary_figures(options), indent=1))
+        return
     made = provenance(options)
     settings = Settings(options.runs, options.requests, options.profiled, DriftConfig(alpha=options.alpha))
     alarms = named(settings, options.seed, {}) | {"stated": options.alpha}

@@ -116,8 +116,8 @@ class Session(StopRulePolicy):
         self.planner = planner
         self.objective = objective
         self.mode: Mode = mode
-        self.is_canary = None if canary is None else canary.is_plan
-        self._canary, self._follows_plan = canary, follows_plan
+        self._canary, self.is_canary = canary, None if canary is None else canary.is_plan
+        self.follows = mode == "enforce" and (follows_plan if canary is None else canary.is_plan)
         self.on_error: OnError = on_error
         self.falls_back = fallback and mode == "enforce"
         if not can_end:
@@ -145,11 +145,6 @@ class Session(StopRulePolicy):
             raises=on_error == "raise",
             is_off=mode == "off",
         )
-
-    @property
-    def follows(self) -> bool:
-        """True if the plan decides, and not what runs without it."""
-        return self.mode == "enforce" and (self._follows_plan if self.is_canary is None else self.is_canary)
 
     # -- the policy --------------------------------------------------------------------------------------------
 
@@ -189,6 +184,7 @@ class Session(StopRulePolicy):
             if self._canary is not None and self.is_canary is not None:
                 self._canary.is_plan = self.is_canary
                 self._canary.resumed(costs_usd)
+                self.follows = self.mode == "enforce" and self.is_canary
 
     def paid(self, total_usd: float) -> None:
         """Count that earlier runs of the request have paid so much, unfinished invocations included.

@@ -279,15 +279,15 @@ def tried(canary, requests, *, right=(0.7, 0.7), usd=(0.01, 0.01), seconds=(1.0,
     rng, clock, planner = np.random.default_rng(seed), VirtualClock(), Planner(TRIE)
     for i in range(requests):
         served = canary.draw(planner, objective, key=f"{seed}-{i}", run_id=f"{seed}-{i}", clock=clock, started_at=None)
-        arm = 0 if served.request.is_plan else 1
+        group = 0 if served.request.is_plan else 1
         served.request.began("generate", ("m0",), 0.0, None)
-        clock.sleep(float(rng.exponential(seconds[arm])))
-        cost = Usage(model="m0", cost_usd=float(rng.exponential(usd[arm])), latency_s=0.0)
+        clock.sleep(float(rng.exponential(seconds[group])))
+        cost = Usage(model="m0", cost_usd=float(rng.exponential(usd[group])), latency_s=0.0)
         served.request.ended(Invocation(stage="generate", prefix=("m0",), latency_s=0.0, usages=(cost,)), None)
-        canary._gone.append(served)
+        canary.end(served)
         if right is not None:
-            canary.feedback(f"{seed}-{i}", bool(rng.random() < right[arm]))
-        if canary._advice is not None:
+            canary.feedback(f"{seed}-{i}", bool(rng.random() < right[group]))
+        if canary.advice is not None:
             return i + 1
     return requests
 
@@ -317,8 +317,9 @@ def test_a_worse_plan_goes_back_and_says_why(quantity, how, caplog):
     before = status.requests
     tried(canary, 50, seed=1, **how)
     assert canary.status.requests == before  # it stays back
-    assert not any(canary.draw(Planner(TRIE), BEST, key=f"{i}", run_id="", clock=VirtualClock(), started_at=None).request.is_plan
-                   for i in range(50))  # fmt: skip
+    keys = [str(i) for i in range(50)]
+    draws = [canary.draw(Planner(TRIE), BEST, key=i, run_id=i, clock=VirtualClock(), started_at=None) for i in keys]
+    assert not any(served.request.is_plan for served in draws)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from vinelm.controller import Planner, Session
 from vinelm.controller.session.canary_request import CanaryRequest
 from vinelm.errors import ConfigError
 from vinelm.estimator import DriftConfig
-from vinelm.estimator.drift.two_arms import ArmComparison
+from vinelm.estimator.drift.two_groups import GroupComparison
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import Advice, AgainstToday
 from vinelm.telemetry import CanaryEvent, ObserverGroup
@@ -27,11 +27,13 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 ALPHA = 0.05
 """Chance that a plan that is no worse ever goes back, and that one that is worse is ever said not to be."""
 WINSORIZED = 10.0
-"""Of a request's dollars and seconds at most so many times the mean count, in both arms: tests assume no other bound."""
+"""Of a request's dollars and seconds at most so many times the mean count, in both groups: tests assume no other bound."""
 REMEMBERED = 100_000
 """Draws that are remembered; feedback on an older one is not counted."""
 IDLE_S = 60.0
 """A request whose session is still held has ended if it has done nothing for so long."""
+RELATIVE = DriftConfig().relative
+"""By so much of today's the plan may be dearer or slower, beyond what it promised."""
 MOST_PROMISES = 1024
 """Objectives whose promised dollars are kept."""
 _LOG = logging.getLogger(__name__)
@@ -57,7 +59,7 @@ class CanaryStatus:
         reason: why, in a few words.
         requests: compared requests of (the plan, today), and ``labelled`` those with feedback.
         means: by quantity, what was seen of (the plan, today): ``"accuracy"``, ``"failures"`` and ``"late"`` as fractions,
-            ``"dollars"`` and ``"seconds"`` per request; left out where an arm has none.
+            ``"dollars"`` and ``"seconds"`` per request; left out where a group has none.
     """
 
     share: float
@@ -124,6 +126,10 @@ class Canary:
         annotated: the trie that serves.
         observers: notified of what is shown.
 
+    Attributes:
+        share: 0 once the canary has gone back.
+        advice: as in :class:`CanaryStatus`.
+
     Raises:
         ConfigError: the trie does not say what runs today.
     """
@@ -141,16 +147,16 @@ class Canary:
         self._lock = Lock()
         self._draws: OrderedDict[str, _Draw] = OrderedDict()
         self._live: OrderedDict[_Served, None] = OrderedDict()
-        self._gone: deque[_Served] = deque()  # finalizers, which may run inside any statement, append only
+        self._gone: deque[_Served] = deque()
         self._means = {name: _Means() for name in _WORSE}
-        self._advice: Advice | None = None
+        self.advice: Advice | None = None
         self._reason, self._shown = "nothing is shown yet", set[str]()
         if share:
-            self._worse = {n: ArmComparison(share, margin=margin if n in _SHARES else 0.0) for n in _WORSE}
+            self._worse = {n: GroupComparison(share, margin=margin if n in _SHARES else 0.0) for n in _WORSE}
             self._better = {
-                "more accurate": ArmComparison(share),
-                "as accurate": ArmComparison(share, margin=-margin),
-                "cheaper": ArmComparison(1.0 - share),
+                "more accurate": GroupComparison(share),
+                "as accurate": GroupComparison(share, margin=-margin),
+                "cheaper": GroupComparison(1.0 - share),
             }
             _LOG.warning(
                 "canary: the plan serves %g %% of the requests. Only failures, dollars and seconds are watched until "
@@ -188,7 +194,11 @@ class Canary:
 
     def follow(self, session: Session, served: _Served) -> None:
         """Count the request when its session is gone."""
-        weakref.finalize(session, self._gone.append, served).atexit = False
+        weakref.finalize(session, self.end, served).atexit = False
+
+    def end(self, served: _Served) -> None:
+        """Note that a request is over, to be counted by the next; callable in any statement, as finalizers are."""
+        self._gone.append(served)
 
     def feedback(self, run_id: str, success: bool | float) -> None:
         """Count whether an answer is right; once for each draw that this process remembers."""
@@ -211,7 +221,7 @@ class Canary:
             seen, labels = self._means["failures"].count, self._means["accuracy"].count
             means = {name: one.of_plan_and_today for name, one in self._means.items() if all(one.count)}
             return CanaryStatus(
-                share=self.share, advice=self._advice, reason=self._reason, requests=(seen[1], seen[0]),
+                share=self.share, advice=self.advice, reason=self._reason, requests=(seen[1], seen[0]),
                 labelled=(labels[1], labels[0]), means=means,
             )  # fmt: skip
 
@@ -248,7 +258,7 @@ class Canary:
         if draw.is_counted or not request.has_ended or not self.share:
             return None
         draw.is_counted = True
-        values = {"failures": float(request.has_failed), "dollars": request.usd}
+        values: dict[str, float | None] = {"failures": float(request.has_failed), "dollars": request.usd}
         seconds, latest_s = request.seconds, served.objective.max_latency_s
         if seconds is not None and not request.has_failed:
             values["late"] = None if latest_s is None else float(seconds > latest_s)
@@ -267,7 +277,7 @@ class Canary:
         means.add(is_plan, 1.0 - value if name == "accuracy" else value)
         if not most or not self.share:
             return None
-        tolerated = 1.0 if is_share else ratio * (1.0 + DriftConfig().relative)
+        tolerated = 1.0 if is_share else ratio * (1.0 + RELATIVE)
         if float(self._worse[name].add(is_plan, value, ratio=tolerated, most=most)) >= log(len(_WORSE) / ALPHA):
             return self._go_back(name)
         return self._prove("cheaper", not is_plan, value, most) if name == "dollars" else None
@@ -281,7 +291,7 @@ class Canary:
         # Two ways to be no worse share alpha; what is shown once stays shown (Ville's inequality is about "ever").
         if float(self._better[what].add(is_new, value, most=most)) >= log(2 / ALPHA):
             self._shown.add(what)
-        if self._advice is not None or not ("more accurate" in self._shown or {"as accurate", "cheaper"} <= self._shown):
+        if self.advice is not None or not ("more accurate" in self._shown or {"as accurate", "cheaper"} <= self._shown):
             return None
         how = "more accurate" if "more accurate" in self._shown else "as accurate and cheaper"
         return self._decide("switch", how, f"the plan is shown to be {how}: {self._seen('accuracy')}, {self._seen('dollars')}")
@@ -292,7 +302,7 @@ class Canary:
         return self._decide("keep", name, why)
 
     def _decide(self, advice: Advice, quantity: str, reason: str) -> CanaryEvent:
-        self._advice, self._reason = advice, reason
+        self.advice, self._reason = advice, reason
         return CanaryEvent(advice=advice, quantity=quantity, reason=reason)
 
     def _seen(self, name: str) -> str:

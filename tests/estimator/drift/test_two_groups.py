@@ -1,17 +1,17 @@
-"""Two arms are told apart, whatever the share, and equal ones are not."""
+"""Two groups are told apart, whatever the share, and equal ones are not."""
 
 import numpy as np
 import pytest
 
-from vinelm.estimator.drift.two_arms import ArmComparison
+from vinelm.estimator.drift.two_groups import GroupComparison
 
 RUNS, ALPHA = 300, 0.05
 
 
 def ever(share, requests, draw, *, margin=0.0, ratio=1.0, most=1.0, runs=RUNS, seed=0):
-    """The share of runs in which the new arm is shown to be worse."""
+    """The share of runs in which the new group is shown to be worse."""
     rng = np.random.default_rng(seed)
-    compared, highest = ArmComparison(share, margin=margin), np.zeros(runs)
+    compared, highest = GroupComparison(share, margin=margin), np.zeros(runs)
     for at in range(requests):
         is_new = rng.random(runs) < share
         wealth = compared.add(is_new, draw(rng, is_new, at), ratio=ratio, most=most)
@@ -28,7 +28,7 @@ def dollars(factor, spread=1.0):
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
-def test_equal_arms_are_rarely_told_apart(share):
+def test_equal_groups_are_rarely_told_apart(share):
     assert ever(share, 600, wrong(0.3, 0.3)) <= ALPHA
     assert ever(share, 600, dollars(1.0), most=10.0) <= ALPHA
 

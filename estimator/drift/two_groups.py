@@ -8,16 +8,16 @@ from vinelm.estimator.drift.e_process import EProcess, MeanAbove
 from vinelm.trie.arrays import FloatArray
 
 
-class ArmComparison:
-    """Bets against "the mean of the new arm is at most ``ratio`` times that of the old one, plus ``margin``".
+class GroupComparison:
+    """Bets against "the mean of the new group is at most ``ratio`` times that of the old one, plus ``margin``".
 
-    Each value counts with 1 / (chance of its arm), so that the mean of a request's score is the difference of the arms: no
-    distribution is assumed, and the mix of requests may change. A value is taken relative to the mean of the old arm so far,
+    Each value counts with 1 / (chance of its group), so that the mean of a request's score is the difference of the groups: no
+    distribution is assumed, and the mix of requests may change. A value is taken relative to the mean of the old group so far,
     which changes no mean and makes scores vary less. May hold many comparisons at once, one for each element of what is added.
     Not thread-safe.
 
     Args:
-        share: the chance of the new arm, in (0, 1), the same for all requests.
+        share: the chance of the new group, in (0, 1), the same for all requests.
         margin: a difference that is tolerated, in units of ``most``; above -1.
 
     Attributes:
@@ -35,9 +35,9 @@ class ArmComparison:
         """Add the value of one request and return the log of the wealth.
 
         Args:
-            is_new: whether the request was served by the new arm.
-            value: >= 0; of what is above ``most`` only ``most`` counts, in both arms.
-            ratio: > 0; by how much the new arm may be above the old one. Decided before the value was seen.
+            is_new: whether the request was served by the new group.
+            value: >= 0; of what is above ``most`` only ``most`` counts, in both groups.
+            ratio: > 0; by how much the new group may be above the old one. Decided before the value was seen.
             most: > 0, in units of the value. Decided before the value was seen.
         """
         value, is_new = np.minimum(np.asarray(value, np.float64) / most, 1.0), np.asarray(is_new, np.bool_)
