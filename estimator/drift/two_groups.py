@@ -48,5 +48,5 @@ class GroupComparison:
         least = -ratio * np.maximum(old / self.share, (1.0 - old) / kept)
         self.log_wealth = self._process.add((score - least) / (self.margin - least))
         self._sum = self._sum + np.where(is_new, 0.0, value * most)
-        self._count = self._count + ~is_new
+        self._count = self._count + np.where(is_new, 0.0, 1.0)
         return self.log_wealth
