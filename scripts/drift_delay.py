@@ -9,38 +9,30 @@ Stops are Bernoulli, dollars log-normal, seconds a gamma distribution; none of t
 false. With drift one quantity of the busiest node changes half-way; the delay is counted in requests from the change to the
 alarm.
 
-With `--canary SHARE` it serves a plan to that share of the requests instead, through `vinelm.api.canary`, and says in how many
-simulated worlds the canary goes back, by how much worse the plan is. Today's accuracy is drawn anew for each world.
+With `--canary SHARE` a plan serves that share of the requests instead, with the tests and thresholds of `vinelm.api.canary` for
+accuracy and dollars, and all requests have feedback. It says in how many simulated worlds the canary goes back, by how much
+worse the plan is. Today's accuracy is drawn anew for each world.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import logging
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
 import numpy as np
 from result_files import add_results_option, provenance, write_results
 from scipy.stats import binomtest
 
-from vinelm.api.canary import Canary
+from vinelm.api.canary import ALPHA, RELATIVE, WINSORIZED, WORSE
 from vinelm.catalog import Catalog
-from vinelm.clock import VirtualClock
-from vinelm.controller import Planner
 from vinelm.estimator import DriftConfig
 from vinelm.estimator.drift.e_process import EProcess
 from vinelm.estimator.drift.hypotheses import hypotheses_of
 from vinelm.estimator.drift.monitor import ANNOTATION_SHARE
-from vinelm.objective import Objective
-from vinelm.plans.recommendation import META, AgainstToday
-from vinelm.requests.protocols import Invocation
-from vinelm.rows.observation import Usage
-from vinelm.telemetry import ObserverGroup
+from vinelm.estimator.drift.two_groups import GroupComparison
 from vinelm.template import Stage, Template
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -178,44 +170,32 @@ def delays(settings: Settings, seed: int, runs: int, change: Mapping[str, float]
     return {"runs": runs, "noticed": int(noticed.sum()), "early": int((alarm < half).sum()), "median": median, "p90": p90}
 
 
-def canary_world(share: float, labelled: float, requests: int, plan: tuple[float, float], seed: int) -> tuple[str | None, int]:
-    """Serve requests by a canary until it goes back; returns its advice then or at the end, and how many it has served."""
-    logging.getLogger("vinelm").setLevel(logging.ERROR)
-    rng, clock, (gain, factor) = np.random.default_rng(seed), VirtualClock(), plan
-    annotated = profiled_trie(rng, 100)
-    annotated.meta[META] = AgainstToday(models={"answer": "m0"}, cost_usd=DOLLARS).to_dict()
-    canary, planner = Canary(share, 0.01, annotated, ObserverGroup()), Planner(annotated)
-    accuracy, objective = rng.uniform(0.4, 0.9), Objective(maximize="accuracy", max_cost_usd=DOLLARS)
-    for at in range(requests):
-        name = f"{seed}-{at}"
-        served = canary.draw(planner, objective, key=name, run_id=name, clock=clock, started_at=None)
-        is_plan, request = served.request.is_plan, served.request
-        request.began("answer", ("m0",), 0.0, None)
-        usd = float(amounts(rng, (), {"dollars": factor if is_plan else 1.0})["dollars"])
-        usage = Usage(model="m0", cost_usd=usd, latency_s=0.0)
-        request.ended(Invocation(stage="answer", prefix=("m0",), latency_s=0.0, usages=(usage,)), None)
-        canary.end(served)
-        if rng.random() < labelled:
-            canary.feedback(name, bool(rng.random() < accuracy + gain * is_plan))
-        if canary.advice == "keep":
-            return canary.advice, at + 1
-    return canary.advice, requests
-
-
-def canary_figures(options: argparse.Namespace) -> dict[str, Any]:
-    """Return, for each kind of plan, in how many worlds the canary goes back or shows the plan to be no worse, and when."""
-    found: dict[str, Any] = {}
-    with ProcessPoolExecutor(options.workers) as pool:
-        for name, plan in PLANS.items():
-            serve = partial(canary_world, options.canary, options.labelled, options.requests, plan)
-            ends = list(pool.map(serve, range(options.seed, options.seed + options.runs), chunksize=5))
-            back, at = sum(advice == "keep" for advice, _ in ends), [at for _, at in ends]
-            interval = binomtest(back, options.runs).proportion_ci(0.95)
-            found[name] = {
-                "worlds": options.runs, "back": back, "interval": [interval.low, interval.high], "median": float(np.median(at)),
-                "p95": float(np.quantile(at, 0.95)), "switch": sum(advice == "switch" for advice, _ in ends),
-            }  # fmt: skip
-    return found
+def canary_figures(options: argparse.Namespace, plan: tuple[float, float]) -> dict[str, Any]:
+    """Return in how many worlds a canary goes back or shows the plan to be no worse, and the request at which it goes back."""
+    rng, share, worlds, margin = np.random.default_rng(options.seed), options.canary, options.runs, 0.01
+    (gain, factor), accuracy = plan, np.random.default_rng(options.seed).uniform(0.4, 0.9, options.runs)
+    worse = GroupComparison(share, margin=margin), GroupComparison(share)
+    better = GroupComparison(share), GroupComparison(share, margin=-margin), GroupComparison(1.0 - share)
+    total, count, shown = np.zeros((2, worlds)), np.zeros((2, worlds)), np.zeros((3, worlds), bool)
+    back, switched = np.full(worlds, options.requests), np.zeros(worlds, bool)
+    for at in range(options.requests):
+        is_plan = rng.random(worlds) < share
+        right = (rng.random(worlds) < accuracy + gain * is_plan).astype(float)
+        dollars = amounts(rng, (worlds,), {})["dollars"] * np.where(is_plan, factor, 1.0)
+        most = WINSORIZED * (total / np.maximum(count, 1.0)).max(0) if at else dollars  # its first is not compared
+        lost = [worse[0].add(is_plan, 1.0 - right), worse[1].add(is_plan, dollars, ratio=1.0 + RELATIVE, most=most)]
+        won = [better[0].add(is_plan, right), better[1].add(is_plan, right), better[2].add(~is_plan, dollars, most=most)]
+        total[is_plan.astype(int), np.arange(worlds)] += dollars
+        count[is_plan.astype(int), np.arange(worlds)] += 1.0
+        back = np.where((np.max(lost, 0) >= np.log(len(WORSE) / ALPHA)) & (back == options.requests), at, back)
+        shown |= np.array(won) >= np.log(2 / ALPHA)
+        switched |= (shown[0] | (shown[1] & shown[2])) & (back == options.requests)
+    found = int((back < options.requests).sum())
+    interval = binomtest(found, worlds).proportion_ci(0.95)
+    return {
+        "worlds": worlds, "back": found, "interval": [interval.low, interval.high], "median": float(np.median(back)),
+        "p95": float(np.quantile(back, 0.95)), "switch": int(switched.sum()),
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -228,13 +208,12 @@ def main() -> None:
     parser.add_argument("--alpha", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--canary", type=float, help="simulate a canary with this share instead")
-    parser.add_argument("--labelled", type=float, default=1.0, help="share of a canary's requests with feedback")
-    parser.add_argument("--workers", type=int, default=2, help="processes for a canary's worlds")
     parser.add_argument("--json", action="store_true")
     add_results_option(parser)
     options = parser.parse_args()
     if options.canary is not None:
-        print(json.dumps(canary_figures(options), indent=1))
+        for name, plan in PLANS.items():
+            print(json.dumps({"plan": name, "share": options.canary, **canary_figures(options, plan)}), flush=True)
         return
     made = provenance(options)
     settings = Settings(options.runs, options.requests, options.profiled, DriftConfig(alpha=options.alpha))

@@ -38,7 +38,7 @@ MOST_PROMISES = 1024
 """Objectives whose promised dollars are kept."""
 _LOG = logging.getLogger(__name__)
 _SHARES = ("accuracy", "failures", "late")
-_WORSE = {
+WORSE = {
     "accuracy": "fewer of its answers are right",
     "failures": "more of its requests fail",
     "late": "more of its requests are late",
@@ -148,11 +148,11 @@ class Canary:
         self._draws: OrderedDict[str, _Draw] = OrderedDict()
         self._live: OrderedDict[_Served, None] = OrderedDict()
         self._gone: deque[_Served] = deque()
-        self._means = {name: _Means() for name in _WORSE}
+        self._means = {name: _Means() for name in WORSE}
         self.advice: Advice | None = None
         self._reason, self._shown = "nothing is shown yet", set[str]()
         if share:
-            self._worse = {n: GroupComparison(share, margin=margin if n in _SHARES else 0.0) for n in _WORSE}
+            self._worse = {n: GroupComparison(share, margin=margin if n in _SHARES else 0.0) for n in WORSE}
             self._better = {
                 "more accurate": GroupComparison(share),
                 "as accurate": GroupComparison(share, margin=-margin),
@@ -221,9 +221,13 @@ class Canary:
             seen, labels = self._means["failures"].count, self._means["accuracy"].count
             means = {name: one.of_plan_and_today for name, one in self._means.items() if all(one.count)}
             return CanaryStatus(
-                share=self.share, advice=self.advice, reason=self._reason, requests=(seen[1], seen[0]),
-                labelled=(labels[1], labels[0]), means=means,
-            )  # fmt: skip
+                share=self.share,
+                advice=self.advice,
+                reason=self._reason,
+                requests=(seen[1], seen[0]),
+                labelled=(labels[1], labels[0]),
+                means=means,
+            )
 
     def _count_gone(self) -> None:
         """Count requests whose session is gone, or that have ended and are held all the same."""
@@ -278,7 +282,7 @@ class Canary:
         if not most or not self.share:
             return None
         tolerated = 1.0 if is_share else ratio * (1.0 + RELATIVE)
-        if float(self._worse[name].add(is_plan, value, ratio=tolerated, most=most)) >= log(len(_WORSE) / ALPHA):
+        if float(self._worse[name].add(is_plan, value, ratio=tolerated, most=most)) >= log(len(WORSE) / ALPHA):
             return self._go_back(name)
         return self._prove("cheaper", not is_plan, value, most) if name == "dollars" else None
 
@@ -298,7 +302,7 @@ class Canary:
 
     def _go_back(self, name: str) -> CanaryEvent:
         self.share = 0.0
-        why = f"the plan is worse, and all requests run as today again: {_WORSE[name]} ({self._seen(name)})"
+        why = f"the plan is worse, and all requests run as today again: {WORSE[name]} ({self._seen(name)})"
         return self._decide("keep", name, why)
 
     def _decide(self, advice: Advice, quantity: str, reason: str) -> CanaryEvent:

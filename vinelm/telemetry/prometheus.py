@@ -62,9 +62,11 @@ class Prometheus:
             registry=registry,
         )
         self._canary = Counter(
-            "vinelm_canary", "What a canary has shown; advice is keep (it went back) or switch.", ("advice", "quantity"),
+            "vinelm_canary",
+            "What a canary has shown; advice is keep (it went back) or switch.",
+            ("advice", "quantity"),
             registry=registry,
-        )  # fmt: skip
+        )
         self._in_flight = Gauge("vinelm_in_flight", "Invocations under way.", ("engine",), registry=registry)
 
     def decided(self, decided: DecisionEvent) -> None:
