@@ -1,12 +1,17 @@
 """False alarms and delay of `vinelm drift`'s tests, over simulated runs of a serving process.
 
     python scripts/drift_delay.py --runs 2000 --requests 2000 --results results/drift.json
+    python scripts/drift_delay.py --canary 0.5 --runs 200 --requests 6000
 
 Each run serves requests over the same nodes with the same tests, weights and thresholds as `DriftMonitor`; all runs at once.
 Annotations are estimated from a simulated profile of `--profiled` rows per node, anew for each run, so that their errors count.
 Stops are Bernoulli, dollars log-normal, seconds a gamma distribution; none of the tests knows. Without drift every alarm is
 false. With drift one quantity of the busiest node changes half-way; the delay is counted in requests from the change to the
 alarm.
+
+With `--canary SHARE` a plan serves that share of the requests instead, with the tests and thresholds of `vinelm.api.canary` for
+accuracy and dollars, and all requests have feedback. It says in how many simulated worlds the canary goes back, by how much
+worse the plan is. Today's accuracy is drawn anew for each world.
 """
 
 from __future__ import annotations
@@ -21,11 +26,13 @@ import numpy as np
 from result_files import add_results_option, provenance, write_results
 from scipy.stats import binomtest
 
+from vinelm.api.canary import ALPHA, RELATIVE, WINSORIZED, WORSE
 from vinelm.catalog import Catalog
 from vinelm.estimator import DriftConfig
 from vinelm.estimator.drift.e_process import EProcess
 from vinelm.estimator.drift.hypotheses import hypotheses_of
 from vinelm.estimator.drift.monitor import ANNOTATION_SHARE
+from vinelm.estimator.drift.two_groups import GroupComparison
 from vinelm.template import Stage, Template
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -45,6 +52,15 @@ CHANGES: Mapping[str, Mapping[str, float]] = {
 }
 TOLERATED: Mapping[str, float] = {"stop": (STOP - 0.05) / STOP, "dollars": 1.1, "seconds": 1.1}
 """A move of all nodes by just the tolerance."""
+PLANS: Mapping[str, tuple[float, float]] = {
+    "10 points worse": (-0.1, 1.0),
+    "20 points worse": (-0.2, 1.0),
+    "1.5 times as dear": (0.0, 1.5),
+    "equal": (0.0, 1.0),
+    "5 points better, half the dollars": (0.05, 0.5),
+    "worse by just what is tolerated": (-0.01, 1.1),
+}
+"""Plans of a canary: accuracy over today's, and dollars in multiples of today's."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +170,34 @@ def delays(settings: Settings, seed: int, runs: int, change: Mapping[str, float]
     return {"runs": runs, "noticed": int(noticed.sum()), "early": int((alarm < half).sum()), "median": median, "p90": p90}
 
 
+def canary_figures(options: argparse.Namespace, plan: tuple[float, float]) -> dict[str, Any]:
+    """Return in how many worlds a canary goes back or shows the plan to be no worse, and the request at which it goes back."""
+    rng, share, worlds, margin = np.random.default_rng(options.seed), options.canary, options.runs, 0.01
+    (gain, factor), accuracy = plan, np.random.default_rng(options.seed).uniform(0.4, 0.9, options.runs)
+    worse = GroupComparison(share, margin=margin), GroupComparison(share)
+    better = GroupComparison(share), GroupComparison(share, margin=-margin), GroupComparison(1.0 - share)
+    total, count, shown = np.zeros((2, worlds)), np.zeros((2, worlds)), np.zeros((3, worlds), bool)
+    back, switched = np.full(worlds, options.requests), np.zeros(worlds, bool)
+    for at in range(options.requests):
+        is_plan = rng.random(worlds) < share
+        right = (rng.random(worlds) < accuracy + gain * is_plan).astype(float)
+        dollars = amounts(rng, (worlds,), {})["dollars"] * np.where(is_plan, factor, 1.0)
+        most = WINSORIZED * (total / np.maximum(count, 1.0)).max(0) if at else dollars  # its first is not compared
+        lost = [worse[0].add(is_plan, 1.0 - right), worse[1].add(is_plan, dollars, ratio=1.0 + RELATIVE, most=most)]
+        won = [better[0].add(is_plan, right), better[1].add(is_plan, right), better[2].add(~is_plan, dollars, most=most)]
+        total[is_plan.astype(int), np.arange(worlds)] += dollars
+        count[is_plan.astype(int), np.arange(worlds)] += 1.0
+        back = np.where((np.max(lost, 0) >= np.log(len(WORSE) / ALPHA)) & (back == options.requests), at, back)
+        shown |= np.array(won) >= np.log(2 / ALPHA)
+        switched |= (shown[0] | (shown[1] & shown[2])) & (back == options.requests)
+    found = int((back < options.requests).sum())
+    interval = binomtest(found, worlds).proportion_ci(0.95)
+    return {
+        "worlds": worlds, "back": found, "interval": [interval.low, interval.high], "median": float(np.median(back)),
+        "p95": float(np.quantile(back, 0.95)), "switch": int(switched.sum()),
+    }  # fmt: skip
+
+
 def main() -> None:
     """Run the simulations and print them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -163,9 +207,14 @@ def main() -> None:
     parser.add_argument("--profiled", type=int, default=500, help="rows of each node in the profile")
     parser.add_argument("--alpha", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--canary", type=float, help="simulate a canary with this share instead")
     parser.add_argument("--json", action="store_true")
     add_results_option(parser)
     options = parser.parse_args()
+    if options.canary is not None:
+        for name, plan in PLANS.items():
+            print(json.dumps({"plan": name, "share": options.canary, **canary_figures(options, plan)}), flush=True)
+        return
     made = provenance(options)
     settings = Settings(options.runs, options.requests, options.profiled, DriftConfig(alpha=options.alpha))
     alarms = named(settings, options.seed, {}) | {"stated": options.alpha}

@@ -31,16 +31,15 @@ class Replanner:
             of ``max_cost_usd`` is not planned. None: money is not checked.
         raises: whether to raise the controller's own failures instead of noting them.
         is_off: make no plans.
-        follows: whether the request runs what is planned.
 
     Attributes:
+        follows: whether the request runs what is planned.
         seen: what the request has shown; None where plans do not depend on it.
     """
 
     __slots__ = (
         "_candidates",
         "_excluded",
-        "_follows",
         "_is_off",
         "_least_call_usd",
         "_load",
@@ -49,6 +48,7 @@ class Replanner:
         "_planner",
         "_raises",
         "_stages",
+        "follows",
         "seen",
     )
 
@@ -66,7 +66,7 @@ class Replanner:
     ) -> None:
         self._planner, self._objective = planner, objective
         self._candidates, self._load, self._raises, self._is_off = candidates, load, raises, is_off
-        self._follows = follows
+        self.follows = follows
         self._nodes: dict[tuple[str, ...], int] = {(): 0}
         self._stages: dict[tuple[str, ...], str] = {}
         self._least_call_usd = least_call_usd
@@ -130,7 +130,7 @@ class Replanner:
             return None, f"the path {'/'.join(prefix)} is not planned for: default model"
         except InfeasibleError as error:
             # A request that runs other models than its plans leaves their bounds by no choice of theirs.
-            if (self._follows or not prefix) and (self._raises or self._objective.on_infeasible == "raise"):
+            if (self.follows or not prefix) and (self._raises or self._objective.on_infeasible == "raise"):
                 raise
             return None, f"{error}: default model"
         except Exception as error:

@@ -12,6 +12,7 @@ from vinelm.controller.load.load_view import LoadSource, SessionLoad
 from vinelm.controller.planner import Planner
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.session.call_follower import CallFollower, RequestWatcher
+from vinelm.controller.session.canary_request import CanaryRequest
 from vinelm.controller.session.replanner import Replanner
 from vinelm.controller.session.request_rows import RequestRows
 from vinelm.controller.session.trace import TraceStep
@@ -72,6 +73,7 @@ class Session(StopRulePolicy):
         rows: told of each invocation as it begins, waits and ends, for those who watch all requests; None if nobody does.
         evidence: makes rows of the request, as a profile would have; None if nobody keeps them.
         follows_plan: False runs the defaults also in mode "enforce", where a plan is not proven: caps and fallbacks still hold.
+        canary: the request's draw, which decides in place of ``follows_plan``; told what comes of it. None without a canary.
     """
 
     guard: SpendGuard | None
@@ -99,6 +101,7 @@ class Session(StopRulePolicy):
         rows: RequestWatcher | None = None,
         evidence: RequestRows | None = None,
         follows_plan: bool = True,
+        canary: CanaryRequest | None = None,
     ) -> None:
         if mode not in _MODES:
             raise ConfigError(f"mode is {mode!r}: use 'enforce', 'observe' or 'off'")
@@ -113,7 +116,8 @@ class Session(StopRulePolicy):
         self.planner = planner
         self.objective = objective
         self.mode: Mode = mode
-        self.follows = mode == "enforce" and follows_plan
+        self._canary, self.is_canary = canary, None if canary is None else canary.is_plan
+        self.follows = mode == "enforce" and (follows_plan if canary is None else canary.is_plan)
         self.on_error: OnError = on_error
         self.falls_back = fallback and mode == "enforce"
         if not can_end:
@@ -121,7 +125,7 @@ class Session(StopRulePolicy):
         self._load = None if load is None else SessionLoad(load, planner)
         self._default, self._on_spent = default, on_spent
         self._rows, self.evidence = rows, evidence
-        self._followers: list[CallFollower] = [one for one in (self._load, rows, evidence) if one is not None]
+        self._followers: list[CallFollower] = [one for one in (self._load, rows, evidence, canary) if one is not None]
         self.on_gate = None if rows is None else rows.gate
         self.standing = rows.standing if rows is not None and mode == "enforce" else None
         self._chosen: dict[tuple[str, ...], tuple[str, str]] = {}  # stage and model
@@ -178,6 +182,10 @@ class Session(StopRulePolicy):
             for k, stage in enumerate(stages):
                 self._replanner.note_stage(prefix[:k], stage)
             self._inherit(prefix, costs_usd)
+            if self._canary is not None and self.is_canary is not None:
+                self._canary.is_plan = self.is_canary
+                self._canary.resumed(costs_usd)
+                self.follows = self._replanner.follows = self.mode == "enforce" and self.is_canary
 
     def paid(self, total_usd: float) -> None:
         """Count that earlier runs of the request have paid so much, unfinished invocations included.
@@ -221,6 +229,8 @@ class Session(StopRulePolicy):
                 goes_on = False
         if not goes_on and self.evidence is not None:
             self.evidence.left()
+        if self._canary is not None:
+            self._canary.edge(goes_on)
         return goes_on
 
     def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
@@ -349,6 +359,8 @@ class Session(StopRulePolicy):
         model = planned if planned is not None and self.follows else self.default_model(stage)
         if not self.follows and planned is not None:
             note = f"{self._unfollowed}: would have run {planned}"
+        elif self.is_canary:
+            note = f"canary, the plan's share; {note}" if note else "canary, the plan's share"
         if self._rows is not None:
             alone = self._rows.note()
             note = f"{note}; {alone}" if note and alone else note or alone
@@ -357,6 +369,8 @@ class Session(StopRulePolicy):
 
     @property
     def _unfollowed(self) -> str:
+        if self.is_canary is not None:
+            return "canary, today's share"
         return "observed only" if self.mode == "observe" else "not proven"
 
     def _fallback(self, failed: Invocation, tried: Collection[str]) -> str | None:

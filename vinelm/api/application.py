@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -38,6 +39,7 @@ from vinelm.vinefile import load_trie
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+    from vinelm.api.canary import CanaryStatus
     from vinelm.api.served_evidence import EvidenceConfig
 
 Node = Callable[..., Any]
@@ -86,6 +88,8 @@ class VineLM(VineInterface, LongRunning):
         allow_unproven: serve plans also where the trie does not prove that they are no worse than what runs today. By default
             such a request runs the stages' defaults, and its trace says what the plan would have done (:meth:`recommendation`).
         margin: accuracy, a fraction, that a cheaper plan may lose.
+        canary: the share of requests, in [0, 1), that plans serve, proven or not; the others run the stages' defaults. Live
+            evidence then decides, and a plan that is worse is served no more (:attr:`canary`).
     """
 
     def __init__(
@@ -106,9 +110,12 @@ class VineLM(VineInterface, LongRunning):
         evidence: EvidenceConfig | str | Path | None = None,
         allow_unproven: bool = False,
         margin: float = MARGIN,
+        canary: float | None = None,
     ) -> None:
         if not 0.0 <= margin < 1.0:
             raise ConfigError(f"margin is {margin}: it must be a fraction of accuracy in [0, 1)")
+        _require_canary(canary, mode, allow_unproven)
+        self._share = canary
         self.allow_unproven, self.margin = allow_unproven, margin
         self._advised = lru_cache(MOST_ADVISED)(self._recommended)
         self._has_warned = False
@@ -147,6 +154,8 @@ class VineLM(VineInterface, LongRunning):
             self.adapter.tells_config = True
             has_accounts = mode == "enforce" and bool(self.fleet.fleet.config.daily_usd)
             self.adapter.account_of = self.fleet.account_of if has_accounts else None
+        if canary is not None:
+            self.adapter.tells_config = True
         if annotated is not None:
             self._serve(annotated, None if isinstance(trie, AnnotatedTrie | None) else Path(trie))
 
@@ -199,7 +208,12 @@ class VineLM(VineInterface, LongRunning):
                 "the workflow's own check (stop='workflow'); an evaluation of labelled requests passes labelled=True",
                 code="oracle-trie",
             )
-        self._planners = ServedPlanners(annotated, self.adapter, self.catalog)
+        planners = ServedPlanners(annotated, self.adapter, self.catalog)
+        if self._share is not None:
+            from vinelm.api.canary import Canary  # an estimator's tests, which serving does without
+
+            self._canary = Canary(self._share, self.margin, annotated, self.adapter.observers)
+        self._planners = planners
         self._advised.cache_clear()
         self._has_warned = False
         if self.adapter.template is None:
@@ -230,10 +244,15 @@ class VineLM(VineInterface, LongRunning):
         """
         return self._advised(self.served_planner(), objective)
 
+    @property
+    def canary(self) -> CanaryStatus | None:
+        """Where the canary of the loaded trie stands; None without one. A new trie begins another."""
+        return None if self._canary is None else self._canary.status
+
     def _recommended(self, planner: Planner, objective: Objective) -> Recommendation | None:
         annotated, begun_s = planner.annotated, float(planner.annotated.latency_s[0])
         found = recommended(annotated, lambda: planner.plan(objective, elapsed_s=begun_s).path_cost_usd, margin=self.margin)
-        if found is not None and found.advice == "keep" and not (self.allow_unproven or self._has_warned):
+        if found is not None and found.advice == "keep" and not (self.allow_unproven or self._has_warned or self._canary):
             self._has_warned = True  # of each trie once: every request may have an objective of its own
             _LOG.warning("plans for some objective are not served: %s", found.sentence)
         return found
@@ -272,15 +291,19 @@ class VineLM(VineInterface, LongRunning):
         if self._planners is None:
             return self.adapter.defaults.policy(RunContext(objective=objective, request=request, started_at=started_at), clock)
         planner = self.served_planner(returns_earlier=returns_earlier)
-        advised = None if self.allow_unproven or self.mode != "enforce" else self._advised(planner, objective)
-        follows = advised is None or advised.advice == "switch"
+        clock = clock or self.models.new_clock()
+        kept = None if self.evidence is None else self.evidence.request(run_id, clock)
+        drawn = None
+        if self._canary is not None:
+            name = run_id or (kept.run_id if kept is not None else secrets.token_hex(8))
+            key = run_id or str((configurable or {}).get("thread_id") or name)
+            drawn = self._canary.draw(planner, objective, key=key, run_id=name, clock=clock, started_at=started_at)
+        follows = self._follows(planner, objective) if drawn is None else drawn.request.is_plan
         control = self._control_of(objective) if self.correct_spend and follows else None
         if control is not None:
             objective = control.begin()
             control.planned(planner.plan(objective).path_cost_usd)
         planner.prepare_in_background(objective)
-        clock = clock or self.models.new_clock()
-        kept = None if self.evidence is None else self.evidence.request(run_id, clock)
         session = Session(
             planner,
             objective,
@@ -298,10 +321,20 @@ class VineLM(VineInterface, LongRunning):
             on_spent=None if control is None else control.spent,
             rows=None if self.fleet is None else self.fleet.rows(planner, objective, configurable),
             evidence=kept,
+            canary=None if drawn is None else drawn.request,
         )
+        if self._canary is not None and drawn is not None:
+            self._canary.follow(session, drawn)
         if kept is not None and self.evidence is not None:
             self.evidence.end_with(session, kept)
         return session
+
+    def _follows(self, planner: Planner, objective: Objective) -> bool:
+        """Whether requests run the plan for an objective: not where it is not proven against what runs today."""
+        if self.allow_unproven or self.mode != "enforce":
+            return True
+        advised = self._advised(planner, objective)
+        return advised is None or advised.advice == "switch"
 
     def _control_of(self, objective: Objective) -> SpendControl | None:
         """The correction that all requests of an objective share; None where nothing is corrected."""
@@ -355,3 +388,17 @@ class VineLM(VineInterface, LongRunning):
             configurable=context.configurable,
             run_id=context.request_id,
         )
+
+
+def _require_canary(share: float | None, mode: Mode, allow_unproven: bool) -> None:
+    """Raise :class:`ConfigError` where a canary cannot be, or would be without effect."""
+    if share is None:
+        return
+    if not 0.0 <= share < 1.0:
+        raise ConfigError(
+            f"canary is {share}: it must be a share of the requests in [0, 1), since the plan is compared with the others; "
+            "allow_unproven=True serves it to all"
+        )
+    if allow_unproven or mode != "enforce":
+        other = "allow_unproven=True, which serves plans to all requests" if allow_unproven else f"mode={mode!r}"
+        raise ConfigError(f"canary={share} has no effect with {other}: leave one of them out")

@@ -17,6 +17,7 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from vinelm.api.canary import Canary
     from vinelm.api.served_evidence import EvidenceConfig, ServedEvidence
 
 _LOG = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ class LongRunning:
 
     def __init__(self, evidence: EvidenceConfig | str | Path | None) -> None:
         self.evidence: ServedEvidence | None = None
+        self._canary: Canary | None = None
         self._kept = evidence
         self._reload: TrieReload | None = None
 
@@ -56,18 +58,24 @@ class LongRunning:
     def feedback(self, run_id: str, success: bool | float) -> None:
         """Say whether the answer of a request was right, when that becomes known; the row of its last answer then says so.
 
-        Returns at once: the row is changed off the request path. A run of which there is no row is told in the log.
+        Returns at once: the row is changed off the request path. A run of which there is no row is told in the log. A canary
+        counts it where this process has served the request.
 
         Args:
             run_id: the ``request_id`` that :meth:`context` was given, or the ``evidence.run_id`` of the session.
             success: True, False or a score in [0, 1].
 
         Raises:
-            ConfigError: no evidence is kept, or the score is out of range.
+            ConfigError: no evidence is kept and there is no canary, or the score is out of range.
         """
-        if self.evidence is None:
+        if not 0.0 <= success <= 1.0:
+            raise ConfigError(f"success is {success}: give True, False or a score in [0, 1]")
+        if self.evidence is None and self._canary is None:
             raise ConfigError("feedback needs the rows of served requests: pass VineLM(evidence='served.db') and load a trie")
-        self.evidence.feedback(run_id, success)
+        if self.evidence is not None:
+            self.evidence.feedback(run_id, success)
+        if self._canary is not None:
+            self._canary.feedback(run_id, success)
 
     def reload(self) -> None:
         """Load the trie's file again; requests in progress keep the old trie.

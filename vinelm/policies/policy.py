@@ -43,6 +43,8 @@ class Policy(ABC):
         has_judge: whether a judge decides on the end, which is the caller's own code: what it raises is the caller's.
         standing: called with a stage and the request's priority, returns the priority of its call; None: the request's own.
         locate: returns the path of the invocation at a place, where the policy knows it already, as a replay does; else None.
+        is_canary: whether a canary has drawn the plan for the request (False: what ran before); None without a canary. Stored
+            with the path, and set before :meth:`resumed` to what the run that began the request has drawn.
 
     Args:
         template: the workflow's shape; None if it is not known.
@@ -59,6 +61,7 @@ class Policy(ABC):
     has_judge: bool = False
     locate: Callable[[Any], tuple[str, ...]] | None = None
     standing: Callable[[str, float], SupportsFloat] | None = None
+    is_canary: bool | None = None
 
     def __init__(
         self,

@@ -1,3 +1,4 @@
+from .events import CanaryEvent as CanaryEvent
 from .events import DecisionEvent as DecisionEvent
 from .events import DriftEvent as DriftEvent
 from .events import Listener as Listener

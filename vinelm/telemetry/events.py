@@ -76,6 +76,22 @@ class DriftEvent:
     seen: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryEvent:
+    """What live evidence shows of a plan on trial.
+
+    Attributes:
+        advice: "keep" where the plan is worse and all requests run as today again, "switch" where it is not.
+        quantity: what showed it: "accuracy", "failures", "late", "dollars" or "seconds"; "more accurate" or "as accurate and
+            cheaper".
+        reason: the same with what was seen of both, as text.
+    """
+
+    advice: Literal["switch", "keep"]
+    quantity: str
+    reason: str
+
+
 class ObserverGroup:
     """Notifies several observers. One that fails is left out of that one event: it must not cost the request.
 
@@ -116,6 +132,11 @@ class ObserverGroup:
         """Notify the observers that have a method ``drifted``."""
         for observer in self.observers:
             _safely(observer, "drifted", moved)
+
+    def canary_decided(self, shown: CanaryEvent) -> None:
+        """Notify the observers that have a method ``canary_decided``."""
+        for observer in self.observers:
+            _safely(observer, "canary_decided", shown)
 
     def ended(self, tokens: list[tuple[Observer, Any]], invocation: Invocation | None) -> None:
         """Notify the observers that were notified of the beginning."""

@@ -7,7 +7,7 @@ from typing import Any
 from vinelm.catalog import Model
 from vinelm.extras import required_extra
 from vinelm.requests.protocols import Invocation
-from vinelm.telemetry.events import DecisionEvent, DriftEvent
+from vinelm.telemetry.events import CanaryEvent, DecisionEvent, DriftEvent
 
 with required_extra("metrics", "the observer Prometheus"):
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -61,6 +61,12 @@ class Prometheus:
             (*where, "quantity", "direction"),
             registry=registry,
         )
+        self._canary = Counter(
+            "vinelm_canary",
+            "What a canary has shown; advice is keep (it went back) or switch.",
+            ("advice", "quantity"),
+            registry=registry,
+        )
         self._in_flight = Gauge("vinelm_in_flight", "Invocations under way.", ("engine",), registry=registry)
 
     def decided(self, decided: DecisionEvent) -> None:
@@ -72,6 +78,10 @@ class Prometheus:
     def drifted(self, moved: DriftEvent) -> None:
         """One more annotation that no longer holds."""
         self._drift.labels(moved.stage, moved.model, moved.quantity.partition(" ")[0], moved.direction).inc()
+
+    def canary_decided(self, shown: CanaryEvent) -> None:
+        """A canary that went back, or has shown a plan to be no worse."""
+        self._canary.labels(shown.advice, shown.quantity).inc()
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Any:
         """One more under way."""

@@ -51,8 +51,8 @@ class Entry(TypedDict):
 
     ``request`` is the request's id where the caller gave one; ``usd`` the dollars that the run recorded since the entry before,
     failed attempts included (absent: 0, or written by a version that did not record them); ``account`` names what all runs of
-    the request have paid, beside the checkpoints; ``shown`` what the invocation
-    showed, once a later node has written it.
+    the request have paid, beside the checkpoints; ``canary`` whether a canary has
+    drawn the plan for the request (absent: no canary); ``shown`` what the invocation showed, once a later node has written it.
     """
 
     k: int
@@ -61,6 +61,7 @@ class Entry(TypedDict):
     request: NotRequired[str]
     usd: NotRequired[float]
     account: NotRequired[str]
+    canary: NotRequired[bool]
     shown: NotRequired[ShownOutcome]
 
 
@@ -311,6 +312,11 @@ def account_of(value: PathValue | None) -> str | None:
     """Return the key of the account of the request that wrote the last entries of the path; None if none is named."""
     path = () if value is None else reversed(value["path"])
     return next((entry["account"] for entry in path if "account" in entry), None)
+
+
+def drawn_of(value: PathValue) -> bool | None:
+    """Return whether a canary has drawn the plan for the request that wrote the path; None if that is not stored."""
+    return next((entry["canary"] for entry in reversed(value["path"]) if "canary" in entry), None)
 
 
 def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:

@@ -183,6 +183,8 @@ class InvocationScope:
             entry["usd"] = usd
         if self._run.request_account is not None:
             entry["account"] = self._run.request_account.key
+        if self._run.policy.is_canary is not None:
+            entry["canary"] = self._run.policy.is_canary
         return entry
 
     def update(self) -> list[Entry | Note]:

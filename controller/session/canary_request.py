@@ -1,0 +1,87 @@
+"""What one request of a canary comes to, as its session sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vinelm.clock import Clock
+from vinelm.controller.planning.decision import Decision
+from vinelm.requests.protocols import Invocation
+
+
+class CanaryRequest:
+    """Follows the calls of one request of a canary, which reads the result once the session is gone. Never raises or blocks.
+
+    Each event changes one built-in container or value, so that no lock is needed.
+
+    Attributes:
+        is_plan: whether the plan was drawn for the request; what another process drew before replaces it.
+        is_resumed: whether another run has executed a part of it: its seconds are then not those that its caller waited for.
+
+    Args:
+        is_plan: as above.
+        clock: the request's own.
+        started_at: its arrival in seconds of ``clock``.
+    """
+
+    __slots__ = ("_clock", "_failed", "_goes_on", "_open", "_seconds", "_started_at", "_usd", "is_plan", "is_resumed")
+
+    def __init__(self, is_plan: bool, clock: Clock, started_at: float) -> None:
+        self.is_plan, self.is_resumed = is_plan, False
+        self._clock, self._started_at = clock, started_at
+        self._open: set[tuple[int, str]] = set()
+        self._failed: dict[tuple[int, str], bool] = {}
+        self._usd: list[float | None] = []
+        self._goes_on, self._seconds = False, 0.0
+
+    def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
+        """An invocation begins."""
+        self._open.add((len(path), stage))
+        self._goes_on = False
+
+    def ended(self, invocation: Invocation, excess_s: float | None) -> None:
+        """It has ended; another attempt takes the place of one that failed."""
+        place = len(invocation.prefix), invocation.stage
+        self._open.discard(place)
+        self._failed[place] = invocation.failure is not None
+        self._usd.append(invocation.cost_usd)
+        self._seconds = self._clock.now() - self._started_at
+
+    def interrupted(self, path: tuple[str, ...]) -> None:
+        """It has no result and will be run again: it stays open."""
+
+    def edge(self, goes_on: bool) -> None:
+        """An edge was answered."""
+        self._goes_on = goes_on
+        self._seconds = self._clock.now() - self._started_at
+
+    def resumed(self, costs_usd: Sequence[float | None]) -> None:
+        """Another run has paid so much for each invocation so far."""
+        self.is_resumed = True
+        self._usd += costs_usd
+
+    @property
+    def has_failed(self) -> bool:
+        """True if the last attempt of some invocation failed."""
+        return any(self._failed.values())
+
+    @property
+    def has_ended(self) -> bool:
+        """True if nothing is left to do, as far as the calls and the edges tell, or an invocation failed for good."""
+        return self.has_failed or bool(self._failed and not self._open and not self._goes_on)
+
+    @property
+    def usd(self) -> float | None:
+        """Dollars of all its calls; None if those of an earlier run are not known."""
+        known = [usd for usd in self._usd if usd is not None]
+        return sum(known) if len(known) == len(self._usd) else None
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds from its arrival to the end of its last call or edge; None if it was resumed."""
+        return None if self.is_resumed else max(self._seconds, 0.0)
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since its last call or edge ended; 0 while one is under way."""
+        return 0.0 if self._open else self._clock.now() - self._started_at - self._seconds

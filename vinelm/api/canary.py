@@ -1,0 +1,330 @@
+"""A plan on trial: served to a share of the requests, beside what runs today, until live evidence decides."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from math import log
+from threading import Lock
+from typing import Any
+
+from vinelm.clock import Clock
+from vinelm.controller import Planner, Session
+from vinelm.controller.session.canary_request import CanaryRequest
+from vinelm.errors import ConfigError
+from vinelm.estimator import DriftConfig
+from vinelm.estimator.drift.two_groups import GroupComparison
+from vinelm.objective import Objective
+from vinelm.plans.recommendation import Advice, AgainstToday
+from vinelm.telemetry import CanaryEvent, ObserverGroup
+from vinelm.trie.annotated_trie import AnnotatedTrie
+
+ALPHA = 0.05
+"""Chance that a plan that is no worse ever goes back, and that one that is worse is ever said not to be."""
+WINSORIZED = 10.0
+"""Of a request's dollars and seconds at most so many times the mean count, in both groups: tests assume no other bound."""
+REMEMBERED = 100_000
+"""Draws that are remembered; feedback on an older one is not counted."""
+IDLE_S = 60.0
+"""A request whose session is still held has ended if it has done nothing for so long."""
+RELATIVE = DriftConfig().relative
+"""By so much of today's the plan may be dearer or slower, beyond what it promised."""
+MOST_PROMISES = 1024
+"""Objectives whose promised dollars are kept."""
+_LOG = logging.getLogger(__name__)
+_SHARES = ("accuracy", "failures", "late")
+WORSE = {
+    "accuracy": "fewer of its answers are right",
+    "failures": "more of its requests fail",
+    "late": "more of its requests are late",
+    "dollars": "it costs more than it promised",
+    "seconds": "it is slower",
+}
+"""Quantities that send a canary back, and what is then said of the plan."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanaryStatus:
+    """Where a canary stands.
+
+    Attributes:
+        share: of new requests, that the plan is drawn for; 0 once the canary has gone back.
+        advice: ``"keep"`` once it has gone back; ``"switch"`` where the plan is shown to be more accurate than today's, or as
+            accurate less the margin for fewer dollars; None while neither is shown.
+        reason: why, in a few words.
+        requests: compared requests of (the plan, today), and ``labelled`` those with feedback.
+        means: by quantity, what was seen of (the plan, today): ``"accuracy"``, ``"failures"`` and ``"late"`` as fractions,
+            ``"dollars"`` and ``"seconds"`` per request; left out where a group has none.
+    """
+
+    share: float
+    advice: Advice | None
+    reason: str
+    requests: tuple[int, int]
+    labelled: tuple[int, int]
+    means: Mapping[str, tuple[float, float]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class _Draw:
+    """The draw of a key, which is a request or a conversation, and counts once: its requests are not independent."""
+
+    is_plan: bool
+    is_counted: bool = False
+    is_labelled: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Served:
+    """A request under way, its objective, and by how much its plan may be dearer than today's."""
+
+    request: CanaryRequest
+    draw: _Draw
+    objective: Objective
+    ratio: float
+
+
+@dataclass(slots=True)
+class _Means:
+    """Counts and sums of [today, the plan]."""
+
+    count: list[int] = field(default_factory=lambda: [0, 0])
+    total: list[float] = field(default_factory=lambda: [0.0, 0.0])
+
+    def add(self, is_plan: bool, value: float) -> None:
+        self.count[is_plan] += 1
+        self.total[is_plan] += value
+
+    @property
+    def of_plan_and_today(self) -> tuple[float, float]:
+        return self.total[1] / self.count[1], self.total[0] / self.count[0]
+
+    @property
+    def most(self) -> float:
+        """Where the next value is cut off; 0 where no value so far is above 0."""
+        return WINSORIZED * max(total / max(count, 1) for total, count in zip(self.total, self.count, strict=True))
+
+
+class Canary:
+    """Draws requests for the plan, compares them with those that run as today, and goes back where the plan is worse.
+
+    Thread-safe. One comparison for the requests of all objectives, each judged by what its own plan promised. A draw depends on
+    the key and the trie alone, so that all processes draw alike; the evidence is that of this process.
+
+    Args:
+        share: of the requests, that the plan is drawn for, in [0, 1).
+        margin: fraction of answers, failures and late requests that the plan may lose.
+        annotated: the trie that serves.
+        observers: notified of what is shown.
+
+    Attributes:
+        share: 0 once the canary has gone back.
+        advice: as in :class:`CanaryStatus`.
+
+    Raises:
+        ConfigError: the trie does not say what runs today.
+    """
+
+    def __init__(self, share: float, margin: float, annotated: AnnotatedTrie, observers: ObserverGroup) -> None:
+        if AgainstToday.of(annotated) is None:
+            raise ConfigError(
+                "canary= compares with what runs today, which the trie does not say: give every stage its default model "
+                "(vine.stage(..., default=)) and estimate again, without --no-check"
+            )
+        self.share = share
+        self._margin, self._observers = margin, observers
+        self._salt = str(annotated.meta.get("dataset_digest", ""))
+        self._promised = lru_cache(MOST_PROMISES)(promised_ratio)
+        self._lock = Lock()
+        self._draws: OrderedDict[str, _Draw] = OrderedDict()
+        self._live: OrderedDict[_Served, None] = OrderedDict()
+        self._gone: deque[_Served] = deque()
+        self._means = {name: _Means() for name in WORSE}
+        self.advice: Advice | None = None
+        self._reason, self._shown = "nothing is shown yet", set[str]()
+        if share:
+            self._worse = {n: GroupComparison(share, margin=margin if n in _SHARES else 0.0) for n in WORSE}
+            self._better = {
+                "more accurate": GroupComparison(share),
+                "as accurate": GroupComparison(share, margin=-margin),
+                "cheaper": GroupComparison(1.0 - share),
+            }
+            _LOG.warning(
+                "canary: the plan serves %g %% of the requests. Only failures, dollars and seconds are watched until "
+                "vine.feedback says which answers are right",
+                100 * share,
+            )
+
+    def draw(
+        self, planner: Planner, objective: Objective, *, key: str, run_id: str, clock: Clock, started_at: float | None
+    ) -> _Served:
+        """Return a new request with its draw, for :meth:`follow`.
+
+        Args:
+            planner: makes its plan.
+            objective: that of the request.
+            key: decides the draw: what is the same whenever and wherever the request, or its conversation, goes on.
+            run_id: what feedback calls the request.
+            clock: the request's.
+            started_at: its arrival in seconds of ``clock``; None: now.
+
+        Raises:
+            InfeasibleError: no plan meets the bounds, and the objective asks to raise then.
+        """
+        ratio = self._promised(planner, objective) if self.share else 1.0
+        self._count_gone()
+        with self._lock:
+            known = self._draws.pop(key, None) if self.share else None  # a conversation goes back, too
+            known = self._draws[key] = self._draws[run_id] = known or _Draw(self._is_plan(key))
+            while len(self._draws) > REMEMBERED:
+                self._draws.popitem(last=False)
+            request = CanaryRequest(known.is_plan, clock, clock.now() if started_at is None else started_at)
+            served = _Served(request, known, objective, ratio)
+            self._live[served] = None
+        return served
+
+    def follow(self, session: Session, served: _Served) -> None:
+        """Count the request when its session is gone."""
+        weakref.finalize(session, self.end, served).atexit = False
+
+    def end(self, served: _Served) -> None:
+        """Note that a request is over, to be counted by the next; callable in any statement, as finalizers are."""
+        self._gone.append(served)
+
+    def feedback(self, run_id: str, success: bool | float) -> None:
+        """Count whether an answer is right; once for each draw that this process remembers."""
+        self._count_gone()
+        with self._lock:
+            draw = self._draws.get(run_id)
+            if draw is None:
+                return
+            found = [self._count(one) for one in list(self._live) if one.draw is draw]  # it is answered, so it has ended
+            if self.share and not draw.is_labelled:
+                draw.is_labelled = True
+                found.append(self._label(draw.is_plan, float(success)))
+        self._tell(found)
+
+    @property
+    def status(self) -> CanaryStatus:
+        """Where the canary stands now."""
+        self._count_gone()
+        with self._lock:
+            seen, labels = self._means["failures"].count, self._means["accuracy"].count
+            means = {name: one.of_plan_and_today for name, one in self._means.items() if all(one.count)}
+            return CanaryStatus(
+                share=self.share,
+                advice=self.advice,
+                reason=self._reason,
+                requests=(seen[1], seen[0]),
+                labelled=(labels[1], labels[0]),
+                means=means,
+            )
+
+    def _count_gone(self) -> None:
+        """Count requests whose session is gone, or that have ended and are held all the same."""
+        found: list[CanaryEvent | None] = []
+        with self._lock:
+            while self._gone:
+                found.append(self._count(self._gone.popleft()))
+            for one in list(self._live)[:2]:  # of the oldest, two for each new one: a request must not pay for all
+                self._live.move_to_end(one)
+                if one.request.has_ended and one.request.idle_s > IDLE_S:
+                    found.append(self._count(one))
+        self._tell(found)
+
+    def _tell(self, found: list[CanaryEvent | None]) -> None:
+        for event in found:
+            if event is not None:
+                (_LOG.warning if event.advice == "keep" else _LOG.info)("canary: %s", event.reason)
+                self._observers.canary_decided(event)
+
+    # -- with the lock held ------------------------------------------------------------------------------------
+
+    def _is_plan(self, key: str) -> bool:
+        digest = hashlib.sha256(f"{self._salt}:{key}".encode()).digest()
+        return int.from_bytes(digest[:8]) < self.share * 2**64
+
+    def _count(self, served: _Served) -> CanaryEvent | None:
+        """Count a request once it has ended, and return what is thereby shown."""
+        request, draw = served.request, served.draw
+        self._live.pop(served, None)
+        if request.is_plan != draw.is_plan:  # begun by a process that had gone back, or not yet: its chance is not known
+            draw.is_plan, draw.is_counted, draw.is_labelled = request.is_plan, True, True
+        if draw.is_counted or not request.has_ended or not self.share:
+            return None
+        draw.is_counted = True
+        values: dict[str, float | None] = {"failures": float(request.has_failed), "dollars": request.usd}
+        seconds, latest_s = request.seconds, served.objective.max_latency_s
+        if seconds is not None and not request.has_failed:
+            values["late"] = None if latest_s is None else float(seconds > latest_s)
+            values["seconds"] = seconds if served.objective.minimize == "latency" else None
+        found = [
+            self._compare(name, draw.is_plan, value, served.ratio if name == "dollars" else 1.0)
+            for name, value in values.items()
+            if value is not None
+        ]
+        return next((event for event in found if event is not None), None)
+
+    def _compare(self, name: str, is_plan: bool, value: float, ratio: float) -> CanaryEvent | None:
+        """Bet that the plan is worse, and cheaper."""
+        means, is_share = self._means[name], name in _SHARES
+        most = 1.0 if is_share else means.most
+        means.add(is_plan, 1.0 - value if name == "accuracy" else value)
+        if not most or not self.share:
+            return None
+        tolerated = 1.0 if is_share else ratio * (1.0 + RELATIVE)
+        if float(self._worse[name].add(is_plan, value, ratio=tolerated, most=most)) >= log(len(WORSE) / ALPHA):
+            return self._go_back(name)
+        return self._prove("cheaper", not is_plan, value, most) if name == "dollars" else None
+
+    def _label(self, is_plan: bool, success: float) -> CanaryEvent | None:
+        """Bet that the plan's answers are worse, as good, and better."""
+        found = self._compare("accuracy", is_plan, 1.0 - success, 1.0)
+        return found or self._prove("more accurate", is_plan, success) or self._prove("as accurate", is_plan, success)
+
+    def _prove(self, what: str, is_new: bool, value: float, most: float = 1.0) -> CanaryEvent | None:
+        # Two ways to be no worse share alpha; what is shown once stays shown (Ville's inequality is about "ever").
+        if float(self._better[what].add(is_new, value, most=most)) >= log(2 / ALPHA):
+            self._shown.add(what)
+        if self.advice is not None or not ("more accurate" in self._shown or {"as accurate", "cheaper"} <= self._shown):
+            return None
+        how = "more accurate" if "more accurate" in self._shown else "as accurate and cheaper"
+        return self._decide("switch", how, f"the plan is shown to be {how}: {self._seen('accuracy')}, {self._seen('dollars')}")
+
+    def _go_back(self, name: str) -> CanaryEvent:
+        self.share = 0.0
+        why = f"the plan is worse, and all requests run as today again: {WORSE[name]} ({self._seen(name)})"
+        return self._decide("keep", name, why)
+
+    def _decide(self, advice: Advice, quantity: str, reason: str) -> CanaryEvent:
+        self.advice, self._reason = advice, reason
+        return CanaryEvent(advice=advice, quantity=quantity, reason=reason)
+
+    def _seen(self, name: str) -> str:
+        means = self._means[name]
+        if not all(means.count):
+            return f"{name} not seen in both"
+        (plan, today), (of_today, of_plan) = means.of_plan_and_today, means.count
+        form = "{:.1%}" if name in _SHARES else "{:.3g}"
+        return f"{name} {form.format(plan)} of {of_plan:,} requests, today's {form.format(today)} of {of_today:,}"
+
+
+def promised_ratio(planner: Planner, objective: Objective) -> float:
+    """Return how many times today's dollars the plan was promised to cost; 1 where it is fewer, or not known.
+
+    Raises:
+        InfeasibleError: no plan meets the bounds, and the objective asks to raise then.
+    """
+    annotated, compared = planner.annotated, AgainstToday.of(planner.annotated)
+    if compared is None or not compared.cost_usd:
+        return 1.0
+    return max(planner.plan(objective, elapsed_s=float(annotated.latency_s[0])).path_cost_usd / compared.cost_usd, 1.0)
