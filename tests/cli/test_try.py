@@ -46,7 +46,21 @@ def test_a_dry_run_buys_nothing(project, capfd):
     assert not (project / "app.db").exists()
 
 
-def test_what_runs_today_has_to_be_known(project, capfd):
+def test_what_runs_today_has_to_be_known_before_a_dollar_is_spent(project, capfd, monkeypatch):
+    real = '[[model]]\nname = "{0}"\nprovider = "openai"\nmodel = "{0}"\napi_key_env = "A_KEY"\n'
+    (project / "models.toml").write_text("\n".join(map(real.format, ("gpt-5", "gpt-5-mini"))), encoding="utf-8")
+    text = (project / "workflow.py").read_text(encoding="utf-8").replace(', default="large"', "")
+    (project / "workflow.py").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("A_KEY", "none")
+    assert main(["try", "workflow.py:build", "--budget-usd", "0.05", "--quiet"]) == 2
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert 'which model runs today at solve, fix? Say it with its name in the catalog: Stage("solve", default=NAME), in' in said
+    assert not (project / "app.db").exists()
+
+
+@pytest.mark.long
+def test_simulated_models_say_at_the_end_what_a_comparison_lacks(project, capfd):
     text = (project / "workflow.py").read_text(encoding="utf-8").replace(', default="large"', "")
     (project / "workflow.py").write_text(text, encoding="utf-8")
     assert main(["try", "workflow.py:build", "--budget-usd", "0.05", "--quiet"]) == 2
