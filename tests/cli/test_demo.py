@@ -10,7 +10,7 @@ import vinelm
 from vinelm.cli.main import main
 from vinelm.reports.evaluation_text import evaluation_sentence
 
-SMALL = ("--preset", "paper-2", "--limit", "40")
+SMALL = ("--preset", "paper-2", "--limit", "24")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ def project(tmp_path, monkeypatch):
     """The example of the docs as a project that `vinelm init` left; its models are simulated."""
     shutil.copy(EXAMPLES / "models.toml", tmp_path)
     questions = (EXAMPLES / "questions.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    (tmp_path / "questions.jsonl").write_text("".join(questions[:24]), encoding="utf-8")
+    (tmp_path / "questions.jsonl").write_text("".join(questions[:16]), encoding="utf-8")
     text = (EXAMPLES / "my_app.py").read_text(encoding="utf-8")
     for stage in ("solve", "fix"):
         assert f'vine.stage("{stage}", {stage})' in text

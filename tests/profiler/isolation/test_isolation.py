@@ -45,7 +45,7 @@ CAPS = [
 @pytest.mark.parametrize("caps", CAPS, ids=str)
 def test_all_modes_and_any_number_of_workers_buy_the_same_rows(tmp_path, caps):
     """Units take random times, so that they end in any order."""
-    workflow = toy(n_requests=8, n_models=3)
+    workflow = toy(n_requests=6, n_models=3)
     result, rows, paid = run(tmp_path / "inline.db", workflow, **caps)
     rng = random.Random(1)
 
