@@ -19,7 +19,7 @@ PACKAGES = {
     "langchain_openai": openai_like,
     "langgraph_supervisor": agent_packages,
     "langgraph_swarm": SimpleNamespace(
-        create_handoff_tool=lambda agent_name: agent_packages.hand_off(agent_name),
+        create_handoff_tool=lambda *, agent_name: agent_packages.hand_off(agent_name),
         create_swarm=lambda agents, default_active_agent: agent_packages.create_swarm({one.name: one for one in agents}),
     ),
     "deepagents": SimpleNamespace(

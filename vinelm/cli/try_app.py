@@ -147,7 +147,8 @@ def _show(folder: Path, *, as_json: bool) -> None:
     say(advice.sentence, bold=True)
     show_table("Per request, judged by requests that did not choose the plan", _COLUMNS, list(_rows(compared)))
     simulated = " Simulated models." if annotated.meta["is_simulated"] else ""
-    say(f"{annotated.meta['requests']} requests, ${annotated.meta['spent_usd']:.3g} spent.{simulated} Report: {os.path.relpath(page)}")
+    spent = f"{annotated.meta['requests']} requests, ${annotated.meta['spent_usd']:.3g} spent"
+    say(f"{spent}.{simulated} Report: {os.path.relpath(page)}")
     if advice.advice == "switch" and objective is not None:
         for line in serving_lines(objective):
             echo(line)
