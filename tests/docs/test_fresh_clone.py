@@ -55,7 +55,7 @@ def test_the_readme_runs_from_a_clone_in_an_empty_environment(tmp_path):
     app = tmp_path / "app"
     app.mkdir()
     files = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)^```$", (clone / "docs/try.md").read_text(), re.S | re.M))
-    (app / "app.py").write_text(files["draft_and_fix.py"])
+    (app / "app.py").write_text(files["nested.py"])
     rows = "".join(f"Is {n} even?,right\n" for n in range(60))
     (app / "questions.csv").write_text(f"question,answer\n{rows}")
     shutil.copy(ROOT / "tests" / "kit" / "openai_like.py", app / "langchain_openai.py")  # what the app would have installed
@@ -66,7 +66,7 @@ def test_the_readme_runs_from_a_clone_in_an_empty_environment(tmp_path):
             folder = clone if line.startswith(("make", "pip")) else app
             if line.startswith("vinelm init"):  # begins anew what `vinelm try` has begun
                 (app / "workflow.py").unlink()
-                (app / "app.py").write_text(files["draft_and_fix.py"])
+                (app / "app.py").write_text(files["nested.py"])
             done = subprocess.run(line, shell=True, cwd=folder, env=env, capture_output=True, text=True, check=False)
             if line.startswith("pip") and "No matching distribution" in done.stderr:
                 pytest.skip("no package index")
