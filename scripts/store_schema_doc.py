@@ -24,6 +24,7 @@ No table holds prompts or keys, and answers only where the workflow asks for it 
 state.
 
 ```
+vinelm profile nl2sql --limit 60 --coverage 0.2 --quiet   # a store to look at, with simulated models
 vinelm store info runs/nl2sql.db                 # workflow, number of rows, cost, coverage
 vinelm store check runs/nl2sql.db                # look for damage; exit code 1 if there is any
 vinelm export runs/nl2sql.db -o rows.csv   # or .csv.gz, .parquet; `vinelm store import` reads it back

@@ -166,7 +166,8 @@ def test_an_echoed_key_is_kept_nowhere(name, streams, transport, kept, credentia
     trace = "".join(span.to_json() for span in exporter.get_finished_spans())
     assert "gen_ai.output.messages" in trace
     assert main(["export", "s.db", "-o", "rows.csv"]) == 0
-    if main(["estimate", "s.db", "-o", "t.vine", "--max-error", "1"]) == 0:
+    # A report is made of the store, in whose file no key is, whoever answered: one provider's is enough.
+    if name == "openai" and main(["estimate", "s.db", "-o", "t.vine", "--max-error", "1"]) == 0:
         assert main(["report", "s.db", "t.vine", "-o", "out"]) == 0
     said = "".join(capfd.readouterr()) + caplog.text + repr(rows) + trace
     for secret in SECRETS:

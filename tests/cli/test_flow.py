@@ -68,7 +68,7 @@ def test_a_second_run_goes_on_and_a_third_finds_nothing_to_do(shop, capsys):
 
 
 def test_a_spent_budget_exits_3_and_the_rows_stay(shop, capsys):
-    said = run(capsys, *PROFILE, "--budget-usd", "0.03", "--coverage", "1", code=3)
+    said = run(capsys, *INLINE, "--budget-usd", "0.03", "--coverage", "1", code=3)
     assert "stopped by budget" in said.out
     assert said.err.startswith("stopped: ")
     with ObservationStore.open(shop / "s.db") as store:
@@ -95,7 +95,8 @@ def test_tables_fit_80_columns(shop, capsys, monkeypatch):
 
 
 def test_the_simulated_catalog_is_announced(shop, capsys):
-    said = run(capsys, "profile", "nl2sql", "--dataset", "data", "--coverage", "0.01", "--store", "s.db")
+    settings = ("--limit", "4", "--coverage", "0.01", "--isolation", "inline", "--store", "s.db")
+    said = run(capsys, "profile", "nl2sql", "--dataset", "data", *settings)
     assert said.err.startswith("simulated models (preset paper, 8 models): use --models")
     assert "Simulated models" in said.out
 
@@ -150,6 +151,7 @@ def test_the_demo_judges_and_writes_a_page(demo):
     assert str(shop) not in page
 
 
+@pytest.mark.long
 def test_the_demo_says_the_same_again(demo, capsys):
     _, found = demo
     assert run_json(capsys, *DEMO) == found
@@ -174,6 +176,7 @@ def test_the_demo_fits_a_screen_and_opens_its_report_where_there_is_a_desktop(ag
     assert len(lines) <= 22  # and two of what it does, above: 24 with the prompt
     assert text.startswith("Simulated models")
     assert text.index("\nEach budget alone") < text.index("\nReport: out/report.html (opened")
+    assert "worth it" in next(line for line in lines if "over static" in line)
     assert [address.endswith("/demo/out/report.html") for address in opened] == [True]
 
 

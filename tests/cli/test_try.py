@@ -14,8 +14,9 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """The example of the docs as a project that `vinelm init` left; its models are simulated."""
-    for name in ("models.toml", "questions.jsonl"):
-        shutil.copy(EXAMPLES / name, tmp_path)
+    shutil.copy(EXAMPLES / "models.toml", tmp_path)
+    questions = (EXAMPLES / "questions.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "questions.jsonl").write_text("".join(questions[:16]), encoding="utf-8")
     text = (EXAMPLES / "my_app.py").read_text(encoding="utf-8")
     for stage in ("solve", "fix"):
         assert f'vine.stage("{stage}", {stage})' in text
@@ -27,7 +28,7 @@ def project(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_the_whole_way_ends_in_one_verdict_and_goes_on(project, capfd, times):
-    line = ["try", "workflow.py:build", "--budget-usd", "0.1", "--quiet", "--json"]
+    line = ["try", "workflow.py:build", "--budget-usd", "0.05", "--quiet", "--json"]
     assert main(line) == 0
     first = json.loads(capfd.readouterr().out)
     assert first["recommendation"]["verdict"] in ("switch", "keep")
@@ -54,7 +55,21 @@ def test_a_dry_run_says_what_the_comparison_takes(project, capfd):
     assert "may end before them" not in " ".join(capfd.readouterr().out.split())
 
 
-def test_what_runs_today_has_to_be_known(project, capfd):
+def test_what_runs_today_has_to_be_known_before_a_dollar_is_spent(project, capfd, monkeypatch):
+    real = '[[model]]\nname = "{0}"\nprovider = "openai"\nmodel = "{0}"\napi_key_env = "A_KEY"\n'
+    (project / "models.toml").write_text("\n".join(map(real.format, ("gpt-5", "gpt-5-mini"))), encoding="utf-8")
+    text = (project / "workflow.py").read_text(encoding="utf-8").replace(', default="large"', "")
+    (project / "workflow.py").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("A_KEY", "none")
+    assert main(["try", "workflow.py:build", "--budget-usd", "0.05", "--quiet"]) == 2
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert 'which model runs today at solve, fix? Say it with its name in the catalog: Stage("solve", default=NAME), in' in said
+    assert not (project / "app.db").exists()
+
+
+@pytest.mark.long
+def test_simulated_models_say_at_the_end_what_a_comparison_lacks(project, capfd):
     text = (project / "workflow.py").read_text(encoding="utf-8").replace(', default="large"', "")
     (project / "workflow.py").write_text(text, encoding="utf-8")
     assert main(["try", "workflow.py:build", "--budget-usd", "0.05", "--quiet"]) == 2

@@ -52,6 +52,15 @@ def test_the_plan_over_what_requests_show_is_the_one_on_the_page(followed):
     assert done.stdout == shown
 
 
+def test_the_section_about_the_service_runs_as_it_stands(followed):
+    code = PAGE.partition("## In the service")[2].partition("```python\n")[2].partition("```")[0]
+    done = subprocess.run([sys.executable, "-c", code], cwd=followed[0], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answer, *explained = done.stdout.splitlines()
+    assert answer
+    assert any("solve" in line for line in explained)
+
+
 @pytest.mark.parametrize("max_cost_usd", [0.0001, 0.01])
 def test_the_profiled_app_is_served(followed, monkeypatch, max_cost_usd):
     from vinelm import Catalog, Objective, VineLM

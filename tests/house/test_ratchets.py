@@ -3,6 +3,7 @@
 A limit is raised by hand, in one line, with a decision note that says which new capability it buys.
 """
 
+import functools
 import sys
 
 import pytest
@@ -10,6 +11,7 @@ from house_parts import measured, ratchets  # the folder of house_script is sear
 from kit.house import HOUSE, ROOT, house_script
 
 LIMITS = ratchets.limits(ROOT / house_script.RATCHETS)
+SOURCE = functools.cache(lambda: measured.of_source(HOUSE, ("vinelm", *house_script.PARTS)))
 SCENARIOS = ("served_stage", "served_next_stage", "profiled_unit", "estimate", "plan")
 
 
@@ -19,7 +21,7 @@ def require_within(found):
 
 
 def test_the_source_is_within_its_limits():
-    require_within(measured.of_source(HOUSE, ("vinelm", *house_script.PARTS)))
+    require_within(SOURCE())
 
 
 def test_commands_and_options_are_within_their_limits():
@@ -34,7 +36,7 @@ def test_what_a_request_passes_is_within_its_limits():
 
 def test_every_limit_is_of_a_figure():
     of_scenarios = {f"{name}_{what}" for name in SCENARIOS for what in ("files", "functions")}
-    found = {*measured.of_source(HOUSE, ("vinelm", *house_script.PARTS)), "commands", "options", *of_scenarios}
+    found = {*SOURCE(), "commands", "options", *of_scenarios}
     assert set(LIMITS) == found
 
 

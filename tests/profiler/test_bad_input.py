@@ -20,7 +20,7 @@ def run(store, workflow, backend=None, **settings):
     "execution", [ExecutionConfig(), ExecutionConfig(isolation="thread", workers=4)], ids=["inline", "thread"]
 )
 def test_a_full_disk_is_one_line_and_what_was_written_stays(tmp_path, execution):
-    workflow = toy(n_requests=30)
+    workflow = toy(n_requests=12)
     with new_store(tmp_path / "whole.db", workflow) as store:
         run(store, workflow, sampler="exhaustive")
         whole = sorted(store.observations(), key=lambda row: (row.request_id, row.prefix))

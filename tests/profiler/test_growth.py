@@ -248,9 +248,9 @@ PLACES = (ExecutionConfig(), ExecutionConfig(isolation="thread", workers=4))
 
 @pytest.mark.parametrize("execution", PLACES, ids=["inline", "thread"])
 def test_a_capped_run_on_a_grown_store_is_the_beginning_of_the_uncapped(tmp_path, execution):
-    workflow = toy(n_models=3, n_requests=6)
+    workflow = toy(n_models=3, n_requests=4)
     for name in ("whole", "capped"):
-        run(tmp_path / f"{name}.db", toy(n_requests=6), coverage=0.5)
+        run(tmp_path / f"{name}.db", toy(n_requests=4), coverage=0.5)
     _, _, whole = run(tmp_path / "whole.db", workflow, coverage=0.8)
     spent = sum(row.cost_usd for row in whole)
     rows = []

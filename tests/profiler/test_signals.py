@@ -454,7 +454,7 @@ def test_a_sampler_sees_classes_among_the_rows_that_it_is_shown(tmp_path):
     assert {row.round for row in seen[1]} == {0}
 
 
-@pytest.mark.parametrize("coverage", [0.3, 0.8])
+@pytest.mark.parametrize("coverage", [0.3, pytest.param(0.8, marks=pytest.mark.long)])
 def test_the_default_sampler_goes_on_below_passed_checks_and_buys_the_same_with_any_number_of_workers(tmp_path, coverage):
     workflow = replace(toy(n_requests=12), signal="status")
     found = [run(tmp_path / f"{i}.db", workflow, coverage=coverage, execution=place)[2] for i, place in enumerate(PLACES)]

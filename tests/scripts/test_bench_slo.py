@@ -31,7 +31,7 @@ def scripts():
 def bench(scripts):
     script, workloads, _ = scripts
     whole = workloads.simulated(None)
-    small = replace(whole, slos_s=(2.0, 4.0), split=lambda seed: [part.rows(range(25)) for part in whole.split(seed)])
+    small = replace(whole, slos_s=(2.0, 4.0), split=lambda seed: [part.rows(range(12)) for part in whole.split(seed)])
     return script.Bench.of(small, 0)
 
 

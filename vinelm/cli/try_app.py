@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -65,7 +67,9 @@ def command(
     folder = Path.cwd()
     if not (folder / WORKFLOW).exists():
         folder = _begin(app, dataset, label_fields, models, is_applied=is_applied)
-    _run(folder, "check", "workflow:workflow", "--models", MODELS)
+    asked = json.loads(_run(folder, "check", "workflow:workflow", "--models", MODELS, "--json"))["questions"]
+    if asked and not dry_run:
+        raise ConfigError(f"{' '.join(asked)}, in {WORKFLOW}, and run the same line again: nothing is bought before")
     given = ["workflow:workflow", "--models", MODELS, "--store", STORE, "--max-error", MAX_ERROR, "--workers", str(workers)]
     given += [] if budget_usd is None else ["--budget-usd", str(budget_usd)]
     if dry_run:
@@ -101,15 +105,17 @@ def _begin(app: str, dataset: str | None, labels: tuple[str, ...], models: str |
     return found.target.root
 
 
-def _run(folder: Path, name: str, *arguments: str, shown: bool = False, accepted: tuple[int, ...] = (0,)) -> None:
+def _run(folder: Path, name: str, *arguments: str, shown: bool = False, accepted: tuple[int, ...] = (0,)) -> str:
     """Run another command in a process of its own, since the application is imported anew after its lines are changed.
 
     What it says on stderr, its progress and its error, is shown as it comes; its exit code ends this command, unless accepted.
+    Returns what it prints, unless that is shown.
     """
     command = [sys.executable, "-c", "import sys; from vinelm.cli.main import main; sys.exit(main())", name, *arguments]
-    done = subprocess.run(command, cwd=folder, stdout=None if shown else subprocess.DEVNULL, check=False)
+    done = subprocess.run(command, cwd=folder, stdout=None if shown else subprocess.PIPE, text=True, check=False)
     if done.returncode not in accepted:
         raise click.exceptions.Exit(done.returncode)
+    return done.stdout or ""
 
 
 def _show(folder: Path, *, as_json: bool) -> None:
@@ -141,7 +147,8 @@ def _show(folder: Path, *, as_json: bool) -> None:
     say(advice.sentence, bold=True)
     show_table("Per request, judged by requests that did not choose the plan", _COLUMNS, list(_rows(compared)))
     simulated = " Simulated models." if annotated.meta["is_simulated"] else ""
-    say(f"{annotated.meta['requests']} requests, ${annotated.meta['spent_usd']:.3g} spent.{simulated} Report: {page}")
+    spent = f"{annotated.meta['requests']} requests, ${annotated.meta['spent_usd']:.3g} spent"
+    say(f"{spent}.{simulated} Report: {os.path.relpath(page)}")
     if advice.advice == "switch" and objective is not None:
         for line in serving_lines(objective):
             echo(line)

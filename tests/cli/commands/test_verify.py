@@ -1,6 +1,8 @@
 """`vinelm verify` as a user types it: the price first, then the verdict; exit codes."""
 
+import contextlib
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +15,23 @@ from vinelm.traces import check_store
 VERIFY = ("verify", "s.db", "t.vine", "--maximize", "accuracy", "--dataset", "data", "-q")
 
 
-@pytest.fixture
-def estimated(shop):
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory, make_shop):
     """The bundled workflow on the first 12 of 24 questions."""
     profile = ("profile", "nl2sql", "--dataset", "data", "--limit", "12", "--preset", "paper-2", "--store", "s.db", "-q")
-    assert main([*profile, "--coverage", "0.5", "--isolation", "inline"]) == 0
-    assert main(["estimate", "s.db", "-o", "t.vine", "--max-error", "1"]) == 0
-    return shop
+    folder = make_shop(tmp_path_factory.mktemp("verify"))
+    with contextlib.chdir(folder):
+        assert main([*profile, "--coverage", "0.5", "--isolation", "inline"]) == 0
+        assert main(["estimate", "s.db", "-o", "t.vine", "--max-error", "1"]) == 0
+    return folder
+
+
+@pytest.fixture
+def estimated(profiled, tmp_path, monkeypatch):
+    """A copy of it, as the working folder."""
+    shutil.copytree(profiled, tmp_path / "shop")
+    monkeypatch.chdir(tmp_path / "shop")
+    return tmp_path / "shop"
 
 
 def test_the_price_comes_first_and_costs_nothing(estimated, capsys):

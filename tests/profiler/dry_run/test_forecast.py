@@ -12,10 +12,10 @@ from vinelm.trie import Trie
 
 @pytest.fixture(autouse=True)
 def shorter(monkeypatch):
-    """A quarter of the simulated cells: seconds less, and intervals that have to hold all the same."""
+    """A tenth of the simulated cells: seconds less, and intervals that have to hold all the same."""
     from vinelm.profiler.dry_run import forecast
 
-    monkeypatch.setattr(forecast, "_WORK", forecast._WORK // 4)
+    monkeypatch.setattr(forecast, "_WORK", forecast._WORK // 10)
 
 
 def forecast_of(workflow, rows=(), sampler="cascade", committed_usd=0.0, *, workers=1, **limits):

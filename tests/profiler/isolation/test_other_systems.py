@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 TESTS = Path(__file__).parents[2]
+EXAMPLES = ROOT / "docs" / "examples"
 
 WINDOWS = """
 import os, select, signal, socket, sys
@@ -107,8 +108,10 @@ def test_nothing_fails_at_import(tmp_path):
 def test_the_command_line_says_so_in_one_line(tmp_path):
     code = "import sys; from vinelm.cli.main import main; sys.exit(main(sys.argv[1:]))"
     (tmp_path / "sitecustomize.py").write_text(WINDOWS)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "OPENBLAS_NUM_THREADS": "1"}
-    arguments = ["profile", "nl2sql", "--limit", "2", "--budget-calls", "6", "--store", str(tmp_path / "s.db")]
+    path = os.pathsep.join(map(str, (tmp_path, EXAMPLES)))
+    environment = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
+    settings = ("--models", str(EXAMPLES / "models.toml"), "--limit", "2", "--budget-calls", "6")
+    arguments = ["profile", "my_app:workflow", *settings, "--store", str(tmp_path / "s.db")]
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, check=False
     )

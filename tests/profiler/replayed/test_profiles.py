@@ -51,7 +51,7 @@ def test_processes_buy_the_same_rows(tmp_path, name):
 
 
 def test_a_budget_is_kept_and_the_capped_run_is_a_prefix(tmp_path):
-    workflow = TOYS["supervisor"](n_requests=2)
+    workflow = TOYS["supervisor"](n_requests=1)
     _, rows, total = run(tmp_path / "whole.db", workflow, sampler="exhaustive")
     for share in (0.1, 0.5):
         result, capped, paid = run(tmp_path / f"{share}.db", workflow, sampler="exhaustive", budget_usd=total * share)
@@ -119,7 +119,7 @@ def test_check_runs_it_without_a_call(name):
 def test_what_was_profiled_is_served(tmp_path, name):
     from vinelm.api.estimation import estimate_store
 
-    workflow = TOYS[name](n_requests=12)
+    workflow = TOYS[name](n_requests=6)
     run(tmp_path / "s.db", workflow, sampler="exhaustive")
     trie = estimate_store(tmp_path / "s.db", estimator="latent")
     backend = ToyBackend()

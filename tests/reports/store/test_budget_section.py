@@ -22,6 +22,11 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def judged(made):
+    return judge_store(*made)
+
+
+@pytest.fixture(scope="module")
 def page(made):
     return store_page(*made)
 
@@ -91,8 +96,7 @@ def test_a_store_that_cannot_be_judged_has_its_plans(tmp_path):
 # -- the headline in dollars ---------------------------------------------------------------------------------------
 
 
-def test_dollars_at_equal_quality_are_those_of_the_sweep(made, page):
-    judged = judge_store(*made)
+def test_dollars_at_equal_quality_are_those_of_the_sweep(judged, page):
     found = equal_quality(judged.sweep("min_accuracy"), judged.evaluation.headline.name)
     assert found is not None
     assert found.own.accuracy.is_identified
@@ -120,8 +124,7 @@ def estimate(like: OffPolicyEstimate, value, low, high):
         ((0.001, 0.0005, 0.0015), (-0.05, -0.08, -0.02), "Less accurate than the best s"),
     ],
 )
-def test_the_words_are_no_stronger_than_the_intervals(made, saved, more, begins):
-    judged = judge_store(*made)
+def test_the_words_are_no_stronger_than_the_intervals(judged, saved, more, begins):
     found = equal_quality(judged.sweep("min_accuracy"), judged.evaluation.headline.name)
     like = replace(found.more_accuracy, is_same=False) if found.more_accuracy.is_same else found.more_accuracy
     sentence = _judged(found.own, found.rival, estimate(like, *saved), estimate(like, *more), 0.95)

@@ -20,7 +20,7 @@ def page_of(path):
 
 
 def test_an_evaluation_that_is_handed_over_changes_nothing_but_the_time(tmp_path):
-    path = made_store(tmp_path / "s.db", {"small": 0.6, "large": 0.8}, PRICES, requests=60, depth=1)
+    path = made_store(tmp_path / "s.db", {"small": 0.6, "large": 0.8}, PRICES, requests=40, depth=1)
     trie = vinelm.estimate(path, check=False)
     found = vinelm.evaluate(path, trie)
     assert render(store_page(path, trie, evaluation=found)) == render(store_page(path, trie))
