@@ -54,10 +54,11 @@ PREFIXES = {
     "ChatGroq": "groq",
 }
 """Class to the provider's prefix in ``provider:model``."""
-_NAMED = re.compile(
-    r"(openai|anthropic|google_genai|google_vertexai|bedrock|bedrock_converse|mistralai|groq|azure_openai|xai|deepseek):\S+"
-)
+_PROVIDERS = "openai|anthropic|google_genai|google_vertexai|bedrock|bedrock_converse|mistralai|groq|azure_openai|xai|deepseek"
+_NAMED = re.compile(rf"({_PROVIDERS}):\S+")
 """A text that names a model, where a chat model could stand."""
+_MENTIONED = re.compile(rf"({_PROVIDERS})[:/]([^\s:/]+)|((?:gpt-|o[134]|claude-|gemini-)[\w.-]*)")
+"""A text that is nothing but a model's name, as settings write it."""
 FAMILIES = {"gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "claude": "anthropic", "gemini": "google_genai"}
 """How the name of a model begins, and who sells it: what ``init_chat_model`` assumes, too."""
 
@@ -106,10 +107,29 @@ def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
     """Return the calls in the application's modules: ``module``, and those that it imported from below ``root``."""
     found: list[ModelCall] = []
     for one in {id(m): m for m in (module, *_own_modules(root))}.values():
-        path = Path(one.__file__ or "")
-        if path.suffix == ".py":
-            found += _in_file(path, vars(one))
+        found += _in_file(Path(one.__file__ or ""), vars(one))
     return found
+
+
+def mentioned_models(module: ModuleType, root: Path) -> tuple[str, ...]:
+    """Return the models that texts of the application name, as ``provider:model``: the defaults of its settings, for one."""
+    found: dict[str, None] = {}
+    for one in {id(m): m for m in (module, *_own_modules(root))}.values():
+        text = _readable(Path(one.__file__ or ""))
+        for node in ast.walk(ast.parse(text or "")):
+            said = _MENTIONED.fullmatch(node.value) if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+            if said is not None:
+                who, name, alone = said.groups()
+                found |= dict.fromkeys([named_model(alone or name, who)])  # type: ignore[list-item] # its family is known
+    return tuple(found)
+
+
+def _readable(path: Path) -> str | None:
+    """The source; None for what is no Python file, or in another encoding, which Python may read: it is left alone."""
+    try:
+        return text_of(path) if path.suffix == ".py" else None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _own_modules(root: Path) -> Iterator[ModuleType]:
@@ -131,9 +151,8 @@ def lines_of(text: str) -> list[str]:
 
 
 def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
-    try:
-        text = text_of(path)
-    except (OSError, UnicodeDecodeError):  # another encoding, which Python may read: it is left alone
+    text = _readable(path)
+    if text is None:
         return
     starts = [0]
     for line in lines_of(text):

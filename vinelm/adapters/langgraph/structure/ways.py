@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import FunctionType
+from types import CodeType
 from typing import Any
 
 from langgraph.graph import END, START
 from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK
-from vinelm.adapters.langgraph.nodes.signature import marked
+from vinelm.adapters.langgraph.nodes.signature import code_of, held_attribute, marked
 from vinelm.adapters.langgraph.structure.chat_search import HeldStages
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -159,7 +159,9 @@ class _Whole:
 def _edges(graph: Graph, source: str) -> list[Choice]:
     """The choices of a node's edges."""
     plain: list[Choice] = [{target: frozenset()} for start, target in sorted(graph.builder._all_edges) if start == source]
-    return plain + [_of_branch(branch) for branch in graph.builder.branches.get(source, {}).values()]
+    branches = graph.builder.branches.get(source, {}).values()
+    unsaid = (dict.fromkeys(_named(graph, branch.path), frozenset[Bound]()) for branch in branches if not branch.ends)
+    return [*plain, *(_of_branch(branch) for branch in branches if branch.ends), *filter(None, unsaid)]
 
 
 def _ends(graph: Graph, source: str) -> list[Choice]:
@@ -171,17 +173,35 @@ def _ends(graph: Graph, source: str) -> list[Choice]:
 def _commands(graph: Graph, source: str) -> list[Choice]:
     """Where a node that returns ``Command`` without saying where may lead: what its code names, else anywhere."""
     runnable = None if source == START else graph.builder.nodes[source].runnable
-    functions = (getattr(runnable, name, None) for name in ("func", "afunc"))
-    code = next((one.__code__ for one in functions if isinstance(one, FunctionType)), None)
+    code = _code(runnable)
     if code is None or "Command" not in code.co_names:
         return []
-    named = [node for node in graph.builder.nodes if node in code.co_consts]
-    ends = {END} if not named or {"END", "__end__"} & {*code.co_names, *map(str, code.co_consts)} else set()
-    return [dict.fromkeys((*(named or graph.builder.nodes), *ends), frozenset())]
+    return [dict.fromkeys(_named(graph, runnable) or (*graph.builder.nodes, END), frozenset())]
+
+
+def _named(graph: Graph, runnable: Any) -> list[str]:
+    """The nodes that a function's code names, and the end if it names it; empty where it names no node."""
+    code = _code(runnable)
+    said = set() if code is None else set(_said(code))
+    named = [node for node in graph.builder.nodes if node in said]
+    return [*named, *([END] if named and said & {"END", END} else [])]
+
+
+def _said(code: CodeType) -> Iterator[Any]:
+    """The names and the texts of code, and of what is defined in it."""
+    yield from code.co_names
+    for one in code.co_consts:
+        yield from _said(one) if isinstance(one, CodeType) else one if isinstance(one, tuple | frozenset) else (one,)
+
+
+def _code(runnable: Any) -> CodeType | None:
+    functions = (held_attribute(runnable, name) for name in ("func", "afunc"))
+    return next((code for one in functions if one and (code := getattr(code_of(one), "__code__", None))), None)
 
 
 def _is_unclear(graph: Graph, source: str) -> bool:
-    return any(branch.ends is None for branch in graph.builder.branches.get(source, {}).values())
+    """True if an edge says nowhere where it leads: neither by its map and its annotation, nor by its code."""
+    return any(not branch.ends and not _named(graph, branch.path) for branch in graph.builder.branches.get(source, {}).values())
 
 
 def _of_branch(branch: Any) -> Choice:
