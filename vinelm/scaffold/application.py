@@ -27,6 +27,7 @@ from vinelm.requests.workflow import Request, Workflow
 from vinelm.scaffold.interrupts import waiting_nodes
 from vinelm.scaffold.model_calls import ModelCall, mentioned_models, model_calls
 from vinelm.scaffold.plain_code import CodeKeys, code_keys
+from vinelm.scaffold.repeated_calls import repeating_nodes
 from vinelm.scaffold.target import Target, find_target
 from vinelm.scaffold.today import models_today
 from vinelm.template import Template
@@ -56,6 +57,7 @@ class AppGraph:
         read: Returns the template with that many turns of each loop that has no bound of its own, and why there is none.
         context: The class of the context that its nodes are given (``context_schema``); None without one.
         wants_store: Whether nodes use LangGraph's store, and the graph is compiled without one, as its server gives it.
+        repeating: Nodes that may call a model several times in one execution.
         turns: How many turns that is, where the author has said it.
     """
 
@@ -73,6 +75,7 @@ class AppGraph:
     mentioned: tuple[str, ...] = ()
     context: type | None = None
     wants_store: bool = False
+    repeating: tuple[str, ...] = ()
     turns: int | None = None
 
     @property
@@ -119,7 +122,8 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
             "model to choose: let an LLM node call one, such as ChatOpenAI, or vine.chat_model()"
         )
     calls = () if target.kind in ("model-maker", "vine-maker") else tuple(model_calls(target.module, target.root))
-    read = partial(_template, graph, vine, held)
+    repeating = tuple(repeating_nodes(graph, (node for node, found in held.items() if found.names or found.makes_some)))
+    read = partial(_template, graph, vine, held, repeating)
     template, reason = read(FEW_TURNS)
     return AppGraph(
         target=target,
@@ -135,6 +139,7 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
         read=read,
         mentioned=_mentioned(target, calls),
         context=graph.context_schema if isinstance(graph.context_schema, type) else None,
+        repeating=repeating,
         wants_store=graph.store is None and any(_STORES & set(code.co_names + code.co_varnames) for code in _codes(graph)),
     )
 
@@ -180,11 +185,17 @@ def _of_code(target: Target) -> AppGraph:
     )
 
 
-def _template(graph: CompiledStateGraph[Any, Any, Any, Any], vine: VineLM, held: Mapping[str, HeldStages], turns: int) -> _Read:
+def _template(
+    graph: CompiledStateGraph[Any, Any, Any, Any],
+    vine: VineLM,
+    held: Mapping[str, HeldStages],
+    repeating: Sequence[str],
+    turns: int,
+) -> _Read:
     """The template that the graph implies, or why it implies none."""
     unread = Workflow(name="app", build=lambda _: graph, requests=(Request("none", {}),), score=lambda *_: False)
     try:
-        found = template_of_graph(unread, graph, vine.adapter.agents, held, turns=turns)
+        found = template_of_graph(unread, graph, vine.adapter.agents, held, turns=turns, repeating=repeating)
         return with_graph_exits(found, graph), None
     except InputError as error:
         return None, str(error).removeprefix("workflow 'app': ")

@@ -256,6 +256,10 @@ class WorkflowFile:
             yield f"    labels=({names if len(keys.labels) == 1 else names.rstrip(',')}),  # never shown to the graph"
         yield "    score=score,"
         yield from self._shown()
+        if self.application.repeating:
+            yield f"    # {', '.join(self.application.repeating)} may call a model several times, which no checkpoint separates."
+            yield "    # Requests then run from their start with recorded answers; `unrepeatable=` names tools that must not run again."
+            yield "    replay=True,"
         if self.application.context is not None:
             yield from self._context(self.application.context)
         yield from self._answers()

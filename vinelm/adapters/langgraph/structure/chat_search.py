@@ -114,6 +114,12 @@ def holds_stage(target: Any) -> bool:
     return bool(_Search("").held_by(target).names)
 
 
+def holds_chat(target: Any) -> bool:
+    """Return whether an object holds a LangChain chat model of any kind, makes some, or is a graph that does."""
+    held = _Search("chat", is_any=True).held_by(target)
+    return bool(held.names or held.makes_some or held.inner)
+
+
 def makes_chat(value: Any) -> bool:
     """Return whether calling ``value`` makes a LangChain chat model: a class of them, or ``init_chat_model``."""
     if isinstance(value, type):

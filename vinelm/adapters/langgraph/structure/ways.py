@@ -79,6 +79,15 @@ def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldS
     return whole.ways
 
 
+def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
+    """Return the ways where each of these places, if it runs a stage, may run it again before it is left."""
+    choices = dict(ways.choices)
+    for place in ways.stage_of.keys() & set(places):
+        choices[place] = [{place: frozenset(), f"{place}/done": frozenset()}]
+        choices[f"{place}/done"] = ways.choices[place]
+    return Ways(ways.stage_of, choices, ways.unclear)
+
+
 class _Whole:
     def __init__(self) -> None:
         self.ways = Ways()
