@@ -257,8 +257,9 @@ class WorkflowFile:
         yield "    score=score,"
         yield from self._shown()
         if self.application.repeating:
-            yield f"    # {', '.join(self.application.repeating)} may call a model several times, which no checkpoint separates."
-            yield "    # Requests then run from their start with recorded answers; `unrepeatable=` names tools that must not run again."
+            nodes = ", ".join(self.application.repeating)
+            yield f"    # {nodes} may call a model several times, which no checkpoint separates: a request is run"
+            yield "    # from its start with recorded answers. `unrepeatable=` names tools that must not run again."
             yield "    replay=True,"
         if self.application.context is not None:
             yield from self._context(self.application.context)

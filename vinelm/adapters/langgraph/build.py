@@ -128,7 +128,7 @@ def replay_reason(workflow: Workflow, app: Any, agents: Iterable[str] = ()) -> s
     chats = chat_nodes(app)
     seen = {name for one in chats.values() for name in one.names}
     seen |= {*wrapped_stages(app).values(), *_routed_agents(app, agents)}
-    hidden = {name for found in chats.values() for name in found.hidden} | (set(agents) - seen)
+    hidden = {name for found in chats.values() for name in found.hidden | found.paths} | (set(agents) - seen)
     on_edges = {name for found in chats.values() for name in found.on_edges}
     for stage in workflow.template.stages:
         if stage.name in hidden:
@@ -232,7 +232,7 @@ def _check_stages(
     for name in declared:
         if name in wrapped or name in held or is_open:
             continue
-        if name in agents or any(name in found.hidden | found.on_edges for found in chats.values()):
+        if name in agents or any(name in found.hidden | found.paths | found.on_edges for found in chats.values()):
             continue  # inside a subgraph, or on an edge
         if name in graph.nodes:
             raise WorkflowError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType
@@ -12,6 +13,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK
 from vinelm.adapters.langgraph.nodes.signature import code_of, held_attribute, marked
+from vinelm.adapters.langgraph.path.path_channel import WITHIN
 from vinelm.adapters.langgraph.structure.chat_search import HeldStages
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -67,7 +69,8 @@ def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldS
     A node that is a subgraph, or whose function has nothing but one to call, runs it once. Where a node has several things
     that may call a model (agents as tools, several chat models), it runs them in any order and as often as it likes. What a
     subgraph's ``Command(graph=Command.PARENT)`` leads to are the destinations of its node. A conditional edge calls its model
-    behind the node.
+    behind the node. Where nodes of several graphs share a name (``model`` of two agents), their stages are also named by the
+    nodes around them: ``helper/model``.
 
     Args:
         graph: the compiled graph.
@@ -76,7 +79,7 @@ def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldS
     """
     whole = _Whole()
     whole.add(graph, stage_of, held)
-    return whole.ways
+    return whole.told_apart()
 
 
 def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
@@ -91,6 +94,22 @@ def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
 class _Whole:
     def __init__(self) -> None:
         self.ways = Ways()
+        self._around: dict[str, str] = {"": ""}  # prefix of places to the nodes around them
+        self._paths: dict[str, str] = {}  # place of a stage that is named by its node to that node, behind those around it
+
+    def told_apart(self) -> Ways:
+        """The ways, where nodes that share a name have stages of their own."""
+        named = Counter(path.rpartition(WITHIN)[2] for path in dict.fromkeys(self._paths.values()))
+        named.update({stage for place, stage in self.ways.stage_of.items() if place not in self._paths})
+        for place, path in self._paths.items():
+            if named[self.ways.stage_of[place]] > 1:
+                self.ways.stage_of[place] = path
+        return self.ways
+
+    def _add_stage(self, place: str, stage: str, path: str, found: HeldStages) -> None:
+        self.ways.stage_of[place] = stage
+        if (found.is_by_node or found.makes_some) and path.rpartition(WITHIN)[2] == stage:
+            self._paths[place] = path
 
     def add(
         self,
@@ -116,49 +135,54 @@ class _Whole:
             if _is_unclear(graph, source):
                 self.ways.unclear.add(place)
             own = [stage_of[source]] if source in stage_of else sorted(found.names)
-            behind = self._edge_stages(place, sorted(found.on_edges), onward)
+            path = self._around[prefix] + source
+            behind = self._edge_stages(place, path, found, onward)
             inside = dict.fromkeys(target for choice in ends for target in choice) if is_graph else {}
-            self._add_node(source, place, own, found, behind, inside)
+            self._add_node(path, place, own, found, behind, inside)
 
-    def _edge_stages(self, place: str, stages: list[str], onward: list[Choice]) -> list[Choice]:
+    def _edge_stages(self, place: str, path: str, found: HeldStages, onward: list[Choice]) -> list[Choice]:
         """The choices behind a node: those of its edges, with the models before them that the edges call."""
-        for number, stage in enumerate(reversed(stages)):
+        for number, stage in enumerate(sorted(found.on_edges, reverse=True)):
             edge = f"{place}/edge-{number}"
-            self.ways.stage_of[edge], self.ways.choices[edge] = stage, onward
+            self.ways.choices[edge] = onward
+            self._add_stage(edge, stage, path, found)
             onward = [{edge: frozenset()}]
         return onward
 
     def _add_node(  # noqa: PLR0917 - what is known of one node
-        self, node: str, place: str, own: list[str], found: HeldStages, behind: list[Choice], inside: Iterable[str]
+        self, path: str, place: str, own: list[str], found: HeldStages, behind: list[Choice], inside: Iterable[str]
     ) -> None:
         ways = self.ways
         if len(own) == 1 and not found.inner:
-            if not (found.is_tools or node.endswith(_HOOKS)):
-                ways.stage_of[place], ways.choices[place] = own[0], behind
+            if not (found.is_tools or path.endswith(_HOOKS)):
+                ways.choices[place] = behind
+                self._add_stage(place, own[0], path, found)
                 return
         elif not own and len(found.inner) == 1 and not found.is_tools:
             (one,) = found.inner
             ways.choices[place] = [{f"{place}/{START}": frozenset()}]
             ways.choices[f"{place}/{END}"] = behind
+            self._around[f"{place}/"] = path + WITHIN
             self.add(one.graph, one.stage_of, one.held, f"{place}/", tuple(inside))
             return
         elif not own and not found.inner:
             ways.choices[place] = behind
             return
-        self._add_any(node, place, own, found, behind)
+        self._add_any(path, place, own, found, behind)
 
-    def _add_any(self, node: str, place: str, own: list[str], found: HeldStages, behind: list[Choice]) -> None:
+    def _add_any(self, path: str, place: str, own: list[str], found: HeldStages, behind: list[Choice]) -> None:
         """A node that runs several things in any order, or perhaps nothing."""
         ways, parts, done = self.ways, list[str](), f"{place}/done"
         for number, stage in enumerate(own):
             parts.append(part := f"{place}/stage-{number}")
-            ways.stage_of[part] = stage
+            self._add_stage(part, stage, path, found)
             ways.choices[part] = [{f"{place}/more": frozenset()}]
         for number, one in enumerate(found.inner):
             parts.append(f"{place}/{number}/{START}")
+            self._around[f"{place}/{number}/"] = path + WITHIN
             self.add(one.graph, one.stage_of, one.held, f"{place}/{number}/")
             ways.choices[f"{place}/{number}/{END}"] = [{f"{place}/more": frozenset()}]
-        is_hook = node.endswith(_HOOKS)
+        is_hook = path.endswith(_HOOKS)
         more: Choice = dict.fromkeys((done,) if is_hook else (*parts, done), frozenset())
         ways.choices[f"{place}/more"] = [more]
         ways.choices[place] = [dict.fromkeys((*parts, done) if is_hook or found.is_tools else parts, frozenset())]
