@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from vinelm.adapters.langgraph.nodes.user_code import is_user_code
-from vinelm.adapters.langgraph.structure.chat_search import makes_chat
+from vinelm.adapters.langgraph.structure.chat_search import makes_chat, makes_client
 
 _KEPT = {
     "temperature": "temperature",
@@ -79,6 +79,7 @@ class ModelCall:
         options: Settings that belong into the ``options`` of the model's catalog entry, and their values.
         max_retries: The most retries of a failed call; None if the source does not say.
         lost: The source of settings that neither VineLM nor the catalog has a place for.
+        client: The class of the openai SDK that is made, ``OpenAI`` or ``AsyncOpenAI``; None for a chat model.
         fields: The source of ``.configurable_fields(...)`` behind it, of the fields that VineLM's models have; may be empty.
     """
 
@@ -93,14 +94,15 @@ class ModelCall:
     options: Mapping[str, object] = field(default_factory=dict)
     max_retries: int | None = None
     lost: tuple[str, ...] = ()
+    client: str | None = None
     fields: str = ""
 
     def replacement(self, *, is_named: bool = False) -> str:
         """Return the code that stands in its place; it names its stage with ``is_named``."""
-        stage = [f'"{self.name}"'] if is_named else []
-        return (
-            f"vine.chat_model({', '.join([*stage, *(f'{key}={value}' for key, value in self.settings.items())])}){self.fields}"
-        )
+        parts = [f'"{self.name}"'] if is_named else []
+        parts += ["is_async=True"] if self.client == "AsyncOpenAI" else []
+        made = "chat_model" if self.client is None else "openai_client"
+        return f"vine.{made}({', '.join([*parts, *(f'{key}={value}' for key, value in self.settings.items())])}){self.fields}"
 
 
 def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
@@ -183,8 +185,10 @@ def _facts(made: ast.expr, outer: ast.expr, text: str, names: dict[str, Any]) ->
     if not isinstance(made, ast.Call):
         return {"model": made.value if isinstance(made, ast.Constant) else None}
     endpoint = _endpoint_of(made, text)
+    maker = _value(made.func, names)
     found: dict[str, Any] = {"endpoint": endpoint, "settings": {}, "options": {}, "lost": ()}
-    found["model"] = None if endpoint else _model_of(made, getattr(_value(made.func, names), "__name__", ""), names)
+    found["client"] = maker.__name__ if makes_client(maker) else None
+    found["model"] = None if endpoint else _model_of(made, getattr(maker, "__name__", ""), names)
     for keyword in made.keywords:
         value, source = _constant(keyword.value, names), ast.get_source_segment(text, keyword.value) or ""
         if keyword.arg in _KEPT:

@@ -16,6 +16,8 @@ from vinelm.adapters.langgraph.structure.chat_search import holds_chat
 from vinelm.scaffold.graph_code import RUNS
 from vinelm.scaffold.plain_code import source_of
 
+_CALLS = RUNS | {"create", "parse"}
+"""The methods that call a model, those of the openai SDK among them."""
 _MANY = 2
 _SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 
@@ -68,8 +70,10 @@ class _Count:
                 if isinstance(one.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
                     return tested + max(taken, self._block([*one.orelse, *statements[number + 1 :]]))
                 count = tested + max(taken, self._block(one.orelse))
-            elif isinstance(one, ast.For | ast.AsyncFor | ast.While):
-                count += _MANY * self._block(one.body) + sum(map(self._inside, ast.iter_child_nodes(one)))
+            elif isinstance(one, ast.For | ast.AsyncFor):
+                count += _MANY * self._block(one.body) + self._inside(one.iter)
+            elif isinstance(one, ast.While):
+                count += _MANY * (self._block(one.body) + self._inside(one.test))
             elif isinstance(one, ast.Try):
                 handlers = max((self._block(handler.body) for handler in one.handlers), default=0)
                 count += self._block(one.body) + handlers + self._block(one.orelse) + self._block(one.finalbody)
@@ -90,7 +94,7 @@ class _Count:
     def _called(self, call: ast.Call) -> int:
         if isinstance(call.func, ast.Name):
             return _Count(self._within).of(inspect.unwrap(found)) if callable(found := self._names.get(call.func.id)) else 0
-        if not isinstance(call.func, ast.Attribute) or call.func.attr not in RUNS:
+        if not isinstance(call.func, ast.Attribute) or call.func.attr not in _CALLS:
             return 0
         owner: ast.AST = call.func.value
         while isinstance(owner, ast.Attribute | ast.Call | ast.Subscript):

@@ -26,7 +26,7 @@ from vinelm.adapters.langgraph.path.path_channel import WITHIN
 
 CHAT_MARK = "__vinelm_chat__"
 """Attribute of the classes whose instances are stages: true for a chat model of VineLM."""
-_MAKERS = frozenset({"chat_model", "VineChatModel"})
+_MAKERS = frozenset({"chat_model", "VineChatModel", "openai_client"})
 _MOST_OBJECTS = 5_000
 """How many objects are looked at for one node, at most."""
 
@@ -128,18 +128,28 @@ def holds_chat(target: Any) -> bool:
     return bool(held.names or held.makes_some or held.inner)
 
 
+def makes_client(value: Any) -> bool:
+    """Return whether ``value`` is a class of the openai SDK's clients, and not one of VineLM's."""
+    is_sdk = getattr(value, "__module__", "").partition(".")[0] == "openai"
+    return isinstance(value, type) and is_sdk and value.__name__ in {"OpenAI", "AsyncOpenAI"}
+
+
 def makes_chat(value: Any) -> bool:
-    """Return whether calling ``value`` makes a LangChain chat model: a class of them, or ``init_chat_model``."""
+    """Return whether calling ``value`` makes a chat model: a class of LangChain's or of clients, or ``init_chat_model``."""
     if isinstance(value, type):
-        return issubclass(value, BaseChatModel)
+        return issubclass(value, BaseChatModel) or makes_client(value)
     return isinstance(value, FunctionType) and value.__name__ == "init_chat_model"
 
 
 def is_chat(value: Any) -> bool:
-    """Return whether ``value`` is a LangChain chat model, or stands for one that its configuration chooses."""
+    """Return whether ``value`` is a LangChain chat model, stands for one that its configuration chooses, or is a client."""
     kind = type(value)
-    return isinstance(value, BaseChatModel) or (
-        kind.__name__ == "_ConfigurableModel" and kind.__module__.startswith("langchain.")  # of init_chat_model
+    return (
+        isinstance(value, BaseChatModel)
+        or makes_client(kind)
+        or (
+            kind.__name__ == "_ConfigurableModel" and kind.__module__.startswith("langchain.")  # of init_chat_model
+        )
     )
 
 
