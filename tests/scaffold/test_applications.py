@@ -200,7 +200,8 @@ APPS = {  # name: (source, what is named, stages, the questions that remain)
         "graph", ["write"], [TURNS],
     ),
     "tools with a fallback": (
-        f'{LLM}def ask(state: MessagesState):\n    return {{"messages": [llm.bind_tools([lookup]).invoke(state["messages"])]}}\n'
+        f'{LLM}bound = llm.bind_tools([lookup])\n'
+        'def ask(state: MessagesState):\n    return {"messages": [bound.invoke(state["messages"])]}\n'
         'def sorry(state):\n    return {"messages": [("ai", "sorry")]}\nbuilder = one_node("ask", ask, MessagesState)\n'
         'tools = ToolNode([lookup]).with_fallbacks([RunnableLambda(sorry)], exception_key="error")\n'
         'builder.add_node("tools", tools)\nbuilder.add_conditional_edges("ask", tools_condition)\n'
