@@ -5,23 +5,21 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, convert_to_openai_messages
 
 from vinelm.adapters.langgraph.structure.chat_search import CHAT_MARK
 from vinelm.errors import ConfigError
-
-if TYPE_CHECKING:
-    from vinelm.adapters.langchain.chat_model import VineChatModel
 
 _PASSED = ("tools", "tool_choice", "response_format", "stop", "parallel_tool_calls", "temperature", "top_p", "seed")
 """Parts of a request that its model is given as they are; ``max_tokens``, in both spellings, too."""
 _REFUSED = "VineLM serves chat.completions.create of the openai SDK, and nothing else: use it, or vine.chat_model()"
 
 
-def openai_client(chat: VineChatModel, *, is_async: bool) -> Any:
-    """Return an ``OpenAI`` or ``AsyncOpenAI`` whose ``chat.completions`` call a chat model of VineLM.
+def openai_client(chat: BaseChatModel, stage: str | None, *, is_async: bool) -> Any:
+    """Return an ``OpenAI`` or ``AsyncOpenAI`` whose ``chat.completions`` call a chat model of VineLM, of that stage.
 
     Raises:
         ConfigError: the openai SDK is not installed.
@@ -43,7 +41,7 @@ def openai_client(chat: VineChatModel, *, is_async: bool) -> Any:
         return httpx.Response(**_answer(asked, asked and await chat.ainvoke(asked["messages"], **_options(asked))))
 
     kind, client = (openai.AsyncOpenAI, httpx.AsyncClient) if is_async else (openai.OpenAI, httpx.Client)
-    marked = type(f"Vine{kind.__name__}", (kind,), {CHAT_MARK: True, "stage": chat.stage})
+    marked = type(f"Vine{kind.__name__}", (kind,), {CHAT_MARK: True, "stage": stage})
     return marked(
         api_key="none",
         base_url="http://vinelm.invalid/v1",
