@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -174,7 +174,7 @@ def _dry_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterat
     """The checks of a scripted run. A tool that refuses the arguments that the script invents is left out of the next try."""
     refused: list[str] = []
     while True:
-        items = list(_one_run(units, request, refused))
+        items = list(_one_run(units, request, refused, backend.untried))
         refusal = None if all(item.is_ok for item in items) else tool_refusal(units.last_error)
         if refusal is None or refusal.tool in backend.untried:
             yield from items
@@ -183,7 +183,7 @@ def _dry_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterat
         refused.append(f"the tool {refusal.tool!r} refused the script's arguments ({_placed(refusal.error)})")
 
 
-def _one_run(units: Units, request: Request, refused: Sequence[str]) -> Iterator[CheckItem]:
+def _one_run(units: Units, request: Request, refused: Sequence[str], untried: Collection[str]) -> Iterator[CheckItem]:
     if not isinstance(units, ReplayRunner):
         units.saver.is_comparing = True
     rows: list[Observation] = []
@@ -210,7 +210,9 @@ def _one_run(units: Units, request: Request, refused: Sequence[str]) -> Iterator
         rows.pop()  # nobody runs the graph behind its own end: it cannot be tried any further
         last = rows[-1]
     is_beyond = last.failure is not None and BEYOND_TURNS in (last.detail or "")
-    if last.failure is not None and not is_beyond:
+    forced = None if last.failure is None else tool_refusal(units.last_error)
+    is_stuck = forced is not None and forced.tool in untried  # the application forces the call that was refused before
+    if last.failure is not None and not (is_beyond or is_stuck):
         yield _failed(last, request, units.last_error)
     else:
         way = "a checkpoint" if not isinstance(units, ReplayRunner) else f"its start with recorded answers ({units.reason})"
@@ -218,7 +220,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str]) -> Iterator
         yield CheckItem(
             "dry run",
             True,
-            f"request {request.id!r}: {path}, each from {way}" + _not_tried(units.template, rows, refused, is_beyond),
+            f"request {request.id!r}: {path}, each from {way}" + _not_tried(units.template, rows, refused, is_beyond, is_stuck),
         )
     if last.failure != "state" and not isinstance(units, ReplayRunner):
         yield _round_trip(units.saver.changed)
@@ -243,7 +245,7 @@ def _stages(template: Template, rows: Sequence[Observation], stage: Stage) -> tu
     return (*(row.stage for row in rows), stage.name)
 
 
-def _not_tried(template: Template, rows: Sequence[Observation], refused: Sequence[str], is_beyond: bool) -> str:
+def _not_tried(template: Template, rows: Sequence[Observation], refused: Sequence[str], is_beyond: bool, is_stuck: bool) -> str:
     """What the scripted answers did not lead to: stages, tools, and the end of a loop."""
     tried = {row.stage for row in rows}
     others = [stage.name for stage in template.stages if stage.name not in tried]
@@ -251,6 +253,7 @@ def _not_tried(template: Template, rows: Sequence[Observation], refused: Sequenc
         *([f"its answers did not lead to {', '.join(others)}"] if others else []),
         *(["its answers never end the loop: times= has to be the most turns that a request takes"] if is_beyond else []),
         *refused,
+        *(["nothing behind it was tried, since the application forces this call"] if is_stuck else []),
     ]
     return "".join(f"; {note}" for note in notes)
 

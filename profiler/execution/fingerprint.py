@@ -26,6 +26,7 @@ from pydantic import BaseModel
 from vinelm.adapters.langchain.chat_model import VineInterface
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.nodes.finish import FINISH_MARK
+from vinelm.adapters.langgraph.nodes.signature import held_attribute
 from vinelm.adapters.langgraph.nodes.user_code import closure_values
 from vinelm.adapters.langgraph.structure.chat_search import holds_stage
 from vinelm.backends.resolver import ModelResolver
@@ -122,7 +123,7 @@ def _functions_of(app: Any) -> Iterator[str]:
     """Digests of the code of an application that is no graph: a function, or an entrypoint of LangGraph's functional API."""
     for node in getattr(app, "nodes", {}).values():
         bound = getattr(node, "bound", None)
-        function = getattr(bound, "func", None) or getattr(bound, "afunc", None)
+        function = held_attribute(bound, "func") or held_attribute(bound, "afunc")
         if function is not None:
             yield code_digest(function)
     if not hasattr(app, "nodes"):
@@ -171,7 +172,7 @@ def _is_finish(node: Any) -> bool:
 
 def _function(node: Any) -> Any:
     runnable = getattr(node, "runnable", None)
-    return getattr(runnable, "func", None) or getattr(runnable, "afunc", None)
+    return held_attribute(runnable, "func") or held_attribute(runnable, "afunc")
 
 
 def _code_of(target: Any, package: str, seen: dict[int, Any]) -> Iterator[Any]:

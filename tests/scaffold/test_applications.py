@@ -10,16 +10,20 @@ from kit.openai_like import counting_server
 from vinelm.cli.main import main
 
 HEAD = """
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal, TypedDict
 from kit.agent_packages import create_deep_agent, create_supervisor, create_swarm, hand_off
 from kit.openai_like import ChatOpenAI
 from langchain.agents import create_agent
-from langchain_core.runnables import ConfigurableField
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.types import Command
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.runtime import Runtime
+from langgraph.types import Command, interrupt
 
 class State(TypedDict, total=False):
     question: str
@@ -71,13 +75,16 @@ APPS = {  # name: (source, what is named, stages, the questions that remain)
     "an agent by the name of its model": (
         'import kit.openai_like\ngraph = create_deep_agent("openai:gpt-5", [lookup], subagents=['
         '{"name": "critic", "system_prompt": "criticise", "model": "openai:gpt-5-mini"}])',
-        "graph", ["model"], [TURNS, TODAY],
+        "graph", ["model", "tools/model"], [TURNS],
     ),
-    "supervisor": (f"{LLM}{AGENTS}graph = create_supervisor([a, b], model=llm).compile()", "graph", ["model"], [TURNS]),
+    "supervisor": (
+        f"{LLM}{AGENTS}graph = create_supervisor([a, b], model=llm).compile()",
+        "graph", ["supervisor/model", "a/model", "b/model"], [TURNS],
+    ),
     "swarm": (
         f'{LLM}others = {{"a": "b", "b": "a"}}\n'
         "graph = create_swarm({name: create_agent(llm, [hand_off(other)]) for name, other in others.items()}).compile()",
-        "graph", ["model"], [TURNS],
+        "graph", ["a/model", "b/model"], [TURNS],
     ),
     "subgraph": (
         f'{LLM}def last(state: State):\n    return {{"answer": llm.invoke("shorter").text}}\n{GRAPH}inner = graph\n'
@@ -127,6 +134,94 @@ APPS = {  # name: (source, what is named, stages, the questions that remain)
     "a factory that takes the config": (
         f'{LLM}{WRITE}def make(config):\n    config["configurable"]\n    return one_node("write", write).compile()',
         "make", ["write"], [],
+    ),
+    "a loop whose edge says nowhere where it leads": (
+        f'{LLM}{WRITE}def again(state: State):\n    return "write" if "?" in state["answer"] else END\n'
+        'builder = one_node("write", write)\nbuilder.add_conditional_edges("write", again)\ngraph = builder.compile()',
+        "graph", ["write"], [TURNS],
+    ),
+    "a model that settings name": (
+        'NAMES = {"small": "openai/gpt-4o-mini"}\n'
+        'def model(size):\n    return ChatOpenAI(model=NAMES[size].partition("/")[2])\n'
+        + GRAPH.replace("llm.", 'model("small").'),
+        "graph", ["write"], [TODAY],
+    ),
+    "the openai SDK": (
+        'from openai import AsyncOpenAI\nclient = AsyncOpenAI()\n'
+        'async def run(question):\n    Path("ran").touch()\n'
+        '    said = await client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": question}])\n'
+        "    return said.choices[0].message.content",
+        "run", ["client"], [ORDER, TODAY],
+    ),
+    "nodes over the openai SDK": (
+        'import openai\nclient = openai.OpenAI()\ndef write(state: State):\n'
+        '    asked = [{"role": "user", "content": state["question"]}]\n'
+        '    said = client.chat.completions.create(model="gpt-4o", messages=asked)\n'
+        '    return {"answer": said.choices[0].message.content}\ngraph = one_node("write", write).compile()',
+        "graph", ["write"], [TODAY],
+    ),
+    "a context and a store": (
+        f'{LLM}@dataclass\nclass Context:\n    tone: str = "short"\n'
+        'def write(state: State, runtime: Runtime[Context]):\n'
+        '    runtime.store.put(("tones",), "last", {"tone": runtime.context.tone})\n'
+        '    return {"answer": llm.invoke(state["question"]).text}\n'
+        'builder = StateGraph(State, context_schema=Context)\nbuilder.add_node("write", write)\n'
+        'builder.add_edge(START, "write")\ngraph = builder.compile()',
+        "graph", ["write"], [],
+    ),
+    "a context that must be given": (
+        f'{LLM}@dataclass\nclass Context:\n    tone: str\n{WRITE}builder = StateGraph(State, context_schema=Context)\n'
+        'builder.add_node("write", write)\nbuilder.add_edge(START, "write")\ngraph = builder.compile()',
+        "graph", ["write"], ["what is tone of the Context that the nodes are given?"],
+    ),
+    "a person who agrees": (
+        f'{LLM}{WRITE}def ask(state: State):\n    said = interrupt({{"draft": state["answer"]}})\n'
+        '    if said["type"] not in ("reject", "accept"):\n        raise ValueError(said)\n    return {"draft": said["type"]}\n'
+        'builder = one_node("write", write)\nbuilder.add_node("ask", ask)\nbuilder.add_edge("write", "ask")\n'
+        "graph = builder.compile(checkpointer=InMemorySaver())",
+        "graph", ["write"], [],
+    ),
+    "a person who may say anything": (
+        f'{LLM}{WRITE}def ask(state: State):\n    return {{"draft": interrupt("How is it?")}}\n'
+        'builder = one_node("write", write)\nbuilder.add_node("ask", ask)\nbuilder.add_edge("write", "ask")\n'
+        "graph = builder.compile(checkpointer=InMemorySaver())",
+        "graph", ["write"], ["what would a person answer where ask waits?"],
+    ),
+    "a breakpoint": (
+        f'{LLM}{WRITE}def last(state: State):\n    return {{"answer": llm.invoke(state["answer"]).text}}\n'
+        'builder = one_node("write", write)\nbuilder.add_node("send", lambda state: {"draft": "sent"})\n'
+        'builder.add_node("last", last)\nbuilder.add_edge("write", "send")\nbuilder.add_edge("send", "last")\n'
+        'graph = builder.compile(checkpointer=InMemorySaver(), interrupt_before=["send"])',
+        "graph", ["write", "last"], [],
+    ),
+    "a node that calls its model for each part": (
+        f'{LLM}def write(state: State):\n    parts = [llm.invoke(part).text for part in state["question"].split()]\n'
+        '    return {"answer": parts[-1]}\ngraph = one_node("write", write).compile()',
+        "graph", ["write"], [TURNS],
+    ),
+    "tools with a fallback": (
+        f'{LLM}bound = llm.bind_tools([lookup])\n'
+        'def ask(state: MessagesState):\n    return {"messages": [bound.invoke(state["messages"])]}\n'
+        'def sorry(state):\n    return {"messages": [("ai", "sorry")]}\nbuilder = one_node("ask", ask, MessagesState)\n'
+        'tools = ToolNode([lookup]).with_fallbacks([RunnableLambda(sorry)], exception_key="error")\n'
+        'builder.add_node("tools", tools)\nbuilder.add_conditional_edges("ask", tools_condition)\n'
+        'builder.add_edge("tools", "ask")\ngraph = builder.compile()',
+        "graph", ["ask"], [TURNS],
+    ),
+    "a forced tool that finds nothing": (
+        f'{LLM}def find(order: str) -> str:\n    "Finds an order."\n    return {{"A-1": ["sent"]}}.get(order)[0]\n'
+        'def ask(state: MessagesState):\n    model = llm.bind_tools([find], tool_choice="any")\n'
+        '    return {"messages": [model.invoke(state["messages"])]}\nbuilder = one_node("ask", ask, MessagesState)\n'
+        'builder.add_node("tools", ToolNode([find]))\nbuilder.add_edge("ask", "tools")\ngraph = builder.compile()',
+        "graph", ["ask"], [],
+    ),
+    "stages side by side that are called by the alphabet": (
+        f'{LLM}{WRITE}def end(state: State):\n    return {{"draft": "both"}}\n'
+        'def tax(state: State):\n    llm.invoke("tax")\ndef law(state: State):\n    llm.invoke("law")\n'
+        'builder = one_node("write", write)\nfor node in (tax, law, end):\n    builder.add_node(node.__name__, node)\n'
+        'for node in ("tax", "law"):\n    builder.add_edge("write", node)\nbuilder.add_edge(["tax", "law"], "end")\n'
+        "graph = builder.compile(checkpointer=InMemorySaver())",
+        "graph", ["write", "tax", "law"], [],
     ),
 }  # fmt: skip
 

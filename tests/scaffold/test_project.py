@@ -10,7 +10,7 @@ from vinelm.template import Loop, Stage, Template
 def application(template):
     return AppGraph(
         target=SimpleNamespace(), stages=(), nodes=(), template=template, reason=None, calls=(), today={}, input_keys=(),
-        output_keys=(), waiting=(), read=lambda times: (template, None),
+        output_keys=(), waiting={}, read=lambda times: (template, None),
     )  # fmt: skip
 
 

@@ -255,7 +255,9 @@ def thin_models(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, int]
     invoked = slice(1, None)
     rows = np.bincount(trie.model[invoked], annotated.count[invoked], width)
     calls = np.bincount(trie.model[invoked], reached[invoked], width)
-    return {name: int(n) for name, n, asked in zip(trie.models, rows, calls, strict=True) if asked > LEAST_ASKED and n < THIN_ROWS}
+    return {
+        name: int(n) for name, n, asked in zip(trie.models, rows, calls, strict=True) if asked > LEAST_ASKED and n < THIN_ROWS
+    }
 
 
 def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> ComparedPlan:

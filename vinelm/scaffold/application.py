@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from langgraph.graph import END, START
@@ -14,6 +15,7 @@ from langgraph.graph.state import CompiledStateGraph
 from vinelm.adapters.langgraph import template_of_graph
 from vinelm.adapters.langgraph.build import nodes_of_stages
 from vinelm.adapters.langgraph.exits import with_graph_exits
+from vinelm.adapters.langgraph.nodes.signature import held_attribute
 from vinelm.adapters.langgraph.nodes.user_code import user_place
 from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes
 from vinelm.adapters.langgraph.structure.reading import read_template
@@ -22,14 +24,17 @@ from vinelm.api import VineLM
 from vinelm.backends import simulated_catalog
 from vinelm.errors import InputError, WorkflowError
 from vinelm.requests.workflow import Request, Workflow
-from vinelm.scaffold.model_calls import ModelCall, model_calls
+from vinelm.scaffold.interrupts import waiting_nodes
+from vinelm.scaffold.model_calls import ModelCall, mentioned_models, model_calls
 from vinelm.scaffold.plain_code import CodeKeys, code_keys
+from vinelm.scaffold.repeated_calls import repeating_nodes
 from vinelm.scaffold.target import Target, find_target
 from vinelm.scaffold.today import models_today
 from vinelm.template import Template
 
 FEW_TURNS = 3
 """The turns of a loop whose graph names no bound, until the author says how many it takes."""
+_STORES = frozenset({"store", "get_store"})
 _Read = tuple[Template | None, str | None]
 
 
@@ -47,8 +52,12 @@ class AppGraph:
         today: The models that each stage may run today, as ``provider:model``; none where neither source nor objects say it.
         input_keys: Keys of the state that an input may have.
         output_keys: Keys that the final state may have.
-        waiting: Nodes that wait for a person (LangGraph's ``interrupt``).
+        waiting: Nodes that wait for a person, and the code of an answer; see :func:`~vinelm.scaffold.interrupts.waiting_nodes`.
+        mentioned: Models that texts of its source name; empty where its calls and its objects say all of them.
         read: Returns the template with that many turns of each loop that has no bound of its own, and why there is none.
+        context: The class of the context that its nodes are given (``context_schema``); None without one.
+        wants_store: Whether nodes use LangGraph's store, and the graph is compiled without one, as its server gives it.
+        repeating: Nodes that may call a model several times in one execution.
         turns: How many turns that is, where the author has said it.
     """
 
@@ -61,8 +70,12 @@ class AppGraph:
     today: Mapping[str, tuple[str, ...]]
     input_keys: tuple[str, ...]
     output_keys: tuple[str, ...]
-    waiting: tuple[str, ...]
+    waiting: Mapping[str, str | None]
     read: Callable[[int], _Read]
+    mentioned: tuple[str, ...] = ()
+    context: type | None = None
+    wants_store: bool = False
+    repeating: tuple[str, ...] = ()
     turns: int | None = None
 
     @property
@@ -79,7 +92,7 @@ class AppGraph:
     def models(self) -> tuple[str, ...]:
         """The models that it uses today, as ``provider:model``, as far as its source and its objects say."""
         named = [call.model for call in self.calls if call.model is not None]
-        return tuple(dict.fromkeys([*named, *(model for models in self.today.values() for model in models)]))
+        return tuple(dict.fromkeys([*named, *(model for models in self.today.values() for model in models), *self.mentioned]))
 
 
 def read_application(spec: str | None, folder: Path) -> AppGraph:
@@ -109,7 +122,8 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
             "model to choose: let an LLM node call one, such as ChatOpenAI, or vine.chat_model()"
         )
     calls = () if target.kind in ("model-maker", "vine-maker") else tuple(model_calls(target.module, target.root))
-    read = partial(_template, graph, vine, held)
+    repeating = tuple(repeating_nodes(graph, (node for node, found in held.items() if found.names or found.makes_some)))
+    read = partial(_template, graph, vine, held, repeating)
     template, reason = read(FEW_TURNS)
     return AppGraph(
         target=target,
@@ -121,9 +135,19 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
         today=models_today(stages, held, calls),
         input_keys=_keys(graph, graph.builder.input_schema),
         output_keys=_keys(graph, graph.builder.output_schema),
-        waiting=tuple(node for node, spec in graph.builder.nodes.items() if _waits(node, spec.runnable)),
+        waiting=waiting_nodes(graph),
         read=read,
+        mentioned=_mentioned(target, calls),
+        context=graph.context_schema if isinstance(graph.context_schema, type) else None,
+        repeating=repeating,
+        wants_store=graph.store is None and any(_STORES & set(code.co_names + code.co_varnames) for code in _codes(graph)),
     )
+
+
+def _mentioned(target: Target, calls: Sequence[ModelCall]) -> tuple[str, ...]:
+    """The models that the source names anywhere, where a call that makes one does not name it."""
+    is_said = all(call.model is not None or call.endpoint is not None for call in calls)
+    return () if is_said else mentioned_models(target.module, target.root)
 
 
 def _of_code(target: Target) -> AppGraph:
@@ -155,16 +179,23 @@ def _of_code(target: Target) -> AppGraph:
         today=today,
         input_keys=keys.inputs,
         output_keys=keys.outputs,
-        waiting=(),
+        waiting={},
         read=read,
+        mentioned=_mentioned(target, calls),
     )
 
 
-def _template(graph: CompiledStateGraph[Any, Any, Any, Any], vine: VineLM, held: Mapping[str, HeldStages], turns: int) -> _Read:
+def _template(
+    graph: CompiledStateGraph[Any, Any, Any, Any],
+    vine: VineLM,
+    held: Mapping[str, HeldStages],
+    repeating: Sequence[str],
+    turns: int,
+) -> _Read:
     """The template that the graph implies, or why it implies none."""
     unread = Workflow(name="app", build=lambda _: graph, requests=(Request("none", {}),), score=lambda *_: False)
     try:
-        found = template_of_graph(unread, graph, vine.adapter.agents, held, turns=turns)
+        found = template_of_graph(unread, graph, vine.adapter.agents, held, turns=turns, repeating=repeating)
         return with_graph_exits(found, graph), None
     except InputError as error:
         return None, str(error).removeprefix("workflow 'app': ")
@@ -173,11 +204,11 @@ def _template(graph: CompiledStateGraph[Any, Any, Any, Any], vine: VineLM, held:
         return None, f"{type(error).__name__}: {error}" + (f" at {place}" if place else "")
 
 
-def _waits(node: str, runnable: Any) -> bool:
-    """True if a node calls ``interrupt``, or is LangChain's middleware that does."""
-    functions = (getattr(runnable, name, None) for name in ("func", "afunc"))
-    codes = (getattr(function, "__code__", None) for function in functions)
-    return node.startswith("HumanInTheLoop") or any("interrupt" in code.co_names for code in codes if code is not None)
+def _codes(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Iterator[CodeType]:
+    """The code of the functions of its nodes."""
+    for spec in graph.builder.nodes.values():
+        functions = (held_attribute(spec.runnable, name) for name in ("func", "afunc"))
+        yield from (one.__code__ for one in functions if hasattr(one, "__code__"))
 
 
 def _keys(graph: CompiledStateGraph[Any, Any, Any, Any], schema: Any) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ from langgraph.pregel import Pregel
 from vinelm.adapters.langgraph.nodes.user_code import closure_values, is_user_code
 
 _BUILDERS = re.compile(r"StateGraph|MessageGraph|create_\w*(agent|supervisor|swarm|graph)")
-_RUNS = frozenset({"invoke", "ainvoke", "stream", "astream", "batch", "abatch", "predict"})
+RUNS = frozenset({"invoke", "ainvoke", "stream", "astream", "batch", "abatch", "predict"})
+"""The methods that run a graph, a chain or a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def graph_code(function: Callable[..., Any]) -> GraphCode:
     plain = getattr(plain, "__func__", plain) if inspect.isroutine(plain) else type(plain).__call__
     if not isinstance(plain, FunctionType):
         return GraphCode(_returns_graph(plain), False)
-    return GraphCode(_builds(plain), bool(_RUNS & set(plain.__code__.co_names)))
+    return GraphCode(_builds(plain), bool(RUNS & set(plain.__code__.co_names)))
 
 
 def _builds(function: FunctionType) -> bool:

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from vinelm.adapters.langgraph.nodes.user_code import is_user_code
-from vinelm.adapters.langgraph.structure.chat_search import makes_chat
+from vinelm.adapters.langgraph.structure.chat_search import makes_chat, makes_client
 
 _KEPT = {
     "temperature": "temperature",
@@ -54,10 +54,11 @@ PREFIXES = {
     "ChatGroq": "groq",
 }
 """Class to the provider's prefix in ``provider:model``."""
-_NAMED = re.compile(
-    r"(openai|anthropic|google_genai|google_vertexai|bedrock|bedrock_converse|mistralai|groq|azure_openai|xai|deepseek):\S+"
-)
+_PROVIDERS = "openai|anthropic|google_genai|google_vertexai|bedrock|bedrock_converse|mistralai|groq|azure_openai|xai|deepseek"
+_NAMED = re.compile(rf"({_PROVIDERS}):\S+")
 """A text that names a model, where a chat model could stand."""
+_MENTIONED = re.compile(rf"({_PROVIDERS})[:/]([^\s:/]+)|((?:gpt-|o[134]|claude-|gemini-)[\w.-]*)")
+"""A text that is nothing but a model's name, as settings write it."""
 FAMILIES = {"gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "claude": "anthropic", "gemini": "google_genai"}
 """How the name of a model begins, and who sells it: what ``init_chat_model`` assumes, too."""
 
@@ -78,6 +79,7 @@ class ModelCall:
         options: Settings that belong into the ``options`` of the model's catalog entry, and their values.
         max_retries: The most retries of a failed call; None if the source does not say.
         lost: The source of settings that neither VineLM nor the catalog has a place for.
+        client: The class of the openai SDK that is made, ``OpenAI`` or ``AsyncOpenAI``; None for a chat model.
         fields: The source of ``.configurable_fields(...)`` behind it, of the fields that VineLM's models have; may be empty.
     """
 
@@ -92,24 +94,44 @@ class ModelCall:
     options: Mapping[str, object] = field(default_factory=dict)
     max_retries: int | None = None
     lost: tuple[str, ...] = ()
+    client: str | None = None
     fields: str = ""
 
     def replacement(self, *, is_named: bool = False) -> str:
         """Return the code that stands in its place; it names its stage with ``is_named``."""
-        stage = [f'"{self.name}"'] if is_named else []
-        return (
-            f"vine.chat_model({', '.join([*stage, *(f'{key}={value}' for key, value in self.settings.items())])}){self.fields}"
-        )
+        parts = [f'"{self.name}"'] if is_named else []
+        parts += ["is_async=True"] if self.client == "AsyncOpenAI" else []
+        made = "chat_model" if self.client is None else "openai_client"
+        return f"vine.{made}({', '.join([*parts, *(f'{key}={value}' for key, value in self.settings.items())])}){self.fields}"
 
 
 def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
     """Return the calls in the application's modules: ``module``, and those that it imported from below ``root``."""
     found: list[ModelCall] = []
     for one in {id(m): m for m in (module, *_own_modules(root))}.values():
-        path = Path(one.__file__ or "")
-        if path.suffix == ".py":
-            found += _in_file(path, vars(one))
+        found += _in_file(Path(one.__file__ or ""), vars(one))
     return found
+
+
+def mentioned_models(module: ModuleType, root: Path) -> tuple[str, ...]:
+    """Return the models that texts of the application name, as ``provider:model``: the defaults of its settings, for one."""
+    found: dict[str, None] = {}
+    for one in {id(m): m for m in (module, *_own_modules(root))}.values():
+        text = _readable(Path(one.__file__ or ""))
+        for node in ast.walk(ast.parse(text or "")):
+            said = _MENTIONED.fullmatch(node.value) if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+            if said is not None:
+                who, name, alone = said.groups()
+                found |= dict.fromkeys([named_model(alone or name, who)])  # type: ignore[list-item] # its family is known
+    return tuple(found)
+
+
+def _readable(path: Path) -> str | None:
+    """The source; None for what is no Python file, or in another encoding, which Python may read: it is left alone."""
+    try:
+        return text_of(path) if path.suffix == ".py" else None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _own_modules(root: Path) -> Iterator[ModuleType]:
@@ -131,9 +153,8 @@ def lines_of(text: str) -> list[str]:
 
 
 def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
-    try:
-        text = text_of(path)
-    except (OSError, UnicodeDecodeError):  # another encoding, which Python may read: it is left alone
+    text = _readable(path)
+    if text is None:
         return
     starts = [0]
     for line in lines_of(text):
@@ -164,8 +185,10 @@ def _facts(made: ast.expr, outer: ast.expr, text: str, names: dict[str, Any]) ->
     if not isinstance(made, ast.Call):
         return {"model": made.value if isinstance(made, ast.Constant) else None}
     endpoint = _endpoint_of(made, text)
+    maker = _value(made.func, names)
     found: dict[str, Any] = {"endpoint": endpoint, "settings": {}, "options": {}, "lost": ()}
-    found["model"] = None if endpoint else _model_of(made, getattr(_value(made.func, names), "__name__", ""), names)
+    found["client"] = maker.__name__ if makes_client(maker) else None
+    found["model"] = None if endpoint else _model_of(made, getattr(maker, "__name__", ""), names)
     for keyword in made.keywords:
         value, source = _constant(keyword.value, names), ast.get_source_segment(text, keyword.value) or ""
         if keyword.arg in _KEPT:

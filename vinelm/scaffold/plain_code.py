@@ -37,7 +37,7 @@ def code_keys(code: Any) -> CodeKeys:
         p for p in inspect.signature(function).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
     names = [p.name for p in given if p.default is p.empty and p.name not in ("self", "config")] or [p.name for p in given[:1]]
-    tree = _source(function)
+    tree = source_of(function)
     outputs = tuple(dict.fromkeys(_returned(tree))) or (ANSWER,)
     if isinstance(code, Pregel) or (len(names) == 1 and _is_dict(function, names[0], tree)):
         read = tuple(dict.fromkeys(_read_of(tree, names[0]))) if names else ()
@@ -56,7 +56,8 @@ def function_of(code: Any) -> Callable[..., Any]:
     return found
 
 
-def _source(function: Callable[..., Any]) -> ast.AST:
+def source_of(function: Callable[..., Any]) -> ast.AST:
+    """Return the parsed source of a function; empty where it has none."""
     try:
         return ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):  # made at run time

@@ -129,7 +129,7 @@ def find_target(spec: str | None, folder: Path) -> Target:
 
 def _instance(kind: type, where: str) -> Any:
     """An object of a class whose objects hold a graph."""
-    if required := _required(kind):
+    if required := required_of(kind):
         raise ConfigError(
             f"{where} is a class that wants {', '.join(required)}: make an object of it at module level, and name its graph, "
             "such as app.py:agent.graph"
@@ -260,7 +260,7 @@ def _kind(value: Any, where: str) -> Kind:
         )
     if not code.builds:
         return "function"
-    required = _required(value)
+    required = required_of(value)
     if not required:
         return "maker"
     if len(required) > 1:
@@ -273,7 +273,8 @@ def _kind(value: Any, where: str) -> Kind:
     return "vine-maker" if required[0] == "vine" else "model-maker"
 
 
-def _required(function: Callable[..., Any]) -> list[str]:
+def required_of(function: Callable[..., Any]) -> list[str]:
+    """Return the arguments without which a function or a class cannot be called."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # builtins without a signature

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from vinelm.adapters.langgraph.path.path_channel import WITHIN
 from vinelm.adapters.langgraph.structure.chat_search import HeldStages
 from vinelm.scaffold.model_calls import PREFIXES, ModelCall, named_model
 
@@ -23,7 +24,8 @@ def models_today(
     """
     found: dict[str, dict[str, None]] = {stage: {} for stage in stages}
     unknown: set[str] = set()
-    for stage, node in _nodes(held):
+    for (name, path), node in _nodes(held):
+        stage = path if path in found else name
         models = [*(model_of(chat) for chat in node.chats), *(one for code in node.makers for one in _made_in(code, calls))]
         found.setdefault(stage, {}).update(dict.fromkeys(model for model in models if model is not None))
         if None in models:
@@ -43,13 +45,13 @@ def model_of(chat: Any) -> str | None:
     return None if name is None or prefix is None else f"{prefix}:{name.removeprefix('models/')}"
 
 
-def _nodes(held: Mapping[str, HeldStages]) -> Iterator[tuple[str, HeldStages]]:
-    """Each stage with a node that runs it, those of inner graphs included."""
+def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[tuple[str, str], HeldStages]]:
+    """Each stage, and the same behind the nodes around it, with a node that runs it, those of inner graphs included."""
     for node, found in held.items():
         for stage in found.names | found.on_edges | ({node} if found.makes_some else set()):
-            yield stage, found
+            yield (stage, around + stage), found
         for inner in found.inner:
-            yield from _nodes(inner.held)
+            yield from _nodes(inner.held, f"{around}{node}{WITHIN}")
 
 
 def _made_in(code: CodeType, calls: Sequence[ModelCall]) -> Iterator[str | None]:

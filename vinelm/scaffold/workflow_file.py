@@ -12,6 +12,7 @@ from vinelm.adapters.langgraph.structure.code import template_code, template_imp
 from vinelm.scaffold.application import FEW_TURNS, AppGraph
 from vinelm.scaffold.plain_code import ANSWER, code_keys, function_of
 from vinelm.scaffold.request_keys import MESSAGES, RequestKeys
+from vinelm.scaffold.target import required_of
 from vinelm.template.steps import mapped
 
 TODO = "TODO"
@@ -64,6 +65,8 @@ class WorkflowFile:
             yield "import sys"
         yield "from pathlib import Path"
         yield ""
+        if app.wants_store:
+            yield "from langgraph.store.memory import InMemoryStore"
         names = {"Workflow", "read_dataset"} | ({"TextWriter"} if self._has_writer else set())
         if app.template is not None:
             *ends, ours = template_imports(app.template).split("\n")
@@ -72,14 +75,15 @@ class WorkflowFile:
         ours_line = f"from vinelm import {', '.join(sorted(names))}"
         theirs = f"from {target.module.__name__} import {target.attribute}"
         alias = " as app" if target.attribute in _OWN_NAMES else ""
+        context = [f"from {app.context.__module__} import {app.context.__name__}"] if app.context else []
         if self.imports_from is None:
-            yield from sorted([ours_line, f"{theirs}{alias}"])
+            yield from sorted([ours_line, f"{theirs}{alias}", *context])
         else:
             yield ours_line
             yield ""
             place = self.imports_from.as_posix()
             yield f'sys.path.insert(0, str(Path(__file__).resolve().parent / "{place}"))'
-            yield f"{theirs}{alias}  # noqa: E402"
+            yield from (f"{line}  # noqa: E402" for line in (f"{theirs}{alias}", *context))
 
     @property
     def _graph(self) -> str:
@@ -116,6 +120,8 @@ class WorkflowFile:
         }.get(app.target.kind, self._graph)
         made = f"asyncio.run({made})" if inspect.iscoroutinefunction(app.target.value) and not app.target.is_code else made
         note = "  # each node that calls it is a stage" if app.target.kind == "model-maker" else ""
+        if app.wants_store:
+            made, note = f'{made}.copy(update={{"store": InMemoryStore()}})', "  # a store, as LangGraph's server gives one"
         yield f"    return {made}{note}"
 
     def _function(self) -> Iterator[str]:
@@ -168,7 +174,8 @@ class WorkflowFile:
             yield f"    # Its keys are {', '.join(self.application.output_keys)}."
             yield "    return str(dict(state))"
         elif answer == MESSAGES:
-            yield '    return state["messages"][-1].text.strip()'
+            yield '    messages = state.get("messages")'
+            yield '    return messages[-1].text.strip() if messages else ""'
         else:
             if not self.keys.is_sure and len(self.application.output_keys) > 1:
                 yield f"    # {TODO}: is this the key with the answer? The others: {', '.join(self.application.output_keys)}."
@@ -249,13 +256,39 @@ class WorkflowFile:
             yield f"    labels=({names if len(keys.labels) == 1 else names.rstrip(',')}),  # never shown to the graph"
         yield "    score=score,"
         yield from self._shown()
-        if self.application.waiting:
-            nodes = ", ".join(self.application.waiting)
-            yield f"    # {TODO}: say what a person would answer where {nodes} waits: in a profile nobody is asked."
-            yield "    # answer_interrupt=lambda request, value: ...,"
+        if self.application.repeating:
+            nodes = ", ".join(self.application.repeating)
+            yield f"    # {nodes} may call a model several times, which no checkpoint separates: a request is run"
+            yield "    # from its start with recorded answers. `unrepeatable=` names tools that must not run again."
+            yield "    replay=True,"
+        if self.application.context is not None:
+            yield from self._context(self.application.context)
+        yield from self._answers()
         if self._has_writer:
             yield f'    writer=TextWriter("{keys.label}"),  # writes the answers of simulated models'
         yield ")"
+
+    @staticmethod
+    def _context(schema: type) -> Iterator[str]:
+        """The line with the context of the application's nodes: its defaults, where it has some for all."""
+        required = required_of(schema)
+        given = ", ".join(f"{name}=..." for name in required)
+        if required:
+            yield f"    # {TODO}: what is {' and '.join(required)} of the {schema.__name__} that the nodes are given?"
+        yield f"    {'# ' if required else ''}context=lambda request: {schema.__name__}({given}),"
+
+    def _answers(self) -> Iterator[str]:
+        """The line that answers for the person for whom the graph waits."""
+        waiting = self.application.waiting
+        if not waiting:
+            return
+        nodes, known = ", ".join(waiting), list(dict.fromkeys(waiting.values()))
+        if len(known) == 1 and known[0] is not None:
+            yield f"    # What a person who agrees would answer where {nodes} waits: in a profile nobody is asked."
+        else:
+            yield f"    # {TODO}: what would a person answer where {nodes} waits? In a profile nobody is asked."
+        answer = next((one for one in known if one is not None), '"approve"')
+        yield f"    answer_interrupt=lambda request, value: {answer},"
 
     def _shown(self) -> Iterator[str]:
         """The lines on signals: optional, and worth much."""

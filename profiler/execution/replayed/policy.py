@@ -60,6 +60,11 @@ class JointStages:
             position = flow.positions[after]
         return tuple(found)
 
+    def first_with(self, stages: Sequence[str], reached: str) -> str:
+        """Return the stage that comes next by the template where ``reached`` was called: that of a superstep goes first."""
+        arms = self.next_after(stages) if self._has_some else ()
+        return next((arm for arm in arms if reached in self.group_after((*stages, arm))), reached)
+
     def begun_before(self, stages: Sequence[str]) -> int:
         """Return how many of the stages before the last one run in its superstep."""
         count = 0
@@ -194,7 +199,7 @@ class ReplayPolicy(UnitPolicy):
         stages = self._stages_before(len(self._expected))
         others = self._joint.group_after(stages)
         if self.reached is None:
-            self.reached = others[0] if key.stage in others else key.stage
+            self.reached = others[0] if key.stage in others else self._joint.first_with(stages, key.stage)
             if self.invocations:
                 self.at_boundary()
         # Other tasks of this superstep may still be at work, and what they return belongs to the state that is scored.

@@ -39,7 +39,7 @@ def test_a_builder_or_a_compiled_app_gets_the_checkpointer(compiled):
     assert path_of(app, thread()) == ["m0", "m0", "m0"]
 
 
-def test_a_compiled_app_keeps_its_own_settings():
+def test_a_compiled_app_keeps_its_own_settings_but_breakpoints():
     store, own, saver = InMemoryStore(), InMemorySaver(), InMemorySaver()
 
     def build(vine):
@@ -52,7 +52,7 @@ def test_a_compiled_app_keeps_its_own_settings():
     for app in (kept, replaced):
         assert (app.store, app.name) == (store, "mine")
         app.invoke({"q": "?"}, thread())
-        assert app.get_state(thread()).next == ("execute",)
+        assert app.get_state(thread()).next == ()  # nobody would invoke a profiled request again
     assert replaced.get_input_jsonschema() == kept.get_input_jsonschema()
 
 

@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, field_validator
 
 from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel, name_model
 from vinelm.adapters.calls.fallback_model import REPEATABLE
+from vinelm.adapters.langchain.openai_client import openai_client
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.runs.chat_call import ChatCall, ChatOptions, halted_here, node_of
@@ -294,3 +295,19 @@ class VineInterface(GraphInterface):
             ConfigError: the catalog lacks the default model.
         """
         return VineChatModel(vine=self, stage=stage, **settings)
+
+    def openai_client(self, stage: str | None = None, *, is_async: bool = False, **settings: Any) -> Any:
+        """Return an ``OpenAI`` client of the openai SDK whose every ``chat.completions.create`` is an invocation of ``stage``.
+
+        The ``model`` of a call is replaced by the plan's. A stream has the whole answer in one chunk; other endpoints are
+        refused with one line. Messages, tools, their results and a ``response_format`` are as before.
+
+        Args:
+            stage: name of the stage; by default that of the node that makes the call.
+            is_async: return an ``AsyncOpenAI``.
+            **settings: see :meth:`chat_model`.
+
+        Raises:
+            ConfigError: the openai SDK is not installed, or the catalog lacks the default model.
+        """
+        return openai_client(self.chat_model(stage, **settings), stage, is_async=is_async)

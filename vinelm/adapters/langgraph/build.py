@@ -16,7 +16,7 @@ from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.path.within_node import with_path_channel
 from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes, single_stages, wrapped_stages
 from vinelm.adapters.langgraph.structure.reading import read_template, teach_routes
-from vinelm.adapters.langgraph.structure.ways import all_ways
+from vinelm.adapters.langgraph.structure.ways import all_ways, with_repeats
 from vinelm.errors import WorkflowError
 from vinelm.requests.workflow import Workflow
 from vinelm.template import Parallel, Template
@@ -26,6 +26,7 @@ from vinelm.template.steps import walk
 def build_graph(workflow: Workflow, vine: GraphInterface, checkpointer: Any = None) -> Any:
     """Return the compiled graph of ``workflow.build(vine)``, checked against the template. Runs no node and spends nothing.
 
+    Breakpoints of a graph (``interrupt_before=``) are taken out: nobody invokes a profiled request again to go on behind one.
     An entrypoint of LangGraph's functional API is returned as it is, and a plain function as a :class:`FunctionApp`: both are
     invoked like a graph.
 
@@ -49,6 +50,8 @@ def build_graph(workflow: Workflow, vine: GraphInterface, checkpointer: Any = No
             f"workflow {workflow.name!r}: build(vine) returned {type(built).__name__}: return the StateGraph, compiled or not, "
             "or a function of the inputs"
         )
+    if graph.interrupt_before_nodes or graph.interrupt_after_nodes:
+        graph = graph.copy(update={"interrupt_before_nodes": [], "interrupt_after_nodes": []})
     chats = chat_nodes(graph)
     if not workflow.has_template:
         workflow = replace(workflow, template=template_of_graph(workflow, graph, vine.adapter.agents, chats))
@@ -74,6 +77,7 @@ def template_of_graph(
     chats: Mapping[str, HeldStages] | None = None,
     *,
     turns: int = UNDECLARED_TIMES,
+    repeating: Iterable[str] = (),
 ) -> Template:
     """Return the template that the graph implies, where all stages are answerable and allow every model.
 
@@ -83,13 +87,15 @@ def template_of_graph(
         agents: the stages that a middleware runs.
         chats: what the nodes hold, if it is known.
         turns: those of a loop whose bound is declared nowhere.
+        repeating: nodes that may call their model several times in one execution.
 
     Raises:
         WorkflowError: the graph does not say enough.
     """
     label = f"workflow {workflow.name!r}"
     held = chat_nodes(graph) if chats is None else chats
-    return read_template(all_ways(graph, nodes_of_stages(graph, agents, held), held), label, turns=turns)
+    ways = with_repeats(all_ways(graph, nodes_of_stages(graph, agents, held), held), repeating)
+    return read_template(ways, label, turns=turns)
 
 
 def joint_stages(template: Template) -> list[frozenset[str]]:
@@ -122,12 +128,10 @@ def replay_reason(workflow: Workflow, app: Any, agents: Iterable[str] = ()) -> s
     chats = chat_nodes(app)
     seen = {name for one in chats.values() for name in one.names}
     seen |= {*wrapped_stages(app).values(), *_routed_agents(app, agents)}
-    hidden = {name for found in chats.values() for name in found.hidden} | set(agents)
+    hidden = {name for found in chats.values() for name in found.hidden | found.paths} | (set(agents) - seen)
     on_edges = {name for found in chats.values() for name in found.on_edges}
-    nodes = [chats[node] for node, inner in app.nodes.items() if isinstance(inner.bound, CompiledStateGraph) and node in chats]
-    always = {name for found in nodes for name in found.hidden}  # a subgraph that is a node runs its stages there
     for stage in workflow.template.stages:
-        if stage.name in always or stage.name in hidden - seen:
+        if stage.name in hidden:
             return f"stage {stage.name!r} is inside a subgraph"
         if stage.name in on_edges:
             return f"stage {stage.name!r} is called on an edge"
@@ -228,7 +232,7 @@ def _check_stages(
     for name in declared:
         if name in wrapped or name in held or is_open:
             continue
-        if name in agents or any(name in found.hidden | found.on_edges for found in chats.values()):
+        if name in agents or any(name in found.hidden | found.paths | found.on_edges for found in chats.values()):
             continue  # inside a subgraph, or on an edge
         if name in graph.nodes:
             raise WorkflowError(

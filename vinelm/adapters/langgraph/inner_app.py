@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.graph.state import CompiledStateGraph
 
+from vinelm.adapters.langgraph.nodes.signature import held_attribute
 from vinelm.adapters.langgraph.runs.run_context import carried_by
 from vinelm.errors import WorkflowError
 
@@ -64,9 +65,13 @@ def runs_async(app: Any) -> bool:
     """Return whether some node or edge exists only as a coroutine, so that the graph must be run asynchronously."""
     if not isinstance(app, CompiledStateGraph):
         bound = [getattr(node, "bound", None) for node in app.nodes.values()]
-        return any(hasattr(one, "afunc") and getattr(one, "func", one) is None for one in bound)
+        return any(map(_is_async, bound))
     nodes = [node.runnable for node in app.builder.nodes.values()]
     edges = [branch.path for branches in app.builder.branches.values() for branch in branches.values()]
-    if any(getattr(runnable, "func", runnable) is None for runnable in (*nodes, *edges)):
+    if any(map(_is_async, (*nodes, *edges))):
         return True
     return any(isinstance(node, CompiledStateGraph) and runs_async(node) for node in nodes)
+
+
+def _is_async(runnable: Any) -> bool:
+    return held_attribute(runnable, "afunc") is not None and held_attribute(runnable, "func") is None

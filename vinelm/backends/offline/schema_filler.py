@@ -23,6 +23,7 @@ _FORMATS = {
     "binary": "",
     "regex": "a",
 }
+_UNBOUND = {"type", "title", "description"}
 _DEEPEST = 6
 """Levels of a recursive schema that are filled."""
 
@@ -95,11 +96,20 @@ class _Filler:
     def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
         properties, required = schema.get("properties", {}), schema.get("required", ())
         names = [name for name in properties if name in required or depth < _DEEPEST]
-        filled = {name: self.value(properties[name], depth + 1) for name in names}
+        filled = {name: self._property(name, properties[name], depth + 1) for name in names}
         others = schema.get("additionalProperties")
         for number in range(len(filled), int(schema.get("minProperties", 0))):
             filled[f"key{number}"] = self.value(others if isinstance(others, Mapping) else {}, depth + 1)
         return filled
+
+    def _property(self, name: str, schema: Any, depth: int) -> Any:
+        """The value of a property. A whole number that is called an index or id is the first: lists have one item here."""
+        is_index = name.casefold().endswith(("id", "idx", "index"))
+        return (
+            0
+            if is_index and isinstance(schema, Mapping) and schema.keys() <= _UNBOUND and schema.get("type") == "integer"
+            else self.value(schema, depth)
+        )
 
     def _array(self, schema: Mapping[str, Any], depth: int) -> list[Any]:
         filled = [self.value(item, depth + 1) for item in schema.get("prefixItems", ())]

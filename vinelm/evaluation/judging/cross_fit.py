@@ -172,7 +172,10 @@ def judged_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.9
     """
     names = set.intersection(*(set(one) for both in runs for one in both.by_half))
     middle = runs[len(runs) // 2]
-    scores = {name: [Scores.mean([one[name].scores for one in half]) for half in zip(*(both.by_half for both in runs), strict=True)] for name in names}
+    scores = {
+        name: [Scores.mean([one[name].scores for one in half]) for half in zip(*(both.by_half for both in runs), strict=True)]
+        for name in names
+    }
     promised = {
         name: float(np.mean([one[name].chosen.promised_accuracy for both in runs for one in both.by_half])) for name in names
     }

@@ -53,8 +53,13 @@ def injected_parameters(fn: Callable[..., Any], label: str, known: tuple[str, ..
 
 def marked(runnable: Any, mark: str) -> Any:
     """Return what the function of ours inside a LangGraph runnable carries as ``mark``; None where there is none."""
-    functions = (getattr(runnable, "func", None), getattr(runnable, "afunc", None))
+    functions = (held_attribute(runnable, "func"), held_attribute(runnable, "afunc"))
     return next((found for one in functions if (found := getattr(one, mark, None)) is not None), None)
+
+
+def held_attribute(runnable: Any, name: str) -> Any:
+    """Return an object's own attribute, else None: LangChain's wrappers look others up in what they wrap, and may raise."""
+    return getattr(runnable, "__dict__", {}).get(name)
 
 
 def code_of(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,6 +16,8 @@ from vinelm.errors import WorkflowError
 from vinelm.template import Template
 from vinelm.template.flow import Flow
 
+WITHIN = "/"
+"""Between the names of a node and of a node of the graph inside it, where the stage of the latter is named by both."""
 PATH_KEY = "vinelm_path"
 """Name of the channel: visible in ``get_state().values`` and in ``stream_mode="values"``, absent from results and schemas."""
 

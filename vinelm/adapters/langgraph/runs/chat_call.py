@@ -13,7 +13,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 
 from vinelm.adapters.langgraph.accounts.at_once import at_once
-from vinelm.adapters.langgraph.path.path_channel import is_inner, models_of
+from vinelm.adapters.langgraph.path.path_channel import WITHIN, is_inner, models_of
 from vinelm.adapters.langgraph.path.within_node import ThreadPaths, path_here, write_path
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, PROFILED, carried_by
@@ -21,6 +21,7 @@ from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, VineLMError, WorkflowError
 from vinelm.policies import OnError
+from vinelm.template import Template
 
 
 class ServesCalls(Protocol):
@@ -28,6 +29,7 @@ class ServesCalls(Protocol):
 
     on_error: OnError
     thread_paths: ThreadPaths
+    template: Template | None
     invoke: Callable[..., InvocationScope]
     ainvoke: Callable[..., Coroutine[Any, Any, InvocationScope]]
     call: Callable[..., InvocationScope]
@@ -132,7 +134,7 @@ class ChatCall:
                 "its calls would be in no row, so make them in a node of the workflow's graph"
             )
         node = "" if config is None else str(config.get("metadata", {}).get("langgraph_node", ""))
-        name = stage or node
+        name = stage or _stage_of(node, config or {}, adapter.template)
         if not name:
             raise ConfigError("a chat model without a stage was called outside of a graph: give vine.chat_model(...) a name")
         default = options.get("default")
@@ -228,6 +230,14 @@ def halted_here() -> BaseException | None:
         host = carried_by(None if runtime is None else runtime.context).chat_host
         return None if host is None else host.halted
     return None
+
+
+def _stage_of(node: str, config: RunnableConfig, template: Template | None) -> str:
+    """The stage of a node: its name, behind those of the nodes around it where the template tells it apart by them."""
+    namespace = str(config.get("configurable", {}).get("checkpoint_ns") or "")
+    whole = WITHIN.join(part.partition(":")[0] for part in namespace.split("|"))
+    is_apart = whole != node and template is not None and any(stage.name == whole for stage in template.stages)
+    return whole if is_apart else node
 
 
 def _node() -> tuple[RunnableConfig | None, Runtime[Any] | None]:

@@ -421,7 +421,7 @@ class GraphRun:
             path, stages = self.places.enter(where, stage, self.path or (), self.stages)
             if len(path) >= len(self.path or ()):
                 self.path, self.stages = path, stages
-            if self.trail is not None:
+            if self.trail is not None and len(stages) == len(path):  # else a replayed superstep began with a later place
                 self.trail.begun(path, stages, where)
             return path
 

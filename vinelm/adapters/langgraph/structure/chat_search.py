@@ -15,17 +15,20 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
+from langgraph.prebuilt import ToolNode
 
-from vinelm.adapters.langgraph.nodes.signature import marked
+from vinelm.adapters.langgraph.nodes.signature import held_attribute, marked
 from vinelm.adapters.langgraph.nodes.stage import STAGE_MARK
 from vinelm.adapters.langgraph.nodes.user_code import closure_values, is_user_code
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
+from vinelm.adapters.langgraph.path.path_channel import WITHIN
 
 CHAT_MARK = "__vinelm_chat__"
 """Attribute of the classes whose instances are stages: true for a chat model of VineLM."""
-_MAKERS = frozenset({"chat_model", "VineChatModel"})
+_MAKERS = frozenset({"chat_model", "VineChatModel", "openai_client"})
 _MOST_OBJECTS = 5_000
 """How many objects are looked at for one node, at most."""
 
@@ -37,6 +40,8 @@ class HeldStages:
     Attributes:
         names: the stages of its chat models.
         hidden: the stages of the graphs inside it.
+        paths: the nodes of these graphs whose stages have their names, each behind the nodes around it: ``helper/model``.
+        is_by_node: some chat model of it has no stage of its own, so that its stage is the node.
         on_edges: the stages of chat models that its conditional edges call.
         remembering: those of them whose graph is compiled with a checkpointer of its own.
         makes_some: its code makes a chat model when it runs, so that it may call any stage.
@@ -49,6 +54,8 @@ class HeldStages:
 
     names: set[str] = field(default_factory=set)
     hidden: set[str] = field(default_factory=set)
+    paths: set[str] = field(default_factory=set)
+    is_by_node: bool = False
     on_edges: set[str] = field(default_factory=set)
     remembering: set[str] = field(default_factory=set)
     makes_some: bool = False
@@ -99,6 +106,7 @@ def chat_nodes(
             if names:
                 held = found.setdefault(source, HeldStages())
                 held.on_edges |= names
+                held.is_by_node |= called.is_by_node
                 held.chats += called.chats
                 held.makers += called.makers
     return found
@@ -131,18 +139,34 @@ def adapters_behind(app: Any) -> list[Any]:
     return search.held_by([*nodes, *paths]).adapters
 
 
+def holds_chat(target: Any) -> bool:
+    """Return whether an object holds a LangChain chat model of any kind, makes some, or is a graph that does."""
+    held = _Search("chat", is_any=True).held_by(target)
+    return bool(held.names or held.makes_some or held.inner)
+
+
+def makes_client(value: Any) -> bool:
+    """Return whether ``value`` is a class of the openai SDK's clients, and not one of VineLM's."""
+    is_sdk = getattr(value, "__module__", "").partition(".")[0] == "openai"
+    return isinstance(value, type) and is_sdk and value.__name__ in {"OpenAI", "AsyncOpenAI"}
+
+
 def makes_chat(value: Any) -> bool:
-    """Return whether calling ``value`` makes a LangChain chat model: a class of them, or ``init_chat_model``."""
+    """Return whether calling ``value`` makes a chat model: a class of LangChain's or of clients, or ``init_chat_model``."""
     if isinstance(value, type):
-        return issubclass(value, BaseChatModel)
+        return issubclass(value, BaseChatModel) or makes_client(value)
     return isinstance(value, FunctionType) and value.__name__ == "init_chat_model"
 
 
 def is_chat(value: Any) -> bool:
-    """Return whether ``value`` is a LangChain chat model, or stands for one that its configuration chooses."""
+    """Return whether ``value`` is a LangChain chat model, stands for one that its configuration chooses, or is a client."""
     kind = type(value)
-    return isinstance(value, BaseChatModel) or (
-        kind.__name__ == "_ConfigurableModel" and kind.__module__.startswith("langchain.")  # of init_chat_model
+    return (
+        isinstance(value, BaseChatModel)
+        or makes_client(kind)
+        or (
+            kind.__name__ == "_ConfigurableModel" and kind.__module__.startswith("langchain.")  # of init_chat_model
+        )
     )
 
 
@@ -162,8 +186,12 @@ class _Search:
 
     def held_by(self, target: Any) -> HeldStages:
         waiting = [target]
+        # An agent's own nodes know its tools, and call none of them: its ``ToolNode`` does.
+        calls_no_tools = any(_is_of_agents(held_attribute(target, name)) for name in ("func", "afunc"))
         while waiting and len(self._seen) < _MOST_OBJECTS:
             item = waiting.pop()
+            if calls_no_tools and isinstance(item, (BaseTool, ToolNode)):
+                continue
             if id(item) in self._seen or isinstance(item, (str, bytes, int, float, type, ModuleType, type(None))):
                 continue
             self._seen[id(item)] = item
@@ -172,8 +200,10 @@ class _Search:
             elif getattr(type(item), CHAT_MARK, False):
                 self._held.names.add(item.stage or self._node)
                 self._held.adapters.append(item.vine.adapter)
+                self._held.is_by_node |= not item.stage
             elif self._is_any and is_chat(item):
                 self._held.names.add(self._node)
+                self._held.is_by_node = True
                 self._held.chats.append(item)
             elif isinstance(item, CompiledStateGraph):
                 if id(item) not in self._graphs:
@@ -185,8 +215,10 @@ class _Search:
     def _add_graph(self, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
         names = set(wrapped_stages(graph).values())
         held = chat_nodes(graph, self._graphs, is_any=self._is_any)
-        for inner in held.values():
+        for node, inner in held.items():
             names |= inner.names | inner.hidden | inner.on_edges
+            own = {node} if inner.is_by_node or inner.makes_some else set()
+            self._held.paths |= {f"{self._node}{WITHIN}{path}" for path in own | inner.paths}
             self._held.remembering |= inner.remembering
             self._held.adapters += inner.adapters
         self._held.hidden |= names
@@ -228,6 +260,10 @@ class _Search:
                 yield from (getattr(value, name, None) for name in names)
             else:
                 yield value
+
+
+def _is_of_agents(function: Any) -> bool:
+    return isinstance(function, FunctionType) and function.__module__.startswith(("langchain.agents.", "langgraph.prebuilt."))
 
 
 def _names(code: CodeType) -> Iterator[str]:

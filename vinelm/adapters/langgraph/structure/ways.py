@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import FunctionType
+from types import CodeType
 from typing import Any
 
 from langgraph.graph import END, START
 from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK
-from vinelm.adapters.langgraph.nodes.signature import marked
+from vinelm.adapters.langgraph.nodes.signature import code_of, held_attribute, marked
+from vinelm.adapters.langgraph.path.path_channel import WITHIN
 from vinelm.adapters.langgraph.structure.chat_search import HeldStages
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -67,7 +69,8 @@ def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldS
     A node that is a subgraph, or whose function has nothing but one to call, runs it once. Where a node has several things
     that may call a model (agents as tools, several chat models), it runs them in any order and as often as it likes. What a
     subgraph's ``Command(graph=Command.PARENT)`` leads to are the destinations of its node. A conditional edge calls its model
-    behind the node.
+    behind the node. Where nodes of several graphs share a name (``model`` of two agents), their stages are also named by the
+    nodes around them: ``helper/model``.
 
     Args:
         graph: the compiled graph.
@@ -76,12 +79,37 @@ def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldS
     """
     whole = _Whole()
     whole.add(graph, stage_of, held)
-    return whole.ways
+    return whole.told_apart()
+
+
+def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
+    """Return the ways where each of these places, if it runs a stage, may run it again before it is left."""
+    choices = dict(ways.choices)
+    for place in ways.stage_of.keys() & set(places):
+        choices[place] = [{place: frozenset(), f"{place}/done": frozenset()}]
+        choices[f"{place}/done"] = ways.choices[place]
+    return Ways(ways.stage_of, choices, ways.unclear)
 
 
 class _Whole:
     def __init__(self) -> None:
         self.ways = Ways()
+        self._around: dict[str, str] = {"": ""}  # prefix of places to the nodes around them
+        self._paths: dict[str, str] = {}  # place of a stage that is named by its node to that node, behind those around it
+
+    def told_apart(self) -> Ways:
+        """The ways, where nodes that share a name have stages of their own."""
+        named = Counter(path.rpartition(WITHIN)[2] for path in dict.fromkeys(self._paths.values()))
+        named.update({stage for place, stage in self.ways.stage_of.items() if place not in self._paths})
+        for place, path in self._paths.items():
+            if named[self.ways.stage_of[place]] > 1:
+                self.ways.stage_of[place] = path
+        return self.ways
+
+    def _add_stage(self, place: str, stage: str, path: str, found: HeldStages) -> None:
+        self.ways.stage_of[place] = stage
+        if (found.is_by_node or found.makes_some) and path.rpartition(WITHIN)[2] == stage:
+            self._paths[place] = path
 
     def add(
         self,
@@ -107,49 +135,54 @@ class _Whole:
             if _is_unclear(graph, source):
                 self.ways.unclear.add(place)
             own = [stage_of[source]] if source in stage_of else sorted(found.names)
-            behind = self._edge_stages(place, sorted(found.on_edges), onward)
+            path = self._around[prefix] + source
+            behind = self._edge_stages(place, path, found, onward)
             inside = dict.fromkeys(target for choice in ends for target in choice) if is_graph else {}
-            self._add_node(source, place, own, found, behind, inside)
+            self._add_node(path, place, own, found, behind, inside)
 
-    def _edge_stages(self, place: str, stages: list[str], onward: list[Choice]) -> list[Choice]:
+    def _edge_stages(self, place: str, path: str, found: HeldStages, onward: list[Choice]) -> list[Choice]:
         """The choices behind a node: those of its edges, with the models before them that the edges call."""
-        for number, stage in enumerate(reversed(stages)):
+        for number, stage in enumerate(sorted(found.on_edges, reverse=True)):
             edge = f"{place}/edge-{number}"
-            self.ways.stage_of[edge], self.ways.choices[edge] = stage, onward
+            self.ways.choices[edge] = onward
+            self._add_stage(edge, stage, path, found)
             onward = [{edge: frozenset()}]
         return onward
 
     def _add_node(  # noqa: PLR0917 - what is known of one node
-        self, node: str, place: str, own: list[str], found: HeldStages, behind: list[Choice], inside: Iterable[str]
+        self, path: str, place: str, own: list[str], found: HeldStages, behind: list[Choice], inside: Iterable[str]
     ) -> None:
         ways = self.ways
         if len(own) == 1 and not found.inner:
-            if not (found.is_tools or node.endswith(_HOOKS)):
-                ways.stage_of[place], ways.choices[place] = own[0], behind
+            if not (found.is_tools or path.endswith(_HOOKS)):
+                ways.choices[place] = behind
+                self._add_stage(place, own[0], path, found)
                 return
         elif not own and len(found.inner) == 1 and not found.is_tools:
             (one,) = found.inner
             ways.choices[place] = [{f"{place}/{START}": frozenset()}]
             ways.choices[f"{place}/{END}"] = behind
+            self._around[f"{place}/"] = path + WITHIN
             self.add(one.graph, one.stage_of, one.held, f"{place}/", tuple(inside))
             return
         elif not own and not found.inner:
             ways.choices[place] = behind
             return
-        self._add_any(node, place, own, found, behind)
+        self._add_any(path, place, own, found, behind)
 
-    def _add_any(self, node: str, place: str, own: list[str], found: HeldStages, behind: list[Choice]) -> None:
+    def _add_any(self, path: str, place: str, own: list[str], found: HeldStages, behind: list[Choice]) -> None:
         """A node that runs several things in any order, or perhaps nothing."""
         ways, parts, done = self.ways, list[str](), f"{place}/done"
         for number, stage in enumerate(own):
             parts.append(part := f"{place}/stage-{number}")
-            ways.stage_of[part] = stage
+            self._add_stage(part, stage, path, found)
             ways.choices[part] = [{f"{place}/more": frozenset()}]
         for number, one in enumerate(found.inner):
             parts.append(f"{place}/{number}/{START}")
+            self._around[f"{place}/{number}/"] = path + WITHIN
             self.add(one.graph, one.stage_of, one.held, f"{place}/{number}/")
             ways.choices[f"{place}/{number}/{END}"] = [{f"{place}/more": frozenset()}]
-        is_hook = node.endswith(_HOOKS)
+        is_hook = path.endswith(_HOOKS)
         more: Choice = dict.fromkeys((done,) if is_hook else (*parts, done), frozenset())
         ways.choices[f"{place}/more"] = [more]
         ways.choices[place] = [dict.fromkeys((*parts, done) if is_hook or found.is_tools else parts, frozenset())]
@@ -159,7 +192,9 @@ class _Whole:
 def _edges(graph: Graph, source: str) -> list[Choice]:
     """The choices of a node's edges."""
     plain: list[Choice] = [{target: frozenset()} for start, target in sorted(graph.builder._all_edges) if start == source]
-    return plain + [_of_branch(branch) for branch in graph.builder.branches.get(source, {}).values()]
+    branches = graph.builder.branches.get(source, {}).values()
+    unsaid = (dict.fromkeys(_named(graph, branch.path), frozenset[Bound]()) for branch in branches if not branch.ends)
+    return [*plain, *(_of_branch(branch) for branch in branches if branch.ends), *filter(None, unsaid)]
 
 
 def _ends(graph: Graph, source: str) -> list[Choice]:
@@ -171,17 +206,35 @@ def _ends(graph: Graph, source: str) -> list[Choice]:
 def _commands(graph: Graph, source: str) -> list[Choice]:
     """Where a node that returns ``Command`` without saying where may lead: what its code names, else anywhere."""
     runnable = None if source == START else graph.builder.nodes[source].runnable
-    functions = (getattr(runnable, name, None) for name in ("func", "afunc"))
-    code = next((one.__code__ for one in functions if isinstance(one, FunctionType)), None)
+    code = _code(runnable)
     if code is None or "Command" not in code.co_names:
         return []
-    named = [node for node in graph.builder.nodes if node in code.co_consts]
-    ends = {END} if not named or {"END", "__end__"} & {*code.co_names, *map(str, code.co_consts)} else set()
-    return [dict.fromkeys((*(named or graph.builder.nodes), *ends), frozenset())]
+    return [dict.fromkeys(_named(graph, runnable) or (*graph.builder.nodes, END), frozenset())]
+
+
+def _named(graph: Graph, runnable: Any) -> list[str]:
+    """The nodes that a function's code names, and the end if it names it; empty where it names no node."""
+    code = _code(runnable)
+    said = set() if code is None else set(_said(code))
+    named = [node for node in graph.builder.nodes if node in said]
+    return [*named, *([END] if named and said & {"END", END} else [])]
+
+
+def _said(code: CodeType) -> Iterator[Any]:
+    """The names and the texts of code, and of what is defined in it."""
+    yield from code.co_names
+    for one in code.co_consts:
+        yield from _said(one) if isinstance(one, CodeType) else one if isinstance(one, tuple | frozenset) else (one,)
+
+
+def _code(runnable: Any) -> CodeType | None:
+    functions = (held_attribute(runnable, name) for name in ("func", "afunc"))
+    return next((code for one in functions if one and (code := getattr(code_of(one), "__code__", None))), None)
 
 
 def _is_unclear(graph: Graph, source: str) -> bool:
-    return any(branch.ends is None for branch in graph.builder.branches.get(source, {}).values())
+    """True if an edge says nowhere where it leads: neither by its map and its annotation, nor by its code."""
+    return any(not branch.ends and not _named(graph, branch.path) for branch in graph.builder.branches.get(source, {}).values())
 
 
 def _of_branch(branch: Any) -> Choice:

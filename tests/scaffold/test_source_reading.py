@@ -1,0 +1,89 @@
+"""What is read off the source of nodes: the answer that lets one go on that waits, and how often one calls its model."""
+
+import importlib
+import sys
+
+import pytest
+from langgraph.graph import START, StateGraph
+
+from vinelm.scaffold.interrupts import waiting_nodes
+from vinelm.scaffold.repeated_calls import repeating_nodes
+
+HEAD = """
+from langchain_core.language_models import FakeListChatModel
+from langgraph.types import interrupt
+llm = FakeListChatModel(responses=["yes"])
+chain = llm.with_retry()
+class Shop:
+    def invoke(self, text): return text
+shop = Shop()
+def helper(text): return chain.invoke(text)
+"""
+
+
+@pytest.fixture
+def graph(tmp_path, monkeypatch):
+    """Makes a graph of one node, whose function has this body."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def make(body, kind="def"):
+        lines = "".join(f"    {line}\n" for line in body.splitlines())
+        (tmp_path / "source_of_a_node.py").write_text(f"{HEAD}{kind} node(state):\n{lines}")
+        sys.modules.pop("source_of_a_node", None)
+        importlib.invalidate_caches()
+        builder = StateGraph(dict)
+        builder.add_node("node", importlib.import_module("source_of_a_node").node)
+        builder.add_edge(START, "node")
+        return builder.compile()
+
+    yield make
+    sys.modules.pop("source_of_a_node", None)
+
+
+@pytest.mark.parametrize(
+    ("body", "answer"),
+    [
+        ('said = interrupt("?")\nreturn {"ok": said == "accept"}', '"accept"'),
+        ('said = interrupt("?")\nreturn {"ok": said.lower() in ("no", "yes")}', '"yes"'),
+        ('return {"ok": interrupt("?") == "approve"}', '"approve"'),
+        ('if interrupt("?"):\n    return {}', "True"),
+        ('said = interrupt("?")\nmatch said["do"]:\n    case "stop" | "continue":\n        return 1', '{"do": "continue"}'),
+        ('said = interrupt({"q": "?"})\nreturn {"said": said["data"]}', '{"data": "Go on."}'),
+        ('said = interrupt([{}])[0]\nreturn {"ok": said.get("type") == "accept"}', '[{"type": "accept"}]'),
+        ('return {"said": interrupt("?")}', None),
+    ],
+)  # fmt: skip
+def test_the_answer_that_lets_a_node_go_on(graph, body, answer):
+    assert waiting_nodes(graph(body)) == {"node": answer}
+
+
+def test_an_inbox_is_answered_by_what_it_allows(graph):
+    body = 'said = interrupt([{"config": {"allow_accept": True}}])[0]\nreturn {"ok": said["type"]}'
+    answer = eval(f"lambda value: {waiting_nodes(graph(body))['node']}")
+    asked = [{"config": {"allow_accept": True}}, {"config": {"allow_accept": False}}]
+    assert [one["type"] for one in answer(asked)] == ["accept", "response"]
+
+
+@pytest.mark.parametrize(
+    ("body", "repeats"),
+    [
+        ("return llm.invoke(1)", False),
+        ("if state:\n    return llm.invoke(1)\nreturn llm.invoke(2)", False),
+        ("if state:\n    a = llm.invoke(1)\nelse:\n    a = helper(2)\nreturn a", False),
+        ("shop.invoke(1)\nreturn llm.invoke(shop.invoke(2))", False),
+        ("for one in state:\n    shop.invoke(one)\nreturn llm.invoke(1)", False),
+        ("for one in state:\n    llm.invoke(one)", True),
+        ("while not llm.invoke(1):\n    pass", True),
+        ("return [chain.invoke(one) for one in state]", True),
+        ("llm.invoke(1)\nreturn chain.invoke(2)", True),
+        ("llm.invoke(1)\nreturn helper(2)", True),
+        ("try:\n    return llm.invoke(1)\nexcept ValueError:\n    return llm.invoke(2)", True),
+        ('model = llm.bind(stop="x")\nmodel.invoke(1)\nreturn model.invoke(2)', True),
+    ],
+)
+def test_nodes_that_may_call_a_model_again(graph, body, repeats):
+    assert repeating_nodes(graph(body), ["node"]) == (["node"] if repeats else [])
+
+
+def test_a_coroutine_is_read_like_a_function(graph):
+    assert repeating_nodes(graph("for one in state:\n    await llm.ainvoke(one)", "async def"), ["node"]) == ["node"]

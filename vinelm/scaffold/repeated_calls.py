@@ -1,0 +1,103 @@
+"""Nodes that may call their models several times in one execution, which no checkpoint separates: read off their source."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterable, Sequence
+from types import FunctionType
+from typing import Any
+
+from langgraph.graph.state import CompiledStateGraph
+
+from vinelm.adapters.langgraph.nodes.signature import code_of, held_attribute
+from vinelm.adapters.langgraph.nodes.user_code import is_user_code
+from vinelm.adapters.langgraph.structure.chat_search import holds_chat
+from vinelm.scaffold.graph_code import RUNS
+from vinelm.scaffold.plain_code import source_of
+
+_CALLS = RUNS | {"create", "parse"}
+"""The methods that call a model, those of the openai SDK among them."""
+_MANY = 2
+_SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
+
+
+def repeating_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], nodes: Iterable[str]) -> list[str]:
+    """Return those of the nodes whose function may call a model more than once: one too many where names are unclear.
+
+    Args:
+        graph: the graph.
+        nodes: the nodes that hold a chat model.
+    """
+    found = []
+    for node in nodes:
+        runnable = graph.builder.nodes[node].runnable
+        functions = (held_attribute(runnable, name) for name in ("func", "afunc"))
+        one = next((inspect.unwrap(code_of(one)) for one in functions if one is not None), None)
+        if one is not None and _Count(frozenset()).of(getattr(one, "__func__", one)) >= _MANY:
+            found.append(node)
+    return found
+
+
+class _Count:
+    """The most calls of models in one execution of a function, up to two.
+
+    Args:
+        within: the functions that call it.
+    """
+
+    def __init__(self, within: frozenset[Any]) -> None:
+        self._within = within
+        self._names: dict[str, Any] = {}
+
+    def of(self, function: Any) -> int:
+        if not isinstance(function, FunctionType) or function in self._within:
+            return 0
+        if not is_user_code(function.__module__ or "", function.__code__.co_filename):
+            return 0
+        self._within |= {function}
+        self._names = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+        self._names = {name: self._names[name] for name in self._names if name not in function.__code__.co_varnames}
+        tree = source_of(function)
+        bodies = [one.body for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)][:1]
+        return sum(map(self._block, bodies))
+
+    def _block(self, statements: Sequence[ast.stmt]) -> int:
+        count = 0
+        for number, one in enumerate(statements):
+            if isinstance(one, ast.If):
+                tested, taken = count + self._inside(one.test), self._block(one.body)
+                if isinstance(one.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
+                    return tested + max(taken, self._block([*one.orelse, *statements[number + 1 :]]))
+                count = tested + max(taken, self._block(one.orelse))
+            elif isinstance(one, ast.For | ast.AsyncFor):
+                count += _MANY * self._block(one.body) + self._inside(one.iter)
+            elif isinstance(one, ast.While):
+                count += _MANY * (self._block(one.body) + self._inside(one.test))
+            elif isinstance(one, ast.Try):
+                handlers = max((self._block(handler.body) for handler in one.handlers), default=0)
+                count += self._block(one.body) + handlers + self._block(one.orelse) + self._block(one.finalbody)
+            elif isinstance(one, ast.With | ast.AsyncWith):
+                count += self._block(one.body)
+            else:
+                count += self._inside(one)
+        return count
+
+    def _inside(self, node: ast.AST) -> int:
+        """The calls in an expression, or in a statement without a block of its own."""
+        if isinstance(node, ast.stmt) and hasattr(node, "body"):
+            return 0
+        factor = _MANY if isinstance(node, _SCOPES) else 1
+        own = self._called(node) if isinstance(node, ast.Call) else 0
+        return own + factor * sum(map(self._inside, ast.iter_child_nodes(node)))
+
+    def _called(self, call: ast.Call) -> int:
+        if isinstance(call.func, ast.Name):
+            return _Count(self._within).of(inspect.unwrap(found)) if callable(found := self._names.get(call.func.id)) else 0
+        if not isinstance(call.func, ast.Attribute) or call.func.attr not in _CALLS:
+            return 0
+        owner: ast.AST = call.func.value
+        while isinstance(owner, ast.Attribute | ast.Call | ast.Subscript):
+            owner = owner.func if isinstance(owner, ast.Call) else owner.value
+        name = owner.id if isinstance(owner, ast.Name) else ""
+        return 0 if name in self._names and not holds_chat(self._names[name]) else 1
