@@ -2,8 +2,8 @@
 
 python -m first_trial_parts.stranger_serving CASE TRIE OBJECTIVE HELD_OUT    # prints one JSON object
 
-The policies: what VineLM serves, its plan also where that is not recommended, the models of today, each model alone, and the hand-written rule. The answers and prices are those of
-simulated models.
+The policies: what VineLM serves, its plan also where that is not recommended, the models of today, each model alone, and the
+hand-written rule. The answers and prices are those of simulated models.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def openai_client(chat: BaseChatModel, stage: str | None, *, is_async: bool) -> 
         return httpx.Response(**_answer(asked, asked and await chat.ainvoke(asked["messages"], **_options(asked))))
 
     kind, client = (openai.AsyncOpenAI, httpx.AsyncClient) if is_async else (openai.OpenAI, httpx.Client)
-    marked = type(f"Vine{kind.__name__}", (kind,), {CHAT_MARK: True, "stage": stage})
+    marked = type(f"Vine{kind.__name__}", (kind,), {CHAT_MARK: True, "stage": stage, "vine": chat.vine})
     return marked(
         api_key="none",
         base_url="http://vinelm.invalid/v1",

@@ -20,12 +20,12 @@ def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
 
 
 SAVED = 0.7
-"""Of today's dollars: the most accurate plan within them is worth proving, too. One that costs hardly less than today's saves too
-little, and one that is exactly as accurate by its estimate is rarely proven."""
+"""Of today's dollars: the most accurate plan within them is worth proving, too. One that costs hardly less than today's saves
+too little, and one that is exactly as accurate by its estimate is rarely proven."""
 
 
 SURE = 0.8
-"""Plans are chosen by the lower end of their accuracy of this confidence: of plans that look alike, the one whose rows are there."""
+"""Plans are chosen by the lower end of their accuracy with this confidence: of those that look alike, the one with more rows."""
 
 
 def worth_proving(today: Sequence[FixedPlan]) -> tuple[Objective, ...]:

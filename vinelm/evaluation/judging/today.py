@@ -19,8 +19,8 @@ from vinelm.template import Template
 LEVEL = 0.9
 """Of two-sided intervals: each end of one holds with 95 %."""
 PARTS = 4
-"""Of the requests: each is judged by plans of the other three. With halves the plans would be much worse than the one of all rows,
-with more parts the rows that show what a plan does would be too few in some."""
+"""Of the requests: each is judged by plans of the other three. Plans of halves would be worse than the plan of all rows, and of
+more parts some would have too few rows that show what a plan does."""
 SHARES = (0.5, SAVED, 0.85)
 """Of today's dollars: within them the most accurate plan is compared, too. One that saves a little less proves more."""
 FREE = Objective(maximize="accuracy")

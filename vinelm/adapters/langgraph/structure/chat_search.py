@@ -17,14 +17,14 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.pregel import Pregel
 from langgraph.prebuilt import ToolNode
+from langgraph.pregel import Pregel
 
 from vinelm.adapters.langgraph.nodes.signature import held_attribute, marked
 from vinelm.adapters.langgraph.nodes.stage import STAGE_MARK
 from vinelm.adapters.langgraph.nodes.user_code import closure_values, is_user_code
-from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.adapters.langgraph.path.path_channel import WITHIN
+from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 
 CHAT_MARK = "__vinelm_chat__"
 """Attribute of the classes whose instances are stages: true for a chat model of VineLM."""
