@@ -25,7 +25,7 @@ too little, and one that is exactly as accurate by its estimate is rarely proven
 
 
 SURE = 0.8
-"""Plans are chosen by the lower end of their accuracy with this confidence: of those that look alike, the one with more rows."""
+"""Plans are chosen by the lower end of their accuracy with this confidence: of those that look alike, that with more rows."""
 
 
 def worth_proving(today: Sequence[FixedPlan]) -> tuple[Objective, ...]:
