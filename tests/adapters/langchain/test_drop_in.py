@@ -1,15 +1,13 @@
 """A ``vine.chat_model`` goes wherever a ``ChatOpenAI`` goes: what libraries read off a bound model, and what is sent."""
 
 import datetime
-import gc
 import inspect
-import warnings
 from typing import Literal
 
 import pytest
 from kit.apps.chat import ScriptedBackend, chat_control, follow
 from kit.wire.openai_format import answering
-from kit.wire.server import WireServer
+from kit.wire.server import WireServer, end_connections
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
@@ -111,9 +109,7 @@ def server():
     found = WireServer()
     yield found
     found.stop()
-    with warnings.catch_warnings():  # the client's connections end here, and not in whatever test runs when they are collected
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+    end_connections()
 
 
 def openai_vine(server, *, model_id="gpt-4.1-mini", **others):

@@ -228,7 +228,7 @@ def test_a_graph_that_waits_for_a_person_says_so(folder, capsys):
     (folder / "shop_app.py").write_text(source)
     found = made(capsys, "shop_app.py:graph", "--dataset", "q.jsonl", "--loop-times", "2")
     assert [todo["text"] for todo in found["todo"]] == [
-        "say what a person would answer where look_up waits: in a profile nobody is asked."
+        "what would a person answer where look_up waits? In a profile nobody is asked."
     ]
 
 
@@ -280,6 +280,6 @@ def test_graphs_as_their_tutorials_write_them(folder, capsys, shape):
     Path("rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
     line = [f"shapes.{shape}.graph_before:build", "--out", ".", "--dataset", "rows.jsonl", "--models", "simulated"]
     assert made(capsys, *line, "--label-field", workflow.labels[0], "--loop-times", "2")["has_template"]
-    is_open = shape == "self_rag"  # a node of it calls its model for each document: how often is for the author to say
+    is_open = shape == "self_rag"  # its answer is called "generation": which key holds it is for the author to say
     assert main(["check", "workflow:workflow", "--models", "models.toml"]) == (2 if is_open else 0)
-    assert ("how often does it? Say Loop(" in capsys.readouterr().err) == is_open
+    assert ("look at what `score` reads from the state" in capsys.readouterr().err) == is_open

@@ -12,6 +12,7 @@ from typing import TypedDict
 import numpy as np
 import pytest
 from kit.tables import random_table
+from kit.wire.server import end_connections
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import RetryPolicy
 
@@ -211,6 +212,7 @@ def server():
     server.shutdown()
     server.server_close()
     thread.join()
+    end_connections()
 
 
 def catalog_on(server):

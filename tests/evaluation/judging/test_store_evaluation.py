@@ -14,7 +14,7 @@ from kit.templates import make_template
 import vinelm
 from vinelm.errors import ConfigError
 from vinelm.evaluation import OutcomeTable
-from vinelm.evaluation.judging.planning_half import in_first_half
+from vinelm.evaluation.judging.planning_half import part_of
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
 from vinelm.requests.protocols import RequestPath
 from vinelm.rows.observation import Observation
@@ -121,9 +121,9 @@ def test_free_models_are_compared_by_accuracy_alone(tmp_path):
 
 def test_the_split_follows_from_the_ids():
     names = [f"q{i}" for i in range(400)]
-    first = [in_first_half(name, 0) for name in names]
+    first = [part_of(name, 0) for name in names]
     assert 150 < sum(first) < 250
-    assert first != [in_first_half(name, 1) for name in names]
+    assert first != [part_of(name, 1) for name in names]
 
 
 def test_a_better_second_model_is_worth_a_plan_and_the_interval_has_the_truth(tmp_path):
