@@ -42,7 +42,9 @@ setup: $(VENV)/.dev ## create .venv with everything that tests and checks need
 demo: $(VENV)/.demo ## profile, estimate, evaluate, report: no keys, no network, about half a minute
 	@$(BIN)/vinelm demo
 
-PYTEST = PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist loadfile
+# Stores of tests need not survive the machine: in memory their commits wait for no disk.
+SCRATCH := $(shell test "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 {print $$4}')" -gt 4000000 2>/dev/null && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
+PYTEST = TMPDIR=$(SCRATCH) PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist loadfile
 
 test: $(VENV)/.dev ## run the tests but the long ones, on every core
 	@$(PYTEST) -m "not long" --dist worksteal
