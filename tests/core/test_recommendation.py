@@ -125,3 +125,11 @@ def test_a_plan_with_several_ends_says_which_of_its_models_has_few_rows():
     assert "m1" not in cheap.words
     assert thin_models(annotated, cheap.reached) == {}
     assert thin_models(replace(annotated, count=200 + 0 * rows), dear.reached) == {}
+
+
+def test_where_all_known_plans_are_worse_the_question_is_that_of_the_unknown_ones():
+    worse, unknown = plan(0.3, -0.2, 0.05), plan(0.5, -0.01, 0.4, is_identified=False)
+    found = against(worse, unknown)
+    assert found.closest() == unknown
+    assert "too few requests have run the plan" in found.advice().reason
+    assert against(worse).closest() == worse

@@ -136,10 +136,18 @@ class AgainstToday:
         return max((plan for plan in proven if plan.gain_low > 0.0), key=lambda plan: plan.gain_low, default=None)
 
     def closest(self) -> ComparedPlan | None:
-        """Return the plan that is nearest to being proven: the highest lower end among those that cost no more than today's."""
-        judged = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
-        cheaper = [plan for plan in judged if plan.saved_usd > 0.0]
-        return max(cheaper or judged, key=lambda plan: plan.gain_low, default=None)
+        """Return the plan that is nearest to being proven: the highest lower end among those that cost no more than today's.
+
+        Where all of these are known to be worse it is the most promising one of which too few rows say anything.
+        """
+        others = [plan for plan in self.plans if not plan.is_same]
+        others = [plan for plan in others if plan.saved_usd > 0.0] or others
+        judged = [plan for plan in others if plan.is_identified]
+        best = max(judged, key=lambda plan: plan.gain_low, default=None)
+        open_ = [plan for plan in others if not plan.is_identified]
+        if open_ and (best is None or best.gain_high < 0.0):
+            return max(open_, key=lambda plan: plan.gain)
+        return best
 
     def is_settled(self, margin: float = MARGIN) -> bool:
         """Return whether more rows would not change the advice: some plan is proven, or all are known to be worse."""

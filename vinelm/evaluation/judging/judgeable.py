@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vinelm.errors import ConfigError
-from vinelm.evaluation.judging.planning_half import PlanningHalf
+from vinelm.evaluation.judging.planning_half import PlanningHalf, only_first_stage
 from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
@@ -42,7 +42,7 @@ def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], temp
             code="too-few-rows",
         )
     # The chance of buying a first row would depend on the stage, which a request without a row does not tell.
-    if len(template.first_stages) > 1:
+    if len(template.first_stages) > 1 and only_first_stage(rows) is None:
         raise ConfigError(
             "requests begin in different stages, and which one is not known of those without a row: use `verify` instead",
             code="several-first-stages",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -69,6 +69,12 @@ def part_of(request_id: str, seed: int, parts: int = 2) -> int:
     return hashlib.sha256(f"{seed}:{request_id}".encode()).digest()[0] * parts // 256
 
 
+def only_first_stage(rows: Iterable[Observation]) -> str | None:
+    """Return the stage that all requests with rows begin with; None if there are several, or none."""
+    first = {row.stage for row in rows if row.depth == 1}
+    return first.pop() if len(first) == 1 else None
+
+
 def _answers_first(template: Template) -> bool:
     """True if every invocation of every request writes an answer, so that answers can be compared from the first on."""
     return template.knows_past_ends and all(stage.answerable for stage in template.stages)
@@ -94,6 +100,7 @@ class PlanningHalf:
 
     def __init__(self, rows: Sequence[Observation], template: Template, catalog: Catalog, estimator: str) -> None:
         self.rows = rows
+        self._first = only_first_stage(rows)
         annotated = make_estimator(estimator).fit(rows, template, catalog).annotated_
         signals = estimate_signals(annotated, rows)
         self.annotated: AnnotatedTrie = annotated
@@ -135,14 +142,15 @@ class PlanningHalf:
             return None
         if not decision.is_feasible:
             return None
-        locate = along_stages(planner) if planner.annotated.outcomes is None else along_outcomes(planner)
+        along = along_stages if planner.annotated.outcomes is None else along_outcomes
+        locate = along(planner, self._first)
         if objective.max_latency_s is not None or objective.cost_budget == "per_request":
             return _chosen(decision, ReplannedSteps(planner, objective, locate))
         return _chosen(decision, steps(decision, locate))
 
     def following(self, plan: Decision | StagePlan) -> ChosenPolicy:
         """Return a fixed plan over this half's trie as a policy."""
-        return _chosen(plan, self.plans.steps(plan, along_stages(self.plans.planner)))
+        return _chosen(plan, self.plans.steps(plan, along_stages(self.plans.planner, self._first)))
 
     # -- rivals that compare answers -------------------------------------------------------------------------------
 

@@ -33,10 +33,13 @@ class TriePosition:
 Locate = Callable[[Seen], TriePosition]
 
 
-def along_stages(planner: Planner) -> Locate:
-    """Return how a request moves through a trie of paths: the next stage is what its row says."""
+def along_stages(planner: Planner, first: str | None = None) -> Locate:
+    """Return how a request moves through a trie of paths: the next stage is what its row says.
+
+    ``first`` is the stage that every request begins with, needed where the template allows several.
+    """
     trie, template = planner.trie, planner.annotated.template
-    first = first_arm(trie)
+    first = first or first_arm(trie)
 
     def locate(seen: Seen) -> TriePosition:
         node = 0
@@ -51,11 +54,14 @@ def along_stages(planner: Planner) -> Locate:
     return locate
 
 
-def along_outcomes(planner: Planner) -> Locate:
-    """Return how a request moves through a trie of what requests show: by verdict, signal and class of each answer."""
+def along_outcomes(planner: Planner, first: str | None = None) -> Locate:
+    """Return how a request moves through a trie of what requests show: by verdict, signal and class of each answer.
+
+    ``first`` as in :func:`along_stages`.
+    """
     trie, outcomes = planner.trie, planner.annotated.outcomes
     assert outcomes is not None
-    first = first_arm(trie)
+    first = first or first_arm(trie)
     numbers = {stage.name: number for number, stage in enumerate(planner.annotated.template.stages)}
 
     def locate(seen: Seen) -> TriePosition:
