@@ -89,6 +89,32 @@ def test_today_and_the_exits_are_read_off_the_wrapped_graph(trie):
     assert bound.template.exits is None  # it can end wherever there is an answer
 
 
+def test_the_exits_of_an_application_that_wraps_itself_are_found_behind_its_graph():
+    """What `init --apply` leaves: the app has a VineLM of its own, and `build` returns the graph that this wrapped."""
+    own = VineLM(make_catalog(3), {"test": EchoBackend()})
+    for routed, exits in ((False, ()), (True, None)):
+        built = graph(own, routed=routed).compile()
+        bound = bind_workflow(replace(workflow(), build=lambda vine, app=built: app), make_catalog(3), {"test": EchoBackend()})
+        assert bound.template.exits == exits
+        assert bound.template.today == {"write": "m1", "fix": "m1"}
+        own = VineLM(make_catalog(3), {"test": EchoBackend()})
+
+
+def test_the_same_holds_for_chat_models_and_functions():
+    own = VineLM(make_catalog(3), {"test": EchoBackend()})
+    model = own.chat_model("write", default="m1")
+
+    def run(inputs):
+        return {"a": model.invoke(inputs["q"]).text}
+
+    template = Template((Loop((Stage("write"),), times=3),))
+    bound = bind_workflow(
+        replace(workflow(), build=lambda vine: run, template=template), make_catalog(3), {"test": EchoBackend()}
+    )
+    assert bound.template.exits == ()
+    assert bound.template.today == {"write": "m1"}
+
+
 @pytest.mark.parametrize("objective", [BEST, Objective(minimize="cost"), Objective(maximize="accuracy", max_cost_usd=0.02)])
 def test_plan_and_service_say_the_same_of_one_file(tmp_path, trie, objective):
     vinelm.save_trie(tmp_path / "a.vine", trie)

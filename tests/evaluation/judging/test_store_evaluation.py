@@ -14,11 +14,13 @@ from kit.templates import make_template
 import vinelm
 from vinelm.errors import ConfigError
 from vinelm.evaluation import OutcomeTable
+from vinelm.evaluation.judging.cross_fit import CrossFit
+from vinelm.evaluation.judging.judgeable import require_judgeable
 from vinelm.evaluation.judging.planning_half import part_of
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
 from vinelm.requests.protocols import RequestPath
 from vinelm.rows.observation import Observation
-from vinelm.template import Loop, Stage, Template
+from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.traces import ObservationStore, StoreIdentity
 
 BEST = vinelm.Objective(maximize="accuracy")
@@ -124,6 +126,32 @@ def test_the_split_follows_from_the_ids():
     first = [part_of(name, 0) for name in names]
     assert 150 < sum(first) < 250
     assert first != [part_of(name, 1) for name in names]
+    assert {part_of(name, 0, 4) for name in names} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_every_request_is_judged_once_by_plans_of_other_requests(parts):
+    table = random_outcomes(120, 2)
+    template = Template((Stage("answer"), Loop((Stage("retry"),), times=1)), "workflow").bind(table.systems)
+    rows = [
+        row(i, model, request_id=name, stage="answer") for i, name in enumerate(table.request_ids) for model in table.systems
+    ]
+    fit = CrossFit(table.request_ids, rows, template, catalog_of(table), estimator="latent", parts=parts)
+    judged = [name for one in fit.bought for name in one.requests]
+    assert sorted(judged) == sorted(table.request_ids)
+    for one, half in zip(fit.bought, fit.planning, strict=True):
+        planned = {row.request_id for row in half.rows}
+        assert planned.isdisjoint(one.requests)
+        assert len(planned) + len(one.requests) == 120
+
+
+def test_where_several_stages_may_begin_the_rows_may_say_that_one_does():
+    template = Template((Branch({"a": (Stage("a"),), "b": (Stage("b"),)}),)).bind(("m0", "m1"))
+    rows = [row(i, model, stage="a") for i in range(30) for model in ("m0", "m1")]
+    names = [f"q{i}" for i in range(30)]
+    require_judgeable(names, rows, template)
+    with pytest.raises(ConfigError, match="requests begin in different stages"):
+        require_judgeable(names, [*rows, row(31, stage="b")], template)
 
 
 def test_a_better_second_model_is_worth_a_plan_and_the_interval_has_the_truth(tmp_path):

@@ -151,3 +151,25 @@ def test_the_chance_of_a_row_is_the_share_of_the_requests_that_could_have_it():
     first = next(row for row in rows if row.prefix == ("m0",) and not row.stopped)
     assert bought.chance((), "m0") == 1.0
     assert bought.chance((first,), "m1") == pytest.approx(goes_on[:10].sum() / goes_on.sum())
+
+
+def test_a_row_without_a_score_that_leads_to_one_is_a_step_and_no_end():
+    """Intermediate calls of an application that only its end can score."""
+    table = without_start(random_table(1, n_requests=40, n_models=2, depth=2, stop="workflow"))
+    rows = [replace(row, success=None) if row.depth == 1 and not row.stopped else row for row in rows_of(table)]
+    bought = BoughtRows.of(table.request_ids, rows, table.template)
+    whole = int(table.trie.node(("m0", "m1")))
+    found, exact = scored(PathSteps(table.annotate(), whole), bought), follow(table, whole)
+    assert found.success == pytest.approx(exact.success.astype(float))
+    assert (found.weight == 1.0).all()
+    ends = scored(PathSteps(table.annotate(), int(table.trie.node(("m0",)))), bought)
+    open_ = np.array(
+        [
+            any(row.request_id == name and row.success is None and row.model == "m0" for row in rows)
+            for name in table.request_ids
+        ]
+    )
+    assert (ends.unsupported[open_] == 1.0).all()  # nobody knows what ending there brings
+    assert (ends.unsupported[~open_] == 0.0).all()
+    alone = BoughtRows.of(table.request_ids, [row for row in rows if row.depth == 1], table.template)
+    assert not any(row.success is None for of in alone.rows.values() for row in of.values())  # it leads nowhere
