@@ -284,6 +284,7 @@ vinelm.verify("s.db", "t.vine", objective, workflow="my_app:workflow", requests=
 """
 
 
+@pytest.mark.long
 def test_kill_9_in_the_middle_of_calls_loses_no_dollar_and_no_request(app):
     """Each call was made, and none is settled when the process dies: the cap holds for all runs together."""
     whole = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=8)

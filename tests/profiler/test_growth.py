@@ -280,6 +280,7 @@ profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store)
 """
 
 
+@pytest.mark.long
 def test_kill_9_while_a_store_grows_and_resume_gives_the_undisturbed_store(tmp_path, python):
     workflow = toy(stop="oracle", score=only_right, n_models=3)
     for name in ("calm", "killed"):

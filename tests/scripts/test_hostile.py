@@ -21,6 +21,7 @@ def test_no_wrong_trie_file_gets_through(part):
     assert found["refused"] > 20
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the attacks run in forks")
 def test_no_random_command_line_gets_through(part):
     found = part("command_line").run(print, cases=25, seed=4)

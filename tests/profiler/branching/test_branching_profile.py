@@ -96,7 +96,8 @@ profile(workflow, catalog_for(workflow), {"test": BranchingBackend()}, store, Pr
 """
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 3])
+@pytest.mark.long
+@pytest.mark.parametrize("workers", [1, 3])
 def test_kill_9_at_any_point_and_resume_gives_the_undisturbed_store(tmp_path, python, workers):
     calm = rows_of(tmp_path, branching(n_requests=8), "calm.db", coverage=0.6)
     path = tmp_path / "killed.db"
@@ -135,8 +136,8 @@ def test_a_unit_that_dies_names_the_stage_that_it_was_of(tmp_path):
     assert not [row for row in rows if row.prefix[: len(died.prefix)] == died.prefix and row.request_id == died.request_id][1:]
 
 
-@pytest.mark.parametrize("workers", [2, 5])
-@pytest.mark.parametrize("cap", [0.006, 0.02, 0.05])
+@pytest.mark.parametrize("workers", [pytest.param(2, marks=pytest.mark.long), 5])
+@pytest.mark.parametrize("cap", [0.006, pytest.param(0.02, marks=pytest.mark.long), 0.05])
 def test_a_budget_buys_the_same_rows_with_any_number_of_workers(tmp_path, workers, cap):
     workflow = branching(n_requests=10)
     one = rows_of(tmp_path, workflow, "one.db", budget_usd=cap)

@@ -54,7 +54,7 @@ def folder(tmp_path):
     return str(tmp_path / "kills")
 
 
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGKILL", pytest.param("SIGTERM", marks=pytest.mark.long)])
 def test_a_unit_that_is_killed_once_is_run_again(tmp_path, folder, name):
     result, rows, paid = run(tmp_path / "s.db", {"folder": folder, "signal_name": name})
     assert (result.stopped_by, result.failures) == ("complete", {})
@@ -73,6 +73,7 @@ def bound_of_the_first_try():
     return PriceBound(catalog_for(toy())).usd("generate", "m0")
 
 
+@pytest.mark.long
 def test_a_unit_that_is_killed_twice_is_a_row(tmp_path, folder):
     result, rows, paid = run(tmp_path / "s.db", {"folder": folder, "times": 2})
     assert result.failures == {"crash": 1}

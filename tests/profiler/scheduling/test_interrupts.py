@@ -33,9 +33,14 @@ with new_store(path, loaded.workflow, loaded.backends["test"]) as store:
 @pytest.mark.parametrize(
     ("number", "times", "isolation"),
     [
-        *(("SIGINT", times, isolation) for times in (1, 2) for isolation in ("process", "thread")),
-        *(("SIGTERM", 1, "process"), ("SIGTERM", 2, "thread")),  # the others are heard in the same place
-        *(("SIGHUP", 1, "thread"), ("SIGHUP", 2, "process")),
+        ("SIGINT", 1, "process"),
+        ("SIGINT", 2, "thread"),
+        pytest.param("SIGINT", 1, "thread", marks=pytest.mark.long),
+        pytest.param("SIGINT", 2, "process", marks=pytest.mark.long),
+        ("SIGTERM", 1, "process"),  # the others are heard in the same place
+        pytest.param("SIGTERM", 2, "thread", marks=pytest.mark.long),
+        ("SIGHUP", 1, "thread"),
+        pytest.param("SIGHUP", 2, "process", marks=pytest.mark.long),
     ],
 )
 def test_a_signal_ends_the_run_in_good_order(tmp_path, isolation, times, number, python):

@@ -146,6 +146,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.long
 def test_a_kill_at_any_moment_leaves_the_old_version_or_the_new(tmp_path):
     """The parent kills a long migration at random times: in statements, in the commit, while the log is folded back."""
     seen = set()

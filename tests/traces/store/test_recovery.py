@@ -226,7 +226,9 @@ def test_a_read_only_folder_is_one_line(tmp_path):
         path.parent.chmod(0o700)
 
 
-@pytest.mark.parametrize("limit", [120_000, 245_000, 370_000])
+@pytest.mark.parametrize(
+    "limit", [pytest.param(120_000, marks=pytest.mark.long), 245_000, pytest.param(370_000, marks=pytest.mark.long)]
+)
 def test_a_full_disk_is_no_copy_without_its_log(tmp_path, limit):
     """The disk refuses even the deletion of the run's marker; SQLite then folds the log back and deletes it."""
     path = tmp_path / "s.db"
