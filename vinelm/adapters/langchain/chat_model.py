@@ -310,4 +310,4 @@ class VineInterface(GraphInterface):
         Raises:
             ConfigError: the openai SDK is not installed, or the catalog lacks the default model.
         """
-        return openai_client(self.chat_model(stage, **settings), stage, is_async=is_async)
+        return openai_client(self, self.chat_model(stage, **settings), stage, is_async=is_async)

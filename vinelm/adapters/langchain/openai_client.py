@@ -18,8 +18,8 @@ _PASSED = ("tools", "tool_choice", "response_format", "stop", "parallel_tool_cal
 _REFUSED = "VineLM serves chat.completions.create of the openai SDK, and nothing else: use it, or vine.chat_model()"
 
 
-def openai_client(chat: BaseChatModel, stage: str | None, *, is_async: bool) -> Any:
-    """Return an ``OpenAI`` or ``AsyncOpenAI`` whose ``chat.completions`` call a chat model of VineLM, of that stage.
+def openai_client(vine: Any, chat: BaseChatModel, stage: str | None, *, is_async: bool) -> Any:
+    """Return an ``OpenAI`` or ``AsyncOpenAI`` whose ``chat.completions`` call a chat model that ``vine`` made, of that stage.
 
     Raises:
         ConfigError: the openai SDK is not installed.
@@ -41,7 +41,7 @@ def openai_client(chat: BaseChatModel, stage: str | None, *, is_async: bool) -> 
         return httpx.Response(**_answer(asked, asked and await chat.ainvoke(asked["messages"], **_options(asked))))
 
     kind, client = (openai.AsyncOpenAI, httpx.AsyncClient) if is_async else (openai.OpenAI, httpx.Client)
-    marked = type(f"Vine{kind.__name__}", (kind,), {CHAT_MARK: True, "stage": stage, "vine": chat.vine})
+    marked = type(f"Vine{kind.__name__}", (kind,), {CHAT_MARK: True, "stage": stage, "vine": vine})
     return marked(
         api_key="none",
         base_url="http://vinelm.invalid/v1",
