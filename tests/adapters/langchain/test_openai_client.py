@@ -31,7 +31,8 @@ def backend():
 
 
 def client_of(backend, *, is_async=False):
-    return openai_client(VineChatModel(vine=chat_control(backend), stage="generate"), "generate", is_async=is_async)
+    vine = chat_control(backend)
+    return openai_client(vine, VineChatModel(vine=vine, stage="generate"), "generate", is_async=is_async)
 
 
 def test_a_loop_over_tools(backend):
