@@ -170,11 +170,16 @@ class AgainstToday:
         return self.recommend(plan.cost_usd, policy=plan.policy, margin=margin)
 
     def aims(self) -> Iterator[tuple[str, ComparedPlan]]:
-        """Yield the cheapest judged plan that is no less accurate than today's, and the most accurate for no more dollars."""
+        """Yield the cheapest judged plan that is no less accurate than today's, and the most accurate for no more dollars.
+
+        Where there is none, the one that is nearest to being proven.
+        """
         judged = [p for p in self.plans if p.is_identified and not p.is_same and p.saved_usd >= 0.0 and p.gain >= 0.0]
         if judged:
             yield "as accurate, for less", max(judged, key=lambda plan: plan.saved_usd)
             yield "more accurate, for no more", max(judged, key=lambda plan: plan.gain)
+        elif (nearest := self.closest()) is not None and nearest.is_identified:
+            yield "the nearest to that", nearest
 
     def recommend(self, cost_usd: float, *, policy: str = "paths", margin: float = MARGIN) -> Recommendation:
         """Say whether to serve a plan of VineLM's that meets its objective.
