@@ -42,6 +42,7 @@ def test_killed_runs_end_as_undisturbed_ones(crash, tmp_path, python, monkeypatc
         assert crash.problems(trial, crash.content(store), undisturbed) == []
 
 
+@pytest.mark.long
 def test_what_it_looks_for_would_be_found(crash):
     """A judge that finds nothing must be able to."""
     row = {"failure": None}

@@ -19,6 +19,7 @@ def bench_wire(monkeypatch):
         del sys.modules[name]
 
 
+@pytest.mark.long
 def test_the_ways_take_turns_and_are_timed(bench_wire):
     asked = []
     figures = bench_wire.timed({way: lambda way=way: asked.append(way) for way in ("a", "b", "c")}, calls=4)

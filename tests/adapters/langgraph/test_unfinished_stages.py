@@ -60,7 +60,7 @@ def test_the_same_in_another_process_each_time(app):
     assert app.paid_usd() == 0.8
 
 
-@pytest.mark.parametrize(("kind", "is_async"), KINDS)
+@pytest.mark.parametrize(("kind", "is_async"), [KINDS[0], *(pytest.param(*kind, marks=pytest.mark.long) for kind in KINDS[1:])])
 def test_the_same_in_real_processes(tmp_path, kind, is_async):
     app = PayingApp(tmp_path, kind=kind, is_async=is_async)
     asks = ["call", "call", "call", "ask", "ask", "ask"]

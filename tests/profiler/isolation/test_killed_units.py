@@ -95,6 +95,7 @@ def test_it_is_not_run_again_beyond_the_budget(tmp_path, folder):
     assert paid <= budget
 
 
+@pytest.mark.long
 def test_the_death_of_the_fork_server_is_no_bad_input_and_no_row(tmp_path, folder):
     arguments = {"folder": folder, "victim": "server"}
     with pytest.raises(WorkerDied, match="the process that runs the units died: run the profile again") as died:
