@@ -17,6 +17,7 @@ from vinelm.catalog.model import CACHE_TTL_S, Model, entries_of
 from vinelm.errors import ConfigError
 from vinelm.estimator.row_nodes import rows_with_nodes
 from vinelm.rows.observation import Cell, Observation
+from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
@@ -86,12 +87,13 @@ class CallRate:
         """
         if not self._shared:
             return annotated
+        if not annotated.has_path_metrics:
+            return replace(annotated, cost_usd=annotated.cost_usd + self._cold_rows(annotated.trie))
         trie = annotated.trie
         extra = np.zeros(len(trie))
-        cold_usd = self._cold_nodes if annotated.has_path_metrics else self._cold_rows
         for model in range(len(trie.models)):
             for stage in range(len(trie.stages)):
-                extra += cold_usd(annotated, stage, model)
+                extra += self._cold_nodes(annotated, stage, model)
         return replace(annotated, cost_usd=annotated.cost_usd + extra)
 
     def _cold_nodes(self, annotated: AnnotatedTrie, stage: int, model: int) -> FloatArray:
@@ -107,13 +109,16 @@ class CallRate:
         cold = _cold(entry, self.per_hour * annotated.reach)
         return np.where(is_first, cold * entry.price.cache_saves_usd(common.tokens_in, common.tokens), 0.0)
 
-    def _cold_rows(self, annotated: AnnotatedTrie, stage: int, model: int) -> FloatArray:
-        """What misses add on the mean of the rows of a stage and model."""
-        trie = annotated.trie
-        cell = trie.stages[stage], trie.models[model]
-        pairs = zip(self.rows(), self.warm_rows(), strict=True)
-        added = [cold.cost_usd - warm.cost_usd for cold, warm in pairs if (warm.stage, warm.model) == cell]
-        return np.where((trie.stage == stage) & (trie.model == model), float(np.mean(added)) if added else 0.0, 0.0)
+    def _cold_rows(self, trie: Trie) -> FloatArray:
+        """What misses add at each node on the mean of the rows of its stage and model, shape (n + 1,)."""
+        added: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for cold, warm in zip(self.rows(), self.warm_rows(), strict=True):
+            added[warm.stage, warm.model].append(cold.cost_usd - warm.cost_usd)
+        extra = np.zeros(len(trie))
+        for (stage, model), dollars in added.items():
+            here = (trie.stage == trie.stages.index(stage)) & (trie.model == trie.models.index(model))
+            extra[here] = float(np.mean(dollars))
+        return extra
 
     def _priced(self, rates: Sequence[float]) -> list[Observation]:
         """The rows with the dollars that each has at its rate of requests per hour."""

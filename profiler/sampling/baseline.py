@@ -89,9 +89,9 @@ def _choice(stages: Iterable[str], models: Mapping[str, str]) -> Choice:
     return next(iter(chosen.values())) if len(set(chosen.values())) == 1 else chosen
 
 
-def paired(order: Sequence[str], paths: Sequence[Path], most: int = PAIRED) -> Iterator[RequestPath]:
+def paired(order: Sequence[str], paths: Sequence[Path]) -> Iterator[RequestPath]:
     """Yield whole runs of every path on each of the first requests, request by request."""
-    for request in order[:most] if paths else ():
+    for request in order[:PAIRED] if paths else ():
         for path in paths:
             yield RequestPath(request, path)
 

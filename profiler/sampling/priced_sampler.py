@@ -71,9 +71,6 @@ class PricedSampler:
             invocation each. Without effect under the oracle's stop, and where several stages may follow each other.
         candidates: The plans to compare with what runs today; None buys none of their runs.
 
-    Attributes:
-        n_baseline: How many paths come before all others, whatever the coverage.
-
     Raises:
         ConfigError: A setting is out of its range, or the stages that may come first allow different models.
     """
@@ -102,7 +99,11 @@ class PricedSampler:
         self._candidates = candidates
         self._baselines = baselines(template, catalog)
         self._ends_after_baseline = False
-        self.n_baseline = len(self._baselines) * min(PAIRED, len(self.request_ids))
+
+    @property
+    def n_baseline(self) -> int:
+        """How many paths come before all others, whatever the coverage."""
+        return len(self._baselines) * min(PAIRED, len(self.request_ids))
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
         """See :meth:`~vinelm.requests.protocols.Sampler.propose`."""

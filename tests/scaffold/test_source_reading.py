@@ -50,6 +50,7 @@ def graph(tmp_path, monkeypatch):
         ('said = interrupt("?")\nmatch said["do"]:\n    case "stop" | "continue":\n        return 1', '{"do": "continue"}'),
         ('said = interrupt({"q": "?"})\nreturn {"said": said["data"]}', '{"data": "Go on."}'),
         ('said = interrupt([{}])[0]\nreturn {"ok": said.get("type") == "accept"}', '[{"type": "accept"}]'),
+        ("return {'ok': interrupt('?') == 'say \"go\"'}", r'"say \"go\""'),
         ('return {"said": interrupt("?")}', None),
     ],
 )  # fmt: skip

@@ -111,7 +111,10 @@ def estimate_store(
         evidence, spent_usd, everything_usd = _evidence(annotated, cells, agreement)
         evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
         annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
-        compared = against_today(registered, observations, annotated.template, annotated.catalog, estimator=estimator)
+        charged_usd = annotated.meta["spent_usd"]
+        compared = against_today(
+            registered, observations, annotated.template, annotated.catalog, estimator=estimator, spent_usd=charged_usd
+        )
         if compared is not None:
             annotated = replace(annotated, meta={**annotated.meta, META: compared.to_dict()})
     if agreement is not None:  # the correction of what requests show is not worked out: plans are over paths

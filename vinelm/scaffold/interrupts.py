@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -71,7 +72,7 @@ def _answer(tree: ast.AST) -> str | None:
     wanted = _wanted(uses, above)
     keyed = {key: _chosen(values) for key, values in wanted.items() if key is not None}
     if keyed:
-        text = "{" + ", ".join(f'"{key}": {value}' for key, value in keyed.items()) + "}"
+        text = "{" + ", ".join(f"{_code(key)}: {value}" for key, value in keyed.items()) + "}"
     elif wanted.get(None):
         text = _chosen(wanted[None])
     else:
@@ -105,7 +106,12 @@ def _chosen(values: list[Any]) -> str:
     """The code of the value that lets the application go on."""
     words = {str(value).casefold(): value for value in reversed(values)}
     best = next((words[word] for word in _YES if word in words), values[0] if values else _ON)
-    return f'"{best}"' if isinstance(best, str) else repr(best)
+    return _code(best)
+
+
+def _code(value: Any) -> str:
+    """The literal of a value, texts in the quotes of the files that `init` writes."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def _called(node: ast.Call) -> str:

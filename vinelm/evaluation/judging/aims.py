@@ -7,6 +7,12 @@ from collections.abc import Sequence
 from vinelm.evaluation.plans.plans import FixedPlan
 from vinelm.objective import Objective
 
+SAVED = 0.7
+"""Of today's dollars: the most accurate plan within them is worth proving, too. One that costs hardly less than today's saves
+too little, and one that is exactly as accurate by its estimate is rarely proven."""
+SURE = 0.8
+"""Plans are chosen by the lower end of their accuracy with this confidence: of those that look alike, that with more rows."""
+
 
 def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
     """Return both aims against a plan with these figures, dollars first.
@@ -19,20 +25,11 @@ def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
     )
 
 
-SAVED = 0.7
-"""Of today's dollars: the most accurate plan within them is worth proving, too. One that costs hardly less than today's saves
-too little, and one that is exactly as accurate by its estimate is rarely proven."""
-
-
-SURE = 0.8
-"""Plans are chosen by the lower end of their accuracy with this confidence: of those that look alike, that with more rows."""
-
-
 def worth_proving(today: Sequence[FixedPlan]) -> tuple[Objective, ...]:
     """Return what the plans are chosen for that a profile runs: the most accurate within today's dollars, and within 70 %.
 
     Args:
-        today: What runs today, as each half of the requests sees it.
+        today: What runs today, over each part of the requests that plans.
     """
     cost_usd = sum(plan.path_cost_usd for plan in today) / len(today)
     return tuple(within(share * cost_usd, SURE) for share in (1.0, SAVED))

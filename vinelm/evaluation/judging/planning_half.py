@@ -101,11 +101,14 @@ class PlanningHalf:
     def __init__(self, rows: Sequence[Observation], template: Template, catalog: Catalog, estimator: str) -> None:
         self.rows = rows
         self._first = only_first_stage(rows)
-        annotated = make_estimator(estimator).fit(rows, template, catalog).annotated_
-        signals = estimate_signals(annotated, rows)
-        self.annotated: AnnotatedTrie = annotated
-        self.plans = plans_over(annotated)
-        self.signals = None if signals is None else Planner(signals)
+        self.annotated: AnnotatedTrie = make_estimator(estimator).fit(rows, template, catalog).annotated_
+        self.plans = plans_over(self.annotated)
+
+    @cached_property
+    def signals(self) -> Planner | None:
+        """The planner over what requests show; None where the rows do not say enough of it. Fitted when first asked for."""
+        found = estimate_signals(self.annotated, self.rows)
+        return None if found is None else Planner(found)
 
     def choose(self, objective: Objective, *, votes: bool = True) -> dict[PolicyName, ChosenPolicy]:
         """Return the policies that this half would choose for an objective; those that none meets are left out.

@@ -35,6 +35,7 @@ def against_today(
     estimator: str = "latent",
     seed: int = 0,
     parts: int = PARTS,
+    spent_usd: float | None = None,
 ) -> AgainstToday | None:
     """Compare VineLM's plans with what runs today: over a range of budgets, and for both aims against it. Pure.
 
@@ -46,6 +47,7 @@ def against_today(
         estimator: Name of the estimator that plans.
         seed: Decides the split.
         parts: Into how many the requests are split.
+        spent_usd: What the rows were charged; None: their dollars, which are others where they were priced for a service.
 
     Returns:
         The comparison; None where it is not known what runs today.
@@ -77,7 +79,7 @@ def against_today(
         accuracy=accuracy.value,
         cost_usd=-cost.value,
         requests=len(known),
-        spent_usd=sum(row.cost_usd + row.tool_cost_usd for row in rows),
+        spent_usd=sum(row.cost_usd + row.tool_cost_usd for row in rows) if spent_usd is None else spent_usd,
         plans=sorted(dict.fromkeys(plans), key=lambda plan: (plan.policy, plan.cost_usd)),
     )
 
