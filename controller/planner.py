@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +17,15 @@ from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.frontier import Frontier
 from vinelm.controller.planning.frontier_cache import FrontierCache
 from vinelm.controller.planning.infeasibility import infeasible, no_end
-from vinelm.controller.planning.metric import LATENCY_CAP
+from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, Metric
+from vinelm.controller.planning.mixed_decision import MixedDecision
+from vinelm.controller.planning.mixture import Hull, Mixture
 from vinelm.controller.planning.objective_class import ObjectiveClass, limits_of
 from vinelm.controller.planning.path_decision import PathDecision
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest, load_array
 from vinelm.controller.planning.subtree import Choice, SubtreeView
-from vinelm.errors import ConfigError
+from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
@@ -29,6 +33,8 @@ from vinelm.trie.decision_graph import DecisionGraph
 
 SMALL = 10_000
 """Largest trie whose frontiers are built within the first request: that takes a few milliseconds."""
+MIXTURES = 1024
+"""Most objectives whose mixtures are kept, and most kinds of objectives whose hulls are."""
 _INFINITY = float("inf")
 
 
@@ -54,6 +60,8 @@ class Planner:
         self._size = len(annotated.trie)
         self._engines = annotated.engines
         self.engine_of = {model.name: model.engine for model in annotated.catalog.models}
+        self._mixtures: dict[Objective, Mixture | None] = {}
+        self._hulls: dict[tuple[object, ...], Hull | None] = {}
         self._prepared: set[ObjectiveClass] = set()
         self._contingent = ContingentPlanner.of(self.metrics)
         self._lock = threading.Lock()
@@ -113,6 +121,73 @@ class Planner:
                 return PathDecision(node, *found, (), self.metrics, request, frontier)
         return self._scan(request, frontier)
 
+    def plan_first(self, objectives: Sequence[Objective], **asked: Any) -> Decision:
+        """Plan for the first of several objectives whose bounds a plan meets; if none does, for the last.
+
+        ``asked`` are the other arguments of :meth:`plan`.
+
+        Raises:
+            InfeasibleError: as :meth:`plan` does for the last objective.
+        """
+        for objective in objectives[:-1]:
+            with suppress(InfeasibleError):
+                decision = self.plan(objective, **asked)
+                if decision.is_feasible:
+                    return decision
+        return self.plan(objectives[-1], **asked)
+
+    def mixture(self, objective: Objective) -> Mixture | None:
+        """Return the two plans that the requests of an objective are divided between; None where one plan serves all.
+
+        The corners of the hull of all plans from the root on, at zero load, that meet every other bound of the objective.
+        Found once for all objectives that differ only in the bound on the mean, on a trie of paths.
+        """
+        if not objective.mixes:
+            return None
+        known = self._mixtures.get(objective, objective)
+        if isinstance(known, Objective):
+            hull = self._path_hull(objective) if self._contingent is None else self._contingent.hull(objective)
+            known = None if hull is None else hull.mixture(objective)
+            if len(self._mixtures) >= MIXTURES:
+                self._mixtures = {}
+            self._mixtures[objective] = known
+        return known
+
+    def mixed(self, objective: Objective) -> Decision:
+        """Plan for all requests of an objective that arrive now, at zero load: one plan, or a :class:`MixedDecision` of two.
+
+        Raises:
+            InfeasibleError, ConfigError: as :meth:`plan`.
+        """
+        begun_s, mixture = float(self.annotated.latency_s[0]), self.mixture(objective)
+        if mixture is None:
+            return self.plan(objective, elapsed_s=begun_s)
+        low, high = (self.plan(one, elapsed_s=begun_s) for one in (mixture.low, mixture.high))
+        return MixedDecision.of(low, high, mixture.share, objective)
+
+    def _path_hull(self, objective: Objective) -> Hull | None:
+        """The hull of all paths, found once for all objectives that differ only in bounds on means."""
+        key = (*objective.shape, objective.max_latency_s, objective.cost_budget == "per_request" and objective.max_cost_usd)
+        if key not in self._hulls:
+            if len(self._hulls) >= MIXTURES:
+                self._hulls = {}
+            self._hulls[key] = self.hull_among(None, objective)
+        return self._hulls[key]
+
+    def hull_among(self, candidates: BoolArray | None, objective: Objective) -> Hull | None:
+        """Return the hull of the paths that end at some nodes and meet the bounds that are no means; None if none does.
+
+        Args:
+            candidates: shape (n + 1,); None for all.
+            objective: one that :attr:`~Objective.mixes`.
+        """
+        request = PlanRequest(objective, 0, float(self.annotated.latency_s[0]), 0.0, None, candidates, False)
+        store = None if candidates is not None else self._cache.stores_for(objective).unloaded
+        frontier = None if store is None else store.get(0)
+        view = SubtreeView(self.metrics, request) if frontier is None else frontier.view(self.metrics, request)
+        items = view.feasible(without=[FLOOR, *([COST_CAP] if objective.cost_budget == "population" else [])])
+        return Hull.of(*(view.column(one)[items] for one in (Metric.COST, Metric.ACCURACY))) if items.any() else None
+
     def lacks(self, stage: str | Collection[str], node: int) -> bool:
         """Return whether the trie does not have the stage after the node, or none of several."""
         return self.trie.arms(node).keys().isdisjoint((stage,) if isinstance(stage, str) else stage)
@@ -155,6 +230,11 @@ class Planner:
         thread = threading.Thread(target=self.prepare, args=(objective,), name="vinelm-prepare", daemon=True)
         thread.start()
         return thread
+
+    @property
+    def known_mixtures(self) -> tuple[Mixture | None, ...]:
+        """What :meth:`mixture` has found so far, for each objective."""
+        return tuple(self._mixtures.values())
 
     @property
     def index_bytes(self) -> int:

@@ -16,6 +16,7 @@ import time
 from merged_checks import check_merged
 from science.brute_force import brute_force
 from science.contingent_checks import check_averages, check_prices, check_request_bounds, small_branching
+from science.mixtures_of_plans import check_mixtures
 from science.random_cases import grid_annotated, random_annotated, random_question
 
 from vinelm.controller import Planner
@@ -34,6 +35,7 @@ def main() -> int:
     )
     parser.add_argument("--branching", type=int, default=10_000, help="random tries that branch")
     parser.add_argument("--merged", type=int, default=2_000, help="random tries that merge histories")
+    parser.add_argument("--mixtures", type=int, default=300, help="random tries of each kind whose plans are mixed")
     parser.add_argument("--per-trie", type=int, default=25)
     parser.add_argument("--seed", type=int, default=20261121)
     parser.add_argument("--json", action="store_true")
@@ -66,6 +68,7 @@ def main() -> int:
         "mean_nodes": nodes / (options.queries / options.per_trie),
         **branching,
         **check_merged(options.merged, options.seed, mismatches),
+        **check_mixtures(options.mixtures, options.seed, mismatches),
         "mismatches": len(mismatches),
         "seconds": round(time.perf_counter() - started, 1),
     }

@@ -175,8 +175,8 @@ def true_value(runs: Sequence[BothWays], name: str, sizes: Sequence[int], fresh:
     total = 0.0
     for both in runs:
         for half in (0, 1):
-            steps = both.by_half[half][name].chosen.steps  # type: ignore[index]
-            total += sizes[half] * sum(end.right(fresh) for end in walk_ends(steps, fresh, template))
+            for share, steps in both.by_half[half][name].chosen.parts:  # type: ignore[index]
+                total += share * sizes[half] * sum(end.right(fresh) for end in walk_ends(steps, fresh, template))
     return total / (sum(sizes) * len(fresh) * len(runs))
 
 

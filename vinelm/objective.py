@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from numbers import Real
 from reprlib import repr as shown
 from typing import Any, Literal, get_args
@@ -39,6 +39,8 @@ class Objective:
             late answer, >= 0 (default 0.75). A larger weight gives fewer late answers and fewer correct ones.
         confidence: Plan with the lower end of the one-sided accuracy interval of this level, in (0.5, 1). It needs
             ``maximize="accuracy"`` or ``min_accuracy``.
+        mix: Whether requests may be divided between two plans so that their mean meets a bound on a mean, ``max_cost_usd`` with
+            ``cost_budget="population"`` or ``min_accuracy``: see :attr:`mixes`.
         on_infeasible: If no path meets the bounds: ``"best_effort"`` relaxes a bound, ``"raise"`` raises
             :class:`InfeasibleError`, which names it. Without bounds it concerns requests for which no model is left.
 
@@ -56,6 +58,7 @@ class Objective:
     z: float | None = None
     late_weight: float | None = None
     confidence: float | None = None
+    mix: bool = True
     on_infeasible: OnInfeasible = "best_effort"
     shape: tuple[object, ...] = field(init=False, repr=False, compare=False)
     """What the planner's lookup tables depend on: the settings, with each bound replaced by whether it is set.
@@ -71,6 +74,7 @@ class Objective:
                 'an objective needs exactly one target: maximize="accuracy", minimize="cost" or minimize="latency"'
             )
         self._check_numbers()
+        _one_of("mix", self.mix, (True, False))
         _one_of("cost_budget", self.cost_budget, get_args(CostBudget))
         _one_of("risk", self.risk, get_args(Risk))
         _one_of("on_infeasible", self.on_infeasible, get_args(OnInfeasible))
@@ -101,6 +105,11 @@ class Objective:
             raise ConfigError('z has no effect here: it needs risk="mean+sd" or cost_budget="per_request"')
         if self.confidence is not None and self.maximize is None and self.min_accuracy is None:
             raise ConfigError('confidence has no effect here: it needs maximize="accuracy" or min_accuracy')
+        if not self.mix and self._mean_bound is None:
+            raise ConfigError(
+                "mix=False has no effect here: plans are mixed within max_cost_usd as a mean (maximize accuracy), "
+                "or above min_accuracy (minimize cost)"
+            )
 
     def _shape(self) -> tuple[object, ...]:
         bounds = (self.min_accuracy is not None, self.max_cost_usd is not None, self.max_latency_s is not None)
@@ -110,6 +119,41 @@ class Objective:
     def target(self) -> Target:
         """The quantity that is maximized (accuracy) or minimized (cost, latency)."""
         return self.maximize or self.minimize or "accuracy"
+
+    @property
+    def mixes(self) -> bool:
+        """Whether plans may be mixed: the target competes with one bound on a mean, and ``mix`` allows it.
+
+        Caps of each request and deadlines are no means: every plan of a mixture keeps them.
+        """
+        return self.mix and self._mean_bound is not None
+
+    def drawn(self, bound: float) -> Objective:
+        """Return the objective of a request for which one plan of a mixture was drawn: the one that this bound leads to.
+
+        Args:
+            bound: In place of the bound on the mean, in dollars or as a fraction. Another bound on a mean is met by the
+                mixture, not by each of its plans, and is left out.
+
+        Raises:
+            ConfigError: The objective has no bound on a mean that plans are mixed for.
+        """
+        name = self._mean_bound
+        if name is None:
+            raise ConfigError("plans are mixed under a bound on a mean only, and this objective has none")
+        cap = self.max_cost_usd if self.cost_budget == "per_request" else None
+        if name == "max_cost_usd":
+            return replace(self, max_cost_usd=bound, min_accuracy=None, mix=False)
+        return replace(self, max_cost_usd=cap, min_accuracy=bound, mix=False)
+
+    @property
+    def _mean_bound(self) -> Literal["max_cost_usd", "min_accuracy"] | None:
+        """The bound on a mean that competes with the target."""
+        if self.risk == "dp":
+            return None
+        if self.target == "accuracy" and self.max_cost_usd is not None and self.cost_budget == "population":
+            return "max_cost_usd"
+        return "min_accuracy" if self.target == "cost" and self.min_accuracy is not None else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults, as JSON types."""

@@ -245,6 +245,16 @@ class Decision(ABC):
         """Return the plan, its expected values and its reason as JSON types; seconds are None if the trie has no latencies."""
 
     @property
+    def parts(self) -> tuple[tuple[float, Decision], ...]:
+        """The plans that requests are divided between, each with the share of the requests that follow it."""
+        return ((1.0, self),)
+
+    @property
+    def right_by_fit(self) -> FloatArray | None:
+        """The accuracy by fit to resampled requests, shape (fits,); None where the trie has none."""
+        return None
+
+    @property
     def cost_error_usd(self) -> float | None:
         """Standard error of the expected dollars, as if all ends of the plan erred alike; None where the trie has none."""
         errors = self.annotated.cost_se

@@ -34,6 +34,7 @@ class Replanner:
 
     Attributes:
         follows: whether the request runs what is planned.
+        objectives: the request's own and, before it, that of the plan that was drawn for it, which holds as long as it fits.
         seen: what the request has shown; None where plans do not depend on it.
     """
 
@@ -49,6 +50,7 @@ class Replanner:
         "_raises",
         "_stages",
         "follows",
+        "objectives",
         "seen",
     )
 
@@ -67,6 +69,7 @@ class Replanner:
         self._planner, self._objective = planner, objective
         self._candidates, self._load, self._raises, self._is_off = candidates, load, raises, is_off
         self.follows = follows
+        self.objectives: tuple[Objective, ...] = (objective,)
         self._nodes: dict[tuple[str, ...], int] = {(): 0}
         self._stages: dict[tuple[str, ...], str] = {}
         self._least_call_usd = least_call_usd
@@ -123,7 +126,7 @@ class Replanner:
                 "stage": stage,
             }
             if self._excluded is None:
-                return planner.plan(self._objective, candidates=self._candidates, **here), note
+                return self._best(here), note
             decision, why = self._without_excluded(self._excluded, here, prefix, tried)
             return decision, _noted(note, why)
         except KeyError:
@@ -138,6 +141,10 @@ class Replanner:
                 raise
             why = str(error) if isinstance(error, VineLMError) else type(error).__name__
             return None, f"the controller failed ({why}): default model"
+
+    def _best(self, here: _Position, *, without: Collection[str] = ()) -> Decision:
+        """The plan that was drawn for the request or, where that fits no more, the best within its objective."""
+        return self._planner.plan_first(self.objectives, candidates=self._candidates, without=without, **here)
 
     @staticmethod
     def _arm(seen: SeenOutcomes, stage: str | frozenset[str], prefix: tuple[str, ...]) -> tuple[str | frozenset[str], str]:
@@ -244,19 +251,19 @@ class Replanner:
         self, excluded: ExcludedModels, here: _Position, prefix: tuple[str, ...], tried: Collection[str]
     ) -> tuple[Decision, str]:
         """A plan that begins with no excluded model, and a note. One that only failed is used again where nothing else fits."""
-        planner, objective, node = self._planner, self._objective, here["node"]
+        objective, node = self._objective, here["node"]
         barred = set(tried)
         if objective.max_cost_usd is not None:
             barred |= excluded.unaffordable(node, prefix, objective.max_cost_usd - here["spent_usd"])
         relaxed: tuple[Decision, str] | None = None
         for failed in excluded.failed(prefix):
             with suppress(InfeasibleError):
-                decision = planner.plan(objective, candidates=self._candidates, without=barred | failed.keys(), **here)
+                decision = self._best(here, without=barred | failed.keys())
                 note = f"left out after a failure: {', '.join(f'{model} ({kind})' for model, kind in sorted(failed.items()))}"
                 if decision.is_feasible:
                     return decision, note
                 relaxed = decision, note
-        decision = planner.plan(objective, candidates=self._candidates, without=barred, **here)
+        decision = self._best(here, without=barred)
         return (decision, "") if decision.is_feasible or relaxed is None else relaxed
 
 

@@ -73,6 +73,7 @@ class Session(StopRulePolicy):
         rows: told of each invocation as it begins, waits and ends, for those who watch all requests; None if nobody does.
         evidence: makes rows of the request, as a profile would have; None if nobody keeps them.
         follows_plan: False runs the defaults also in mode "enforce", where a plan is not proven: caps and fallbacks still hold.
+        bound: the one that was drawn for the request where requests are divided between two plans; None: its objective's.
         canary: the request's draw, which decides in place of ``follows_plan``; told what comes of it. None without a canary.
     """
 
@@ -101,6 +102,7 @@ class Session(StopRulePolicy):
         rows: RequestWatcher | None = None,
         evidence: RequestRows | None = None,
         follows_plan: bool = True,
+        bound: float | None = None,
         canary: CanaryRequest | None = None,
     ) -> None:
         if mode not in _MODES:
@@ -146,6 +148,8 @@ class Session(StopRulePolicy):
             is_off=mode == "off",
             follows=self.follows,
         )
+        self.bound = bound
+        self._draw()
 
     # -- the policy --------------------------------------------------------------------------------------------
 
@@ -182,10 +186,18 @@ class Session(StopRulePolicy):
             for k, stage in enumerate(stages):
                 self._replanner.note_stage(prefix[:k], stage)
             self._inherit(prefix, costs_usd)
+            self._draw()
             if self._canary is not None and self.is_canary is not None:
                 self._canary.is_plan = self.is_canary
                 self._canary.resumed(costs_usd)
                 self.follows = self._replanner.follows = self.mode == "enforce" and self.is_canary
+
+    def _draw(self) -> None:
+        """Plan by the bound that was drawn for the request, here or by the run that began it."""
+        if self.bound is None or not self.objective.mixes:
+            self._replanner.objectives = (self.objective,)
+        else:
+            self._replanner.objectives = (self.objective.drawn(self.bound), self.objective)
 
     def paid(self, total_usd: float) -> None:
         """Count that earlier runs of the request have paid so much, unfinished invocations included.
@@ -361,6 +373,9 @@ class Session(StopRulePolicy):
             note = f"{self._unfollowed}: would have run {planned}"
         elif self.is_canary:
             note = f"canary, the plan's share; {note}" if note else "canary, the plan's share"
+        if len(self._replanner.objectives) > 1 and not prefix:
+            drawn = f"of two plans, the one for {self._replanner.objectives[0]} was drawn"
+            note = f"{drawn}; {note}" if note else drawn
         if self._rows is not None:
             alone = self._rows.note()
             note = f"{note}; {alone}" if note and alone else note or alone

@@ -65,20 +65,23 @@ def _verdict(one: AgainstInUse) -> str:
 def _gains(one: AgainstInUse, fresh: OutcomeTable, template: Template, sizes: Sequence[int]) -> bool:
     """Whether the plan truly gains what is said of it."""
     ways = (one.ways[one.policies[0].name], one.ways["in_use"])
-    own, rival = (_truth([way.chosen.steps for way in both], fresh, template, sizes) for both in ways)
+    own, rival = (_truth([way.chosen.parts for way in both], fresh, template, sizes) for both in ways)
     points, saved = own[0] - rival[0], rival[1] - own[1]
     if one.objective.target == "cost":
         return bool(saved > 0.0 and points >= -MARGIN)
     return bool(points > 0.0 and saved >= -MARGIN * rival[1])
 
 
-def _truth(steps: Sequence[StepPolicy], fresh: OutcomeTable, template: Template, sizes: Sequence[int]) -> np.ndarray:
+def _truth(
+    chosen: Sequence[Sequence[tuple[float, StepPolicy]]], fresh: OutcomeTable, template: Template, sizes: Sequence[int]
+) -> np.ndarray:
     """Accuracy and dollars per request, mean over both directions."""
     total = np.zeros(2)
-    for policy, size in zip(steps, sizes, strict=True):
-        for end in walk_ends(policy, fresh, template):
-            usd = sum(float(fresh.cost_usd[end.rows, column].sum()) for column in end.columns)
-            total += size * np.array((end.right(fresh), usd))
+    for parts, size in zip(chosen, sizes, strict=True):
+        for share, policy in parts:
+            for end in walk_ends(policy, fresh, template):
+                usd = sum(float(fresh.cost_usd[end.rows, column].sum()) for column in end.columns)
+                total += share * size * np.array((end.right(fresh), usd))
     return np.asarray(total / (sum(sizes) * len(fresh)))
 
 

@@ -38,7 +38,7 @@ def small_branching(rng: random.Random) -> AnnotatedTrie:
     """Make a random annotated trie that branches and has few enough plans to write them all out."""
     while True:
         annotated = random_branching(rng)
-        if LEAST_PLANS <= _plans(annotated, 0, False) <= MOST_PLANS:
+        if LEAST_PLANS <= number_of_plans(annotated, 0, False) <= MOST_PLANS:
             return annotated
 
 
@@ -98,11 +98,11 @@ def check_averages(rng: random.Random, annotated: AnnotatedTrie, planner: Planne
     return None, gap
 
 
-def _plans(annotated: AnnotatedTrie, node: int, can_end: bool) -> int:
-    """The number of contingent plans below a node, or a number beyond :data:`MOST_PLANS`."""
+def number_of_plans(annotated: AnnotatedTrie, node: int, can_end: bool) -> int:
+    """Return the number of contingent plans below a node, or a number beyond :data:`MOST_PLANS`."""
     total = 1
     for below in annotated.trie.arms(node).values():
-        total *= can_end + sum(_plans(annotated, child, bool(annotated.trie.answerable[child])) for child in below)
+        total *= can_end + sum(number_of_plans(annotated, child, bool(annotated.trie.answerable[child])) for child in below)
         if total > MOST_PLANS:
             break
     return total

@@ -342,7 +342,7 @@ def test_the_plan_is_one_of_the_models_that_are_served(app, tmp_path):
 
 def test_the_plan_that_is_served_is_the_one_that_is_promised(app):
     """By what requests show where that is asked for, else along the best path, whatever the trie and the workflow know."""
-    objective = Objective(maximize="accuracy", max_cost_usd=0.001)
+    objective = Objective(maximize="accuracy", max_cost_usd=0.001, mix=False)
     for signals in (False, True):
         found = vinelm.verify("s.db", "t.vine", objective, workflow=app, requests=40, signals=signals)
         planned = vinelm.plan("t.vine", objective, signals=signals)
@@ -352,6 +352,20 @@ def test_the_plan_that_is_served_is_the_one_that_is_promised(app):
         if not signals:
             assert {one.prefix for one in found.rows} <= {planned.path[:k] for k in range(1, 4)}
     assert len({len(one.prefix) for one in found.rows}) > 1  # what a request shows decides whether it goes on
+
+
+def test_requests_are_divided_between_two_plans_as_promised(app):
+    objective = Objective(maximize="accuracy", max_cost_usd=0.001)
+    found, planned = vinelm.verify("s.db", "t.vine", objective, workflow=app, requests=40), vinelm.plan("t.vine", objective)
+    shares = {plan.next_model: share for share, plan in planned.parts}
+    assert len(shares) == 2
+    assert found.decision.promise == planned.promise
+    served = {one.request_id: one.prefix[0] for one in found.rows}
+    assert len(served) == 40
+    for model, share in shares.items():
+        assert sum(first == model for first in served.values()) / 40 == pytest.approx(share, abs=0.2)
+    again = vinelm.verify("s.db", "t.vine", objective, workflow=app, requests=40)
+    assert {one.request_id: one.prefix[0] for one in again.rows} == served  # by the request, in every process
 
 
 def test_signals_that_cannot_be_served_are_refused(app):

@@ -2,6 +2,7 @@
 
 import random
 import threading
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -56,8 +57,8 @@ def test_without_requests_or_dollars_nothing_moves():
     assert control.factor == 1.0
 
 
-def test_few_plans_are_made():
-    control, rng = SpendControl(BOUND), random.Random(2)
+def test_few_plans_are_made_where_none_are_mixed():
+    control, rng = SpendControl(replace(BOUND, mix=False)), random.Random(2)
     bounds = set()
     for _ in range(5_000):
         objective = control.begin()
@@ -65,6 +66,12 @@ def test_few_plans_are_made():
         control.planned(objective.max_cost_usd)
         control.spent(objective.max_cost_usd * rng.lognormvariate(0.0, 0.5))
     assert len(bounds) <= 45
+
+
+def test_where_plans_are_mixed_the_bound_moves_continuously():
+    control = SpendControl(BOUND)
+    served(control, 1.0 + 1e-3, EVERY)
+    assert BOUND.max_cost_usd / 1.002 < control.begin().max_cost_usd < BOUND.max_cost_usd
 
 
 def test_bounds_per_request_are_not_touched():

@@ -250,8 +250,8 @@ class VineLM(VineInterface, LongRunning):
         return None if self._canary is None else self._canary.status
 
     def _recommended(self, planner: Planner, objective: Objective) -> Recommendation | None:
-        annotated, begun_s = planner.annotated, float(planner.annotated.latency_s[0])
-        found = recommended(annotated, lambda: planner.plan(objective, elapsed_s=begun_s).path_cost_usd, margin=self.margin)
+        annotated = planner.annotated
+        found = recommended(annotated, lambda: planner.mixed(objective).path_cost_usd, margin=self.margin)
         if found is not None and found.advice == "keep" and not (self.allow_unproven or self._has_warned or self._canary):
             self._has_warned = True  # of each trie once: every request may have an objective of its own
             _LOG.warning("plans for some objective are not served: %s", found.sentence)
@@ -294,15 +294,17 @@ class VineLM(VineInterface, LongRunning):
         clock = clock or self.models.new_clock()
         kept = None if self.evidence is None else self.evidence.request(run_id, clock)
         drawn = None
+        name = run_id or (kept.run_id if kept is not None else secrets.token_hex(8))
+        key = run_id or str((configurable or {}).get("thread_id") or name)
         if self._canary is not None:
-            name = run_id or (kept.run_id if kept is not None else secrets.token_hex(8))
-            key = run_id or str((configurable or {}).get("thread_id") or name)
             drawn = self._canary.draw(planner, objective, key=key, run_id=name, clock=clock, started_at=started_at)
         follows = self._follows(planner, objective) if drawn is None else drawn.request.is_plan
         control = self._control_of(objective) if self.correct_spend and follows else None
         if control is not None:
             objective = control.begin()
-            control.planned(planner.plan(objective).path_cost_usd)
+        bound = self._bound(planner, objective, key if request is None else request.id)
+        if control is not None:
+            control.planned(planner.plan(objective if bound is None else objective.drawn(bound)).path_cost_usd)
         planner.prepare_in_background(objective)
         session = Session(
             planner,
@@ -321,6 +323,7 @@ class VineLM(VineInterface, LongRunning):
             on_spent=None if control is None else control.spent,
             rows=None if self.fleet is None else self.fleet.rows(planner, objective, configurable),
             evidence=kept,
+            bound=bound,
             canary=None if drawn is None else drawn.request,
         )
         if self._canary is not None and drawn is not None:
@@ -328,6 +331,16 @@ class VineLM(VineInterface, LongRunning):
         if kept is not None and self.evidence is not None:
             self.evidence.end_with(session, kept)
         return session
+
+    def _bound(self, planner: Planner, objective: Objective, key: str) -> float | None:
+        """The bound that is drawn for a request; None where one plan serves all, or none can be made."""
+        try:
+            mixture = planner.mixture(objective)
+        except Exception:
+            if self.on_error == "raise":
+                raise
+            return None  # the session meets the same failure, says what it is, and runs defaults
+        return None if mixture is None else mixture.bound_of(f"{planner.annotated.meta.get('dataset_digest', '')}:{key}")
 
     def _follows(self, planner: Planner, objective: Objective) -> bool:
         """Whether requests run the plan for an objective: not where it is not proven against what runs today."""

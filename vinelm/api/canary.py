@@ -324,7 +324,7 @@ def promised_ratio(planner: Planner, objective: Objective) -> float:
     Raises:
         InfeasibleError: no plan meets the bounds, and the objective asks to raise then.
     """
-    annotated, compared = planner.annotated, AgainstToday.of(planner.annotated)
+    compared = AgainstToday.of(planner.annotated)
     if compared is None or not compared.cost_usd:
         return 1.0
-    return max(planner.plan(objective, elapsed_s=float(annotated.latency_s[0])).path_cost_usd / compared.cost_usd, 1.0)
+    return max(planner.mixed(objective).path_cost_usd / compared.cost_usd, 1.0)

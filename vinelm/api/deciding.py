@@ -49,10 +49,16 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
         if len(today) < len(others):
             return None
         objectives = worth_proving(today)
+        # Both plans of a mixture: one of them is often what runs today, and what the other one differs by counts for its share.
         of_part = [
-            distinct(as_run(half.plans.decision(one).reached, half.annotated.trie, template) for one in objectives)
+            distinct(
+                as_run(plan.reached, half.annotated.trie, template)
+                for one in objectives
+                for _, plan in half.plans.decision(one).parts
+            )
             for half in others
         ]
+
         return lambda request: of_part[part_of(request, SPLIT_SEED, PARTS)]
 
     return plans

@@ -89,7 +89,7 @@ def plan(
     if signals:
         annotated = require_signals(annotated)
     wanted = objective if objective is not None else Objective(**fields)
-    return Planner(annotated).plan(wanted, elapsed_s=float(annotated.latency_s[0]))
+    return Planner(annotated).mixed(wanted)
 
 
 def require_signals(annotated: AnnotatedTrie) -> AnnotatedTrie:

@@ -15,7 +15,7 @@ MEMORY = 200.0
 MOST = 1.5
 """The corrected bound is at most this many times the bound, and at least its part."""
 FINENESS = 1.02
-"""The bound moves in steps of this factor, so that few plans are made."""
+"""Without mixed plans the bound moves in steps of this factor, so that few plans are made."""
 STEP = 0.5
 """Share of the correction, in the logarithm, that is made at a time."""
 
@@ -99,5 +99,7 @@ class SpendControl:
     def _apply(self, factor: float) -> None:
         self._factor = min(max(factor, 1.0 / MOST), MOST)
         assert self.objective.max_cost_usd is not None
-        steps = round(math.log(self._factor) / math.log(FINENESS))
-        self._corrected = replace(self.objective, max_cost_usd=self.objective.max_cost_usd * FINENESS**steps)
+        factor = self._factor
+        if not self.objective.mixes:  # of a mixture the share moves, and the plans stay
+            factor = FINENESS ** round(math.log(factor) / math.log(FINENESS))
+        self._corrected = replace(self.objective, max_cost_usd=self.objective.max_cost_usd * factor)

@@ -45,6 +45,8 @@ class Policy(ABC):
         locate: returns the path of the invocation at a place, where the policy knows it already, as a replay does; else None.
         is_canary: whether a canary has drawn the plan for the request (False: what ran before); None without a canary. Stored
             with the path, and set before :meth:`resumed` to what the run that began the request has drawn.
+        bound: the bound that was drawn for the request where requests are divided between two plans
+            (:meth:`~vinelm.objective.Objective.drawn`); None: its objective's own. Stored and set likewise.
 
     Args:
         template: the workflow's shape; None if it is not known.
@@ -62,6 +64,7 @@ class Policy(ABC):
     locate: Callable[[Any], tuple[str, ...]] | None = None
     standing: Callable[[str, float], SupportsFloat] | None = None
     is_canary: bool | None = None
+    bound: float | None = None
 
     def __init__(
         self,

@@ -155,7 +155,7 @@ def prepared_run(
             " vine.route to end at after some answer: verify without signals",
             code="signals-not-served",
         )
-    decision = planner.plan(replace(objective, on_infeasible="raise"), elapsed_s=float(planner.annotated.latency_s[0]))
+    decision = planner.mixed(replace(objective, on_infeasible="raise"))
     planned = planner.annotated if signals else annotated
     return ServingRun(workflow, planned, vine, app, backends, objective, decision, chosen, seed)
 

@@ -155,6 +155,11 @@ class ContingentDecision(Decision):
         return self.plan.standard_error
 
     @property
+    def right_by_fit(self) -> FloatArray | None:
+        """See :attr:`ContingentPlan.right_by_fit`."""
+        return self.plan.right_by_fit
+
+    @property
     def cost_error_usd(self) -> float | None:
         """The same of the expected dollars; on a trie of what requests show, what its fits differ by."""
         found = self.plan.cost_error_usd

@@ -1,7 +1,8 @@
 """Bounds on averages over all requests: the curve of expected dollars and accuracy, and the prices that lead along it.
 
 A price makes the plan that is best by accuracy less price times dollars; from price to price these plans are the corners of the
-upper hull of all contingent plans in the plane of dollars and accuracy. Plans between two corners are not sought.
+upper hull of all contingent plans in the plane of dollars and accuracy. Plans between two corners are not sought: a mixture of
+the two corners is at least as good, see :mod:`vinelm.controller.planning.mixture`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from itertools import pairwise
 
 from vinelm.controller.planning.contingent.problem import Problem, Solution
 from vinelm.controller.planning.contingent.values import PlanGoal
+from vinelm.objective import Objective
 
 MOST_STEPS = 200
 """Most prices that are tried for one bound."""
@@ -67,6 +69,16 @@ class Curve:
         if self.cheapest.accuracy >= floor:
             return self.cheapest
         return self._refined(lambda corner: corner.accuracy >= floor)[1]
+
+    def spanning(self, objective: Objective) -> tuple[Solution, Solution]:
+        """The neighbouring corners between which the bound on the mean of an objective that mixes plans lies.
+
+        The same one twice where it lies beyond the last.
+        """
+        budget, floor = objective.max_cost_usd, objective.min_accuracy
+        if objective.target == "accuracy" and budget is not None:
+            return self._refined(lambda corner: corner.cost_usd > budget)
+        return self._refined(lambda corner: corner.accuracy >= (floor or 0.0))
 
     def price_within(self, budget_usd: float) -> PlanGoal:
         """The worth of a dollar where plans may cost this much on average: the goal for histories that no such plan has."""

@@ -130,7 +130,7 @@ class ContingentPlan:
         annotated = self.graph.annotated
         if annotated.trie.is_merged:
             return None if annotated.accuracy_se is None else merged_standard_error(annotated, self._visited(), self.accuracy)
-        reach, by_fit = self._reach, self._right_by_fit
+        reach, by_fit = self._reach, self.right_by_fit
         if by_fit is not None:
             return float(error_between_fits(by_fit)) / (1.0 if self.start == 0 else reach)
         if annotated.accuracy_se is None:
@@ -201,7 +201,7 @@ class ContingentPlan:
         return float(graph.annotated.reach[graph.nodes[self.start]] * graph.arm[list(self.first)].sum()) or 1.0
 
     @property
-    def _right_by_fit(self) -> FloatArray | None:
+    def right_by_fit(self) -> FloatArray | None:
         """The mass of correct answers where the plan ends, by fit; None where arms are no outcomes."""
         known = self.graph.right_by_fit
         if known is None:

@@ -17,6 +17,7 @@ from vinelm.controller.planning.contingent.problems import Problems, check_plann
 from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.infeasibility import no_end, unmet
 from vinelm.controller.planning.metric import LATENCY_CAP, UNITS, bounds_averages
+from vinelm.controller.planning.mixture import Hull
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.errors import ConfigError, InfeasibleError
@@ -153,6 +154,11 @@ class ContingentPlanner:
                 self._policies = dict(list(self._policies.items())[KEPT // 2 :])
             self._policies[objective] = found
         return found
+
+    def hull(self, objective: Objective) -> Hull:
+        """Return the hull of the plans that may be mixed for an objective."""
+        check_plannable(objective, self.metrics)
+        return self._population(objective, self._from_root(objective)).hull()
 
     @cached_property
     def graph(self) -> DecisionGraph:

@@ -14,6 +14,7 @@ from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem, Solution
 from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, bounds_averages
+from vinelm.controller.planning.mixture import Hull
 from vinelm.controller.planning.path_metrics import no_standard_errors
 from vinelm.objective import Objective
 from vinelm.plans.static_plans import StaticPlans
@@ -82,6 +83,26 @@ class Population:
         found = self._best(None, None, first="cost")
         assert found is not None  # without bounds every plan is feasible
         return self._relaxed(found, *((COST_CAP,) if floor is None else (COST_CAP, FLOOR)))
+
+    def hull(self) -> Hull:
+        """Return the hull of the plans that compete, as far as it is needed to mix plans for the bound on the mean.
+
+        A plan may be dearer than the objective's bound: then it is one of two.
+        """
+        capped, loose = self._spanning(self.curve), [] if self.uncapped is None else self._spanning(self.uncapped)
+        corners = capped + [corner for corner in loose if self.problem.admits(self._plan(corner))]
+        allowed = self._allowed
+        return Hull.of(
+            np.concatenate(([corner.cost_usd for corner in corners], self._fixed("cost_usd")[allowed])),
+            np.concatenate(([self._lower(corner) for corner in corners], self._fixed_accuracy[allowed])),
+        )
+
+    def _spanning(self, curve: Curve) -> list[Solution]:
+        if self.objective.confidence is not None:
+            return curve.refined()
+        return list(
+            {id(corner): corner for corner in (curve.cheapest, *curve.spanning(self.objective), curve.most_accurate)}.values()
+        )
 
     def reaches(self, floor: float | None, budget: float | None) -> bool:
         """True if some plan meets both bounds and answers every request."""

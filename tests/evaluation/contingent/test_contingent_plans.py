@@ -188,7 +188,7 @@ def test_an_advantage_that_selection_alone_makes_is_refused(routed):
     checked = replace(routed, meta={**routed.meta, "evidence": {"selection": curve}, "requests": 50})
     plans = GraphPlans(checked)
     cap = max(plan.path_cost_usd for _, plan in plans.single_models())
-    decision = plans.decision(Objective(maximize="accuracy", max_cost_usd=cap))
+    decision = plans.decision(Objective(maximize="accuracy", max_cost_usd=cap, mix=False))
     single = max(
         (plan for _, plan in plans.single_models()
          if plan.path_cost_usd <= decision.path_cost_usd and plan.path_latency_s <= decision.path_latency_s),

@@ -71,7 +71,10 @@ def test_a_plan_that_is_made_again_is_that_of_a_replay():
     bought = BoughtRows.of(table.request_ids, rows, table.template)
     objective = Objective(maximize="accuracy", max_latency_s=float(annotated.path_latency_s.max()) * 0.6)
     table.latency_s[:, 0] = annotated.latency_s[0]  # no row tells what came before the first invocation
-    found, exact = scored(ReplannedSteps(planner, objective, along_stages(planner)), bought), replay(table, planner, objective)
+    found, exact = (
+        scored(ReplannedSteps(planner, (objective,), along_stages(planner)), bought),
+        replay(table, planner, objective),
+    )
     assert found.success == pytest.approx(exact.success.astype(float))
     assert found.latency_s == pytest.approx(exact.latency_s - annotated.latency_s[0])
 
@@ -82,7 +85,7 @@ def test_a_plan_over_merged_loops_is_followed_past_its_first_invocation(way):
     planner, objective = Planner(whole_paths(random_merged(agent(2, 2, memory=1), 0))), Objective(maximize="accuracy")
     locate = along_stages(planner)
     decision = planner.plan(objective)
-    steps = ContingentSteps(decision.plan, locate) if way is ContingentSteps else ReplannedSteps(planner, objective, locate)
+    steps = ContingentSteps(decision.plan, locate) if way is ContingentSteps else ReplannedSteps(planner, (objective,), locate)
     seen, models = (), []
     while (model := steps.step(seen).model) is not None:
         models.append(model)

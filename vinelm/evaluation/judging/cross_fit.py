@@ -14,6 +14,7 @@ from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean
 from vinelm.evaluation.off_policy.path_steps import PathSteps
 from vinelm.evaluation.off_policy.scores import Scores, scored
+from vinelm.evaluation.off_policy.steps import StepPolicy
 from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
@@ -153,12 +154,16 @@ class CrossFit:
         return min(found, key=lambda one: (misses(one), -one.scores.utility(objective.target).mean()), default=None)
 
     def _scores(self, policy: ChosenPolicy, half: int, objective: Objective) -> Scores:
-        bought, cap = self.bought[half], objective.max_latency_s
-        if not isinstance(policy.steps, PathSteps):
-            return scored(policy.steps, bought, max_latency_s=cap)
-        key = (half, policy.steps.path, cap)
+        found = [self._scored(steps, half, objective.max_latency_s) for _, steps in policy.parts]
+        return Scores.mixed(found, [share for share, _ in policy.parts])
+
+    def _scored(self, steps: StepPolicy, half: int, cap: float | None) -> Scores:
+        bought = self.bought[half]
+        if not isinstance(steps, PathSteps):
+            return scored(steps, bought, max_latency_s=cap)
+        key = (half, steps.path, cap)
         if key not in self._known:
-            self._known[key] = scored(policy.steps, bought, max_latency_s=cap)
+            self._known[key] = scored(steps, bought, max_latency_s=cap)
         return self._known[key]
 
 

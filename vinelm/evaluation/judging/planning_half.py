@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vinelm.catalog import Catalog
-from vinelm.controller import Decision, Planner
+from vinelm.controller import Planner
 from vinelm.errors import InfeasibleError
 from vinelm.estimator import estimate_signals, make_estimator
 from vinelm.evaluation.off_policy.answer_steps import TriedSteps
@@ -22,7 +22,8 @@ from vinelm.evaluation.off_policy.planned_steps import (
     along_stages,
 )
 from vinelm.evaluation.off_policy.steps import StepPolicy
-from vinelm.evaluation.plans.graph_plans import GraphPlans, StagePlan
+from vinelm.evaluation.plans.graph_plans import GraphPlans
+from vinelm.evaluation.plans.plans import FixedPlan
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.rivals.base import Evidence, TriedPolicies
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy, UntilTwoAgree, VoteOfK, VotePolicy
@@ -52,13 +53,13 @@ class ChosenPolicy:
     """The policy that one half of the requests chose.
 
     Attributes:
-        steps: The policy, to be followed.
+        parts: What is followed, each policy by its share of the requests.
         words: The policy in words.
         promised_accuracy: Share of right answers that its own half estimates, nothing taken off for having chosen the best.
         promised_cost_usd: Dollars per request that it estimates.
     """
 
-    steps: StepPolicy
+    parts: tuple[tuple[float, StepPolicy], ...]
     words: str
     promised_accuracy: float
     promised_cost_usd: float
@@ -80,8 +81,10 @@ def _answers_first(template: Template) -> bool:
     return template.knows_past_ends and all(stage.answerable for stage in template.stages)
 
 
-def _chosen(plan: Decision | StagePlan, steps: StepPolicy) -> ChosenPolicy:
-    return ChosenPolicy(steps=steps, words=plan.words, promised_accuracy=plan.accuracy, promised_cost_usd=plan.path_cost_usd)
+def _chosen(plan: FixedPlan, parts: Iterable[tuple[float, StepPolicy]]) -> ChosenPolicy:
+    return ChosenPolicy(
+        parts=tuple(parts), words=plan.words, promised_accuracy=plan.accuracy, promised_cost_usd=plan.path_cost_usd
+    )
 
 
 class PlanningHalf:
@@ -124,7 +127,7 @@ class PlanningHalf:
             if chosen is not None:
                 found[name] = chosen  # type: ignore[index]
         for role in ("static", "single"):
-            plan = self.plans.fixed(objective, role)
+            plan = self.plans.mixed_fixed(objective, role)
             if plan is not None:
                 found[role] = self.following(plan)
         has_votes = votes and self.signals is not None and _answers_first(self.annotated.template)
@@ -140,7 +143,7 @@ class PlanningHalf:
         self, planner: Planner, objective: Objective, steps: Callable[[Any, Locate], StepPolicy]
     ) -> ChosenPolicy | None:
         try:
-            decision = planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0]))
+            decision = planner.mixed(objective)
         except InfeasibleError:
             return None
         if not decision.is_feasible:
@@ -148,12 +151,14 @@ class PlanningHalf:
         along = along_stages if planner.annotated.outcomes is None else along_outcomes
         locate = along(planner, self._first)
         if objective.max_latency_s is not None or objective.cost_budget == "per_request":
-            return _chosen(decision, ReplannedSteps(planner, objective, locate))
-        return _chosen(decision, steps(decision, locate))
+            asked = ((share, tuple(dict.fromkeys((part.request.objective, objective)))) for share, part in decision.parts)
+            return _chosen(decision, ((share, ReplannedSteps(planner, goals, locate)) for share, goals in asked))
+        return _chosen(decision, ((share, steps(part, locate)) for share, part in decision.parts))
 
-    def following(self, plan: Decision | StagePlan) -> ChosenPolicy:
-        """Return a fixed plan over this half's trie as a policy."""
-        return _chosen(plan, self.plans.steps(plan, along_stages(self.plans.planner, self._first)))
+    def following(self, plan: FixedPlan) -> ChosenPolicy:
+        """Return a fixed plan over this half's trie, or a mixture of two, as a policy."""
+        locate = along_stages(self.plans.planner, self._first)
+        return _chosen(plan, ((share, self.plans.steps(part, locate)) for share, part in plan.parts))
 
     # -- rivals that compare answers -------------------------------------------------------------------------------
 
@@ -176,7 +181,7 @@ class PlanningHalf:
             assert isinstance(policy, VotePolicy | TwoAgreePolicy)
             tried = TriedSteps.on(policy, self._evidence.drawn, self.annotated.template, seconds)
             found[name] = ChosenPolicy(
-                steps=tried, words=choice.words, promised_accuracy=choice.promised_accuracy,
+                parts=((1.0, tried),), words=choice.words, promised_accuracy=choice.promised_accuracy,
                 promised_cost_usd=choice.promised_cost_usd,
             )  # fmt: skip
         return found

@@ -59,11 +59,11 @@ class Followed:
         return float(self.weight @ above / self.weight.sum())
 
 
-def followed(policy: StepPolicy, bought: BoughtRows) -> Followed:
-    """Return the requests of ``bought`` that have every row that the policy asks for."""
+def followed(policy: StepPolicy, bought: BoughtRows, share: float = 1.0) -> Followed:
+    """Return the requests of ``bought`` that have every row that the policy asks for, which ``share`` of them follow."""
     found = [one for request in bought.requests if (one := _follow(policy, bought, request)) is not None]
     weight, cost_usd, latency_s = np.array(found, np.float64).reshape(-1, 3).T.copy()
-    return Followed(weight, cost_usd, latency_s)
+    return Followed(share * weight, cost_usd, latency_s)
 
 
 def _follow(policy: StepPolicy, bought: BoughtRows, request: str) -> tuple[float, float, float] | None:

@@ -134,12 +134,12 @@ class ReplannedSteps:
 
     Args:
         planner: The planner.
-        objective: What each request asks for.
+        objectives: What each request asks for; the first that its plan can meet counts.
         locate: How a request moves through the planner's trie.
     """
 
     planner: Planner
-    objective: Objective
+    objectives: tuple[Objective, ...]
     locate: Locate
 
     def step(self, seen: Seen) -> Step:
@@ -159,6 +159,6 @@ class ReplannedSteps:
         before = self.planner.annotated
         elapsed = float(before.latency_s[0]) + sum(row.latency_s + row.tool_latency_s for row in seen)
         spent = float(before.cost_usd[0]) + sum(row.cost_usd + row.tool_cost_usd for row in seen)
-        return self.planner.plan(
-            self.objective, node=at.node, stage=at.stage, elapsed_s=elapsed, spent_usd=spent, may_stop=at.node > 0
+        return self.planner.plan_first(
+            self.objectives, node=at.node, stage=at.stage, elapsed_s=elapsed, spent_usd=spent, may_stop=at.node > 0
         )

@@ -15,7 +15,8 @@ of its variance (Hirano, Imbens and Ridder 2003).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -58,9 +59,15 @@ class Scores:
     @classmethod
     def mean(cls, scores: Sequence[Scores]) -> Scores:
         """Return the scores of several policies on the same requests, averaged: those of a sweep."""
-        arrays = {name: np.mean([getattr(one, name) for one in scores], axis=0) for name in _ARRAYS}
-        balance = {key: column for one in scores for key, column in one.balance.items()}
-        return cls(**arrays, balance=balance, parts=tuple(scores))
+        return replace(cls.mixed(scores, [1.0 / len(scores)] * len(scores)), parts=tuple(scores))
+
+    @classmethod
+    def mixed(cls, scores: Sequence[Scores], shares: Sequence[float]) -> Scores:
+        """Return the scores of requests of which these shares follow these policies: the expectation over who follows which."""
+        if len(scores) == 1:
+            return scores[0]
+        mean: dict[str, Any] = {name: np.tensordot(shares, [getattr(one, name) for one in scores], axes=1) for name in _ARRAYS}
+        return cls(**mean, balance={key: column for one in scores for key, column in one.balance.items()})
 
     def equals(self, other: Scores) -> bool:
         """Return whether two policies did the same on every request."""

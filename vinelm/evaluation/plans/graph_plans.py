@@ -13,6 +13,7 @@ import numpy as np
 from vinelm.controller import Decision
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.plan import ContingentPlan
+from vinelm.controller.planning.mixture import Hull
 from vinelm.controller.planning.path_metrics import no_standard_errors
 from vinelm.evaluation.off_policy.planned_steps import ContingentSteps, Locate
 from vinelm.evaluation.plans.plans import CarriedPlan, FrontierRange, PlanFrontier, Plans, thinned
@@ -102,6 +103,11 @@ class StagePlan:
         )  # fmt: skip
 
     @property
+    def parts(self) -> tuple[tuple[float, StagePlan], ...]:
+        """See :attr:`~vinelm.evaluation.plans.plans.FixedPlan.parts`."""
+        return ((1.0, self),)
+
+    @property
     def intervals(self) -> dict[str, tuple[float, float]]:
         """The 90 % interval of ``accuracy``; empty without standard errors."""
         found = self.promise.interval
@@ -130,9 +136,9 @@ class GraphPlans(Plans[StagePlan]):
         super().__init__(annotated)
         self._known: dict[Objective, StaticPlans] = {}
 
-    def decision(self, objective: Objective) -> ContingentDecision:
-        """See :meth:`Plans.decision`."""
-        return cast("ContingentDecision", super().decision(objective))
+    def _alone(self, objective: Objective) -> ContingentDecision:
+        """VineLM's plan where no plans are mixed."""
+        return cast("ContingentDecision", self.decision(objective))
 
     def fixed(self, objective: Objective, role: Role) -> StagePlan | None:
         """See :meth:`Plans.fixed`.
@@ -155,6 +161,12 @@ class GraphPlans(Plans[StagePlan]):
         order = [values[objective.target], *values.values()]
         winner = plans[np.lexsort((plans, *(key[plans] for key in reversed(order))))[0]]
         return self._plan(fixed, int(winner))
+
+    def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
+        """See :meth:`Plans.fixed_hull`."""
+        fixed = self._fixed(objective)
+        allowed = fixed.is_allowed & fixed.runs_one_model if role == "single" else fixed.is_allowed
+        return Hull.of(fixed.cost_usd[allowed], self._lower(fixed, objective)[allowed]) if allowed.any() else None
 
     def single_models(self) -> Iterator[tuple[str, StagePlan]]:
         """See :meth:`Plans.single_models`. A plan goes on until the application ends."""
@@ -233,12 +245,12 @@ class GraphPlans(Plans[StagePlan]):
 
         A budget is a bound on the average: the plan is the best of the hull's corners and the static plans within it.
         """
-        cheapest, best = self.decision(Objective(minimize="cost")), self.decision(Objective(maximize="accuracy"))
+        cheapest, best = self._alone(Objective(minimize="cost")), self._alone(Objective(maximize="accuracy"))
         low, high = cheapest.path_cost_usd, best.path_cost_usd
         budgets = np.geomspace(low, high, n_budgets)[1:-1] * (1 + 1e-9) if 0.0 < low < high else ()
         found = [cheapest]
         for budget in budgets:
-            found.append(self.decision(Objective(maximize="accuracy", max_cost_usd=float(budget))))
+            found.append(self._alone(Objective(maximize="accuracy", max_cost_usd=float(budget), mix=False)))
         found.append(best)
         kept: list[ContingentDecision] = []
         for decision in sorted(found, key=lambda each: (each.path_cost_usd, -each.accuracy)):
@@ -248,14 +260,14 @@ class GraphPlans(Plans[StagePlan]):
 
     def _fixed(self, objective: Objective) -> StaticPlans:
         """The static plans, and which of them answer every request within the objective's bounds for each request."""
-        per_request = replace(objective, min_accuracy=None, confidence=None, on_infeasible="best_effort")
+        per_request = replace(objective, mix=True, min_accuracy=None, confidence=None, on_infeasible="best_effort")
         if objective.cost_budget == "population":
             per_request = replace(per_request, max_cost_usd=None)
         if objective.risk == "dp":  # a static plan does not look at the time left
             per_request = replace(per_request, risk="mean", late_weight=None)
         found = self._known.get(per_request)
         if found is None:
-            decision = self.decision(per_request)
+            decision = self._alone(per_request)
             found = self._known[per_request] = decision.problem.static_plans()
         return found
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from vinelm.controller import Decision
+from vinelm.controller.planning.mixture import Hull
 from vinelm.errors import InfeasibleError
 from vinelm.evaluation.off_policy.path_steps import PathSteps
 from vinelm.evaluation.off_policy.planned_steps import Locate
@@ -39,6 +40,10 @@ class PathPlans(Plans[Decision]):
             nodes = np.flatnonzero(whole & (self.trie.model == index))
             if len(nodes):
                 yield model, self._to(int(nodes[0]))
+
+    def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
+        """See :meth:`Plans.fixed_hull`."""
+        return self.planner.hull_among(self._static if role == "static" else self._single, objective)
 
     def some(self, n: int) -> Iterator[Decision]:
         """See :meth:`Plans.some`."""

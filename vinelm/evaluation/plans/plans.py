@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from vinelm.controller import Decision, Planner
+from vinelm.controller.planning.mixture import Hull
 from vinelm.errors import InfeasibleError
 from vinelm.evaluation.off_policy.planned_steps import Locate
 from vinelm.evaluation.off_policy.steps import StepPolicy
@@ -52,6 +53,59 @@ class FixedPlan(Protocol):
     @property
     def is_feasible(self) -> bool:
         """True if the plan meets every bound of the objective."""
+
+    @property
+    def parts(self) -> tuple[tuple[float, Any], ...]:
+        """The plans that requests are divided between, each with its share of the requests; itself if they are not."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan and its figures as plain JSON types."""
+
+
+@dataclass(frozen=True, slots=True)
+class MixedFixed:
+    """Two fixed plans between which requests are divided as they are between VineLM's own: see :class:`FixedPlan`."""
+
+    parts: tuple[tuple[float, Any], ...]
+    is_feasible: bool = True
+
+    @property
+    def words(self) -> str:
+        """See :attr:`FixedPlan.words`."""
+        return "; ".join(f"{share:.0%} of requests: {plan.words}" for share, plan in self.parts)
+
+    @property
+    def accuracy(self) -> float:
+        """See :attr:`FixedPlan.accuracy`."""
+        return self._mean("accuracy")
+
+    @property
+    def standard_error(self) -> float | None:
+        """As if both plans erred alike, an upper bound."""
+        return None if any(plan.standard_error is None for _, plan in self.parts) else self._mean("standard_error")
+
+    @property
+    def path_cost_usd(self) -> float:
+        """See :attr:`FixedPlan.path_cost_usd`."""
+        return self._mean("path_cost_usd")
+
+    @property
+    def path_latency_s(self) -> float:
+        """See :attr:`FixedPlan.path_latency_s`: of the slower plan."""
+        return float(max(plan.path_latency_s for _, plan in self.parts))
+
+    @property
+    def expected_latency_s(self) -> float:
+        """See :attr:`FixedPlan.expected_latency_s`."""
+        return self._mean("expected_latency_s")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan and its figures as plain JSON types."""
+        figures = {name: getattr(self, name) for name in ("is_feasible", "accuracy", "path_cost_usd", "path_latency_s")}
+        return figures | {"mixed_plans": [{"share": share, **plan.to_dict()} for share, plan in self.parts]}
+
+    def _mean(self, name: str) -> float:
+        return float(sum(share * getattr(plan, name) for share, plan in self.parts))
 
 
 Fixed = TypeVar("Fixed", bound=FixedPlan)
@@ -104,16 +158,31 @@ class Plans(ABC, Generic[Fixed]):
         self.planner = Planner(annotated)
 
     def decision(self, objective: Objective) -> Decision:
-        """Plan for a request that has just arrived.
+        """Plan for requests that have just arrived: one plan, or a mixture of two.
 
         Raises:
             InfeasibleError: No plan meets the bounds, and the objective asks to raise then.
         """
-        return self.planner.plan(objective, elapsed_s=float(self.annotated.latency_s[0]))
+        return self.planner.mixed(objective)
 
     @abstractmethod
     def fixed(self, objective: Objective, role: Role) -> Fixed | None:
         """Return the best static plan, or the best single model (``single``); None if none meets the bounds."""
+
+    @abstractmethod
+    def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
+        """Return the hull of those plans, for an objective that mixes plans; None if none meets the other bounds."""
+
+    def mixed_fixed(self, objective: Objective, role: Role) -> FixedPlan | None:
+        """Return the best of these plans, or the best mixture of two where the objective mixes plans; None: none."""
+        hull = self.fixed_hull(objective, role) if objective.mixes else None
+        mixture = None if hull is None else hull.mixture(objective)
+        if mixture is None:
+            return self.fixed(objective, role)
+        low, high = (self.fixed(one, role) for one in (mixture.low, mixture.high))
+        if low is None or high is None:
+            return self.fixed(objective, role)
+        return MixedFixed(((1.0 - mixture.share, low), (mixture.share, high)))
 
     @abstractmethod
     def single_models(self) -> Iterator[tuple[str, Fixed]]:
@@ -175,7 +244,7 @@ class Plans(ABC, Generic[Fixed]):
         Raises:
             InfeasibleError: VineLM has no plan that meets the bounds, and the objective asks to raise then.
         """
-        found: FixedPlan | None = self.decision(objective) if role == "vinelm" else self.fixed(objective, role)
+        found: FixedPlan | None = self.decision(objective) if role == "vinelm" else self.mixed_fixed(objective, role)
         return found if found is not None and found.is_feasible else None
 
     def compare(self, objective: Objective) -> list[PlannedPolicy]:
@@ -187,7 +256,7 @@ class Plans(ABC, Generic[Fixed]):
         best = self.decision(objective)
         found = [PlannedPolicy(NAMES["vinelm"], "vinelm", best, best.words)]
         for role in ("static", "single"):
-            plan = self.fixed(objective, role)
+            plan = self.mixed_fixed(objective, role)
             found.append(PlannedPolicy(NAMES[role], role, plan, "none meets the bounds" if plan is None else plan.words))
         return found
 

@@ -113,7 +113,9 @@ def judged_sweep(
 
 def _swept_policy(fit: CrossFit, both: BothWays, judged: JudgedPolicy, seed: int) -> SweptPolicy:
     ways = [one[judged.name] for one in both.by_half]
-    requests = Followed.joined([followed(way.chosen.steps, fit.bought[half]) for half, way in enumerate(ways)])
+    requests = Followed.joined(
+        [followed(steps, fit.bought[half], share) for half, way in enumerate(ways) for share, steps in way.chosen.parts]
+    )
     is_known = judged.accuracy.is_identified
     cap_s, cap_usd = both.objective.max_latency_s, both.objective.max_cost_usd
     violations = None

@@ -72,7 +72,7 @@ def plan_flips(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[PlanFlip, .
 
 
 def _flip(both: tuple[Plans[Any], Plans[Any]], cap: float) -> PlanFlip | None:
-    old, new = (plans.decision(Objective(maximize="accuracy", max_cost_usd=cap)) for plans in both)
+    old, new = (plans.decision(Objective(maximize="accuracy", max_cost_usd=cap, mix=False)) for plans in both)
     if not (old.is_feasible and new.is_feasible):
         return None
     carried = both[1].carried(old, new)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.controller.planning.contingent.decision import ContingentDecision
+from vinelm.controller import Decision
 from vinelm.evaluation.plans.arms import arm_shares
 from vinelm.evaluation.plans.plans import NAMES, PlannedPolicy, Plans
 from vinelm.evaluation.plans.roles import Interval, Role
@@ -194,9 +194,9 @@ def _objective_table(plans: Plans[Any], planned: Sequence[PlannedPolicy], object
     return Table(title=objective_words(objective), columns=columns, rows=tuple(rows))
 
 
-def plan_table(decision: ContingentDecision, title: str) -> Table:
+def plan_table(decision: Decision, title: str) -> Table:
     """Return a contingent plan as a table: a row for each stage in each history, indented below the one before."""
-    steps = list(_steps(decision.plan.to_dict()["steps"], 0, 1.0))
+    steps = list(_steps(decision.steps, 0, 1.0))
     rows = [
         Row(
             cells=(

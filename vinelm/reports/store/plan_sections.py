@@ -139,7 +139,7 @@ def price_section(plan: ShownPlan, objective: Objective, annotated: AnnotatedTri
 
 def planned(annotated: AnnotatedTrie, objective: Objective) -> Decision:
     """Return the plan of a request that has just arrived."""
-    return Planner(annotated).plan(objective, elapsed_s=float(annotated.latency_s[0]))
+    return Planner(annotated).mixed(objective)
 
 
 def _times(one: PriceChange) -> str:

@@ -54,7 +54,8 @@ class Entry(TypedDict):
     ``request`` is the request's id where the caller gave one; ``usd`` the dollars that the run recorded since the entry before,
     failed attempts included (absent: 0, or written by a version that did not record them); ``account`` names what all runs of
     the request have paid, beside the checkpoints; ``canary`` whether a canary has
-    drawn the plan for the request (absent: no canary); ``shown`` what the invocation showed, once a later node has written it.
+    drawn the plan for the request (absent: no canary); ``bound`` the one that was drawn where requests are divided between two
+    plans (absent: they are not); ``shown`` what the invocation showed, once a later node has written it.
     """
 
     k: int
@@ -64,6 +65,7 @@ class Entry(TypedDict):
     usd: NotRequired[float]
     account: NotRequired[str]
     canary: NotRequired[bool]
+    bound: NotRequired[float]
     shown: NotRequired[ShownOutcome]
 
 
@@ -319,6 +321,11 @@ def account_of(value: PathValue | None) -> str | None:
 def drawn_of(value: PathValue) -> bool | None:
     """Return whether a canary has drawn the plan for the request that wrote the path; None if that is not stored."""
     return next((entry["canary"] for entry in reversed(value["path"]) if "canary" in entry), None)
+
+
+def bound_of(value: PathValue) -> float | None:
+    """Return the bound that was drawn for the request that wrote the path; None if none is stored."""
+    return next((entry["bound"] for entry in reversed(value["path"]) if "bound" in entry), None)
 
 
 def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:

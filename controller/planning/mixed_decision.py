@@ -1,0 +1,259 @@
+"""The planner's result for all requests of one objective where they are divided between two plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import takewhile
+from typing import Any
+
+from vinelm.controller.planning.decision import Alternative, BoundUse, Decision
+from vinelm.controller.planning.metric import COST_CAP, FLOOR, UNITS
+from vinelm.objective import Objective
+from vinelm.plans.promise import Promise, error_between_fits
+from vinelm.trie.arrays import FloatArray
+
+
+@dataclass
+class MixedDecision(Decision):
+    """A share of the requests follows one plan, the others another one: the mean over both meets the bound.
+
+    Expected figures lie between those of the two plans, at the share. ``next_model`` is that of the plan that more requests
+    follow; a request follows its own, see :meth:`Objective.drawn`.
+
+    Attributes:
+        low: The cheaper plan.
+        high: The dearer one.
+        share: Of the requests that follow ``high``, in (0, 1).
+    """
+
+    low: Decision = field(compare=False, repr=False)
+    high: Decision = field(compare=False, repr=False)
+    share: float
+
+    noun = "mixed plan"
+    latency_words = "of the longest way through either plan"
+    alternatives_shown = ("stage", "next_model", "accuracy", "path_cost_usd", "why")
+    alternatives_words = "The two plans that requests are divided between, each with its alternatives."
+    _latency_name = "longest history"
+
+    @classmethod
+    def of(cls, low: Decision, high: Decision, share: float, objective: Objective) -> MixedDecision:
+        """Return the mixture of two plans from the root on, made for the bounds that ``objective`` is mixed of."""
+        usual = high if share >= 0.5 else low
+        request = usual.request._replace(objective=objective)
+        return cls(0, 0, usual.next_model, usual.relaxed, usual.metrics, request, low, high, share)
+
+    @property
+    def parts(self) -> tuple[tuple[float, Decision], ...]:
+        """See :attr:`Decision.parts`: the more usual plan first."""
+        both = ((1.0 - self.share, self.low), (self.share, self.high))
+        return both if self.share < 0.5 else both[::-1]
+
+    @property
+    def accuracy(self) -> float:
+        """See :attr:`Decision.accuracy`."""
+        return self._mean(lambda plan: plan.accuracy)
+
+    @property
+    def path_cost_usd(self) -> float:
+        """See :attr:`Decision.path_cost_usd`."""
+        return self._mean(lambda plan: plan.path_cost_usd)
+
+    @property
+    def path_latency_s(self) -> float:
+        """See :attr:`Decision.path_latency_s`: of the slower plan."""
+        return max(self.low.path_latency_s, self.high.path_latency_s)
+
+    @property
+    def expected_latency_s(self) -> float:
+        """See :attr:`Decision.expected_latency_s`."""
+        return self._mean(lambda plan: plan.expected_latency_s)
+
+    @cached_property
+    def standard_error(self) -> float | None:
+        """Of the accuracy: by fit where the trie has fits, else as if both plans erred alike, which is an upper bound."""
+        return self._error(self.low.right_by_fit, self.high.right_by_fit, self.low.standard_error, self.high.standard_error)
+
+    @property
+    def cost_error_usd(self) -> float | None:
+        """The same of the dollars."""
+        return self._error(None, None, self.low.cost_error_usd, self.high.cost_error_usd)
+
+    @property
+    def remaining_cost_usd(self) -> float:
+        """See :attr:`Decision.remaining_cost_usd`."""
+        return self._mean(lambda plan: plan.remaining_cost_usd)
+
+    @property
+    def remaining_latency_s(self) -> float:
+        """See :attr:`Decision.remaining_latency_s`."""
+        return self._mean(lambda plan: plan.remaining_latency_s)
+
+    @property
+    def mean_rest_s(self) -> float:
+        """See :attr:`Decision.mean_rest_s`."""
+        return self._mean(lambda plan: plan.mean_rest_s)
+
+    @property
+    def ahead(self) -> tuple[float, float, float]:
+        """See :attr:`Decision.ahead`."""
+        success, cost_usd, latency_s = (self._mean(lambda plan, at=at: plan.ahead[at]) for at in range(3))  # type: ignore[misc]
+        return success, cost_usd, latency_s
+
+    @cached_property
+    def promise(self) -> Promise:
+        """See :attr:`Decision.promise`: the estimate, its optimism and the advantage at the share."""
+        low, high = self.low.promise, self.high.promise
+        usual = high if self.share >= 0.5 else low
+
+        def between(name: str) -> float | None:
+            return self._between(getattr(low, name), getattr(high, name))
+
+        return replace(
+            usual,
+            estimate=self.accuracy,
+            standard_error=self.standard_error,
+            optimism=between("optimism"),
+            advantage=between("advantage") or 0.0,
+            advantage_optimism=between("advantage_optimism"),
+        )
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """See :attr:`Decision.intervals`."""
+        found = {} if self.promise.interval is None else {"accuracy": self.promise.interval}
+        low, high = self.low.intervals.get("path_cost_usd"), self.high.intervals.get("path_cost_usd")
+        if low is not None and high is not None:
+            found["path_cost_usd"] = self._at(low[0], high[0]), self._at(low[1], high[1])
+        return found
+
+    @property
+    def reached(self) -> FloatArray:
+        """See :attr:`Decision.reached`."""
+        return (1.0 - self.share) * self.low.reached + self.share * self.high.reached
+
+    @property
+    def ends(self) -> list[int]:
+        """See :attr:`Decision.ends`: those of both."""
+        return sorted({*self.low.ends, *self.high.ends})
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """See :attr:`Decision.path`: what both plans begin with."""
+        pairs = zip(self.low.path, self.high.path, strict=False)
+        return tuple(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+    @property
+    def words(self) -> str:
+        """See :attr:`Decision.words`."""
+        return "; ".join(f"{share:.0%} of requests: {plan.words}" for share, plan in self.parts)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """See :attr:`Decision.shown`: one part for each plan."""
+        return tuple(f"{share:.0%} of requests: {plan.words}" for share, plan in self.parts)
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """See :attr:`Decision.steps`: those of both plans, each with the probability that a request follows it."""
+        return [
+            {**step, "probability": share * float(step["probability"])} for share, plan in self.parts for step in plan.steps
+        ]
+
+    def next_for(self, stage: str | None) -> str | None:
+        """See :meth:`Decision.next_for`: of the more usual plan."""
+        return self.parts[0][1].next_for(stage)
+
+    def lines(self, limit: int | None = None) -> list[str]:
+        """See :meth:`Decision.lines`: each plan below the share of the requests that follow it."""
+        most = None if limit is None else max(limit // 2 - 1, 1)
+        found: list[str] = []
+        for share, plan in self.parts:
+            figures = f"accuracy {plan.accuracy:.3f}, ${plan.path_cost_usd:.4g}"
+            below = plan.lines(most) if len(plan.lines(2)) > 1 else [plan.words]
+            found += [f"{share:.0%} of requests ({figures}):", *(f"  {line}" for line in below)]
+        return found
+
+    @cached_property
+    def slack(self) -> dict[str, float]:
+        """See :attr:`Decision.slack`. The bound that is mixed for has none left."""
+        objective = self.request.objective
+        found: dict[str, float] = {}
+        if objective.min_accuracy is not None:
+            found[FLOOR] = 0.0 if self.binding == FLOOR else self.accuracy - objective.min_accuracy
+        for bound in self.low.slack:
+            if bound in self.high.slack and bound not in (FLOOR, self._mean_cap):
+                found[bound] = min(self.low.slack[bound], self.high.slack[bound])
+        if objective.max_cost_usd is not None and self._mean_cap is not None:
+            found[COST_CAP] = objective.max_cost_usd - self.path_cost_usd
+        return found
+
+    @property
+    def bounds(self) -> list[BoundUse]:
+        """See :attr:`Decision.bounds`."""
+        return [BoundUse(bound, None, None) for bound in self.slack]
+
+    @property
+    def binding(self) -> str:
+        """See :attr:`Decision.binding`: the bound that is mixed for."""
+        return COST_CAP if self.request.objective.target == "accuracy" else FLOOR
+
+    @property
+    def reason(self) -> str:
+        """See :attr:`Decision.reason`."""
+        limit = getattr(self.request.objective, self.binding)
+        text = f"{self.share:.0%} of the requests follow the dearer of two plans: accuracy {self.accuracy:.3f}, "
+        text += f"${self.path_cost_usd:.4g} on average"
+        if self.metrics.annotated.knows_latency:
+            text += f", at most {self.path_latency_s:.3g} s"
+        return f"{text}; so {self.binding} = {limit:g}{UNITS[self.binding]} is met exactly"
+
+    def alternatives(self) -> list[Alternative]:
+        """See :meth:`Decision.alternatives`: of one plan after the other."""
+        return [found for _, plan in self.parts for found in plan.alternatives()]
+
+    def candidates(self) -> dict[str, Any]:
+        """See :meth:`Decision.candidates`."""
+        return {"plans": [{"share": share, **plan.candidates()} for share, plan in self.parts]}
+
+    def explain(self) -> str:
+        """See :meth:`Decision.explain`: both plans."""
+        parts = [f"{share:.0%} of requests, {plan.words}:\n{plan.explain()}" for share, plan in self.parts]
+        return "\n".join((self.reason, *parts))
+
+    def facts(self) -> dict[str, Any]:
+        """See :meth:`Decision.facts`."""
+        return {
+            "mixed_plans": [
+                {"share": share, "accuracy": plan.accuracy, "path_cost_usd": plan.path_cost_usd, **plan.facts()}
+                for share, plan in self.parts
+            ]
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """See :meth:`Decision.to_dict`."""
+        return {"node": 0, "next_model": self.next_model, **self._figures(), **self.facts()}
+
+    @property
+    def _mean_cap(self) -> str | None:
+        """The cost cap where it bounds a mean."""
+        objective = self.request.objective
+        return COST_CAP if objective.max_cost_usd is not None and objective.cost_budget == "population" else None
+
+    def _mean(self, figure: Callable[[Decision], float]) -> float:
+        return self._at(figure(self.low), figure(self.high))
+
+    def _at(self, low: float, high: float) -> float:
+        return low + self.share * (high - low)
+
+    def _between(self, low: float | None, high: float | None) -> float | None:
+        return None if low is None or high is None else self._at(low, high)
+
+    def _error(
+        self, low_fits: FloatArray | None, high_fits: FloatArray | None, low: float | None, high: float | None
+    ) -> float | None:
+        if low_fits is None or high_fits is None:
+            return self._between(low, high)
+        return float(error_between_fits(low_fits + self.share * (high_fits - low_fits)))

@@ -1,0 +1,110 @@
+"""Mixed plans: under a bound on a mean, requests are divided between two plans whose mean meets it exactly.
+
+In the plane of dollars and accuracy every mixture of two plans lies on the line between them, so that the best mixtures are the
+upper concave hull of all plans. A bound between two corners of the hull is met by the share w = (B - d_i) / (d_(i+1) - d_i) of
+the requests at the dearer one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from vinelm.objective import Objective
+from vinelm.trie.arrays import FloatArray
+
+LEAST_SHARE = 1e-6
+"""A smaller share of the dearer plan is rounding: the cheaper one serves all requests."""
+
+
+class Mixture(NamedTuple):
+    """The two plans that the requests of one objective are divided between.
+
+    Args:
+        low: The objective that leads to the cheaper plan.
+        high: The objective that leads to the dearer one.
+        share: Of the requests that follow the dearer one, in (0, 1).
+        low_bound: The bound of ``low``, in dollars or as a fraction.
+        high_bound: The bound of ``high``.
+    """
+
+    low: Objective
+    high: Objective
+    share: float
+    low_bound: float
+    high_bound: float
+
+    def is_high(self, key: str) -> bool:
+        """Return whether the request with this key follows the dearer plan: depends on the key and the share alone."""
+        return place_of(key) < self.share
+
+    def bound_of(self, key: str) -> float:
+        """Return the bound that is drawn for a request, for :meth:`Objective.drawn`."""
+        return self.high_bound if self.is_high(key) else self.low_bound
+
+
+def place_of(key: str) -> float:
+    """Return where a key lies in [0, 1): uniform over keys, and the same in every process."""
+    return int.from_bytes(hashlib.sha256(f"mixture:{key}".encode()).digest()[:8]) / 2**64
+
+
+@dataclass(frozen=True, eq=False)
+class Hull:
+    """The corners of the upper concave hull of plans, from the cheapest to the most accurate; shape (corners,).
+
+    Args:
+        cost_usd: Dollars per request, ascending.
+        value: Accuracy, or its lower bound under ``confidence``; ascending.
+    """
+
+    cost_usd: tuple[float, ...]
+    value: tuple[float, ...]
+
+    @classmethod
+    def of(cls, cost_usd: FloatArray, value: FloatArray) -> Hull:
+        """Return the hull of plans with these dollars and values, at least one of them; shape (plans,)."""
+        corners: list[tuple[float, float]] = []
+        for at in np.lexsort((-value, cost_usd)).tolist():
+            cost, worth = float(cost_usd[at]), float(value[at])
+            if corners and worth <= corners[-1][1]:
+                continue  # no cheaper, and no more accurate
+            while len(corners) > 1 and _is_below(corners[-2], corners[-1], (cost, worth)):
+                corners.pop()
+            corners.append((cost, worth))
+        return cls(*(tuple(values) for values in zip(*corners, strict=True)))
+
+    def mixture(self, objective: Objective) -> Mixture | None:
+        """Return how an objective that :attr:`~Objective.mixes` divides its requests; None where one plan serves them all.
+
+        That is so at a corner, beyond the last one, and where no mixture meets every bound on a mean.
+        """
+        floor, budget = objective.min_accuracy, objective.max_cost_usd
+        if objective.target == "accuracy":
+            assert budget is not None
+            bounds, at = self.cost_usd, bisect_right(self.cost_usd, budget)
+            wanted = budget
+        else:
+            assert floor is not None
+            bounds, at = self.value, bisect_left(self.value, floor)
+            wanted = floor
+        if not 0 < at < len(bounds) or wanted in (bounds[at - 1], bounds[at]):
+            return None
+        low, high = bounds[at - 1], bounds[at]
+        share = (wanted - low) / (high - low)
+        if not LEAST_SHARE < share < 1.0:
+            return None
+        cost, value = (values[at - 1] + share * (values[at] - values[at - 1]) for values in (self.cost_usd, self.value))
+        if objective.target == "accuracy" and floor is not None and value < floor:
+            return None
+        if objective.target == "cost" and objective.cost_budget == "population" and budget is not None and cost > budget:
+            return None
+        return Mixture(objective.drawn(low), objective.drawn(high), share, low, high)
+
+
+def _is_below(low: tuple[float, float], middle: tuple[float, float], high: tuple[float, float]) -> bool:
+    """Whether the middle one of three points lies on the line between its neighbours, or below it."""
+    return (middle[1] - low[1]) * (high[0] - low[0]) <= (high[1] - low[1]) * (middle[0] - low[0])
