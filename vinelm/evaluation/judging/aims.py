@@ -17,8 +17,8 @@ SURE = 0.8
 def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
     """Return both aims against a plan with these figures, dollars first.
 
-    Rounded to the loose side, so that the plan itself meets both. No mixture just reaches the floor of the first: what a plan is
-    more accurate by than it has to be is what shows that nothing is lost.
+    Rounded to the loose side, so that the plan itself meets both. No mixture may just reach the floor of the first: what a
+    plan is more accurate by than it has to be shows that nothing is lost.
     """
     return (
         Objective(minimize="cost", min_accuracy=max(accuracy - 1e-9, 0.0), mix=False),
