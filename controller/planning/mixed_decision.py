@@ -17,7 +17,7 @@ from vinelm.trie.arrays import FloatArray
 
 @dataclass
 class MixedDecision(Decision):
-    """A share of the requests follows one plan, the others another one: the mean over both meets the bound.
+    """Some requests follow one plan, the others another one: the mean over both meets the bound.
 
     Expected figures lie between those of the two plans, at the share. ``next_model`` is that of the plan that more requests
     follow; a request follows its own, see :meth:`Objective.drawn`.
@@ -32,7 +32,7 @@ class MixedDecision(Decision):
     high: Decision = field(compare=False, repr=False)
     share: float
 
-    noun = "mixed plan"
+    noun = "plan"
     latency_words = "of the longest way through either plan"
     alternatives_shown = ("stage", "next_model", "accuracy", "path_cost_usd", "why")
     alternatives_words = "The two plans that requests are divided between, each with its alternatives."

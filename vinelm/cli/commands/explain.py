@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,8 @@ def command(
 
     For each model that could run next, and for ending now: the best plan that starts with it, its estimates, and why it was
     not chosen. Where the graph branches, for each stage that may come next, or for the one that --arm names. If no path meets
-    the bounds, they are relaxed as in serving, and the output names them.
+    the bounds, they are relaxed as in serving, and the output names them. Where requests are divided between two plans, so that
+    their mean meets a bound, both are shown with the share of the requests that follow each.
 
     Example: vinelm explain nl2sql.vine --maximize accuracy --max-latency-s 15 --prefix gemma-27b --elapsed-s 9 --load gpu-1=2.5
     """
@@ -80,27 +82,41 @@ def command(
     node = nodes[-1]
     expected_s, expected_usd = _used(annotated, nodes)
     with in_options():
-        decision = Planner(annotated).plan(
-            objective,
-            node=node,
-            elapsed_s=expected_s if elapsed_s is None else elapsed_s,
-            spent_usd=expected_usd if spent_usd is None else spent_usd,
-            load=_loads(annotated, loads),
-            stage=None if arm is None else _arm(annotated, node, arm),
-        )
+        planner = Planner(annotated)
+        mixture = planner.mixture(objective)
+        decisions = [
+            planner.plan(
+                one,
+                node=node,
+                elapsed_s=expected_s if elapsed_s is None else elapsed_s,
+                spent_usd=expected_usd if spent_usd is None else spent_usd,
+                load=_loads(annotated, loads),
+                stage=None if arm is None else _arm(annotated, node, arm),
+            )
+            for one in ((objective,) if mixture is None else (mixture.low, mixture.high))
+        ]
     _check_effect(objective, elapsed_s, spent_usd)
+    shares = (1.0,) if mixture is None else (1.0 - mixture.share, mixture.share)
     if as_json:
-        _print_json(objective, decision)
+        _print_json(objective, shares, decisions)
         return
-    _show_moment(decision, is_expected=elapsed_s is None and spent_usd is None)
+    _show_moment(decisions[0], is_expected=elapsed_s is None and spent_usd is None)
+    for share, decision in zip(shares, decisions, strict=True):
+        if share < 1.0:
+            say(f"{percent(share)} of the requests follow this plan:", bold=True)
+        _show_decision(decision)
+    simulated = "Simulated models. " if annotated.meta.get("is_simulated") else ""
+    say(f"{simulated}{decisions[0].alternatives_words}")
+
+
+def _show_decision(decision: Decision) -> None:
+    """Every possible next step, what the bounds leave, and the chosen plan."""
     _show_alternatives(decision)
     _show_bounds(decision)
     if len(decision.lines(2)) > 1:
         show_tree(decision, "The chosen plan")
     for line in decision.sentences.splitlines():
         say(line)
-    simulated = "Simulated models. " if annotated.meta.get("is_simulated") else ""
-    say(f"{simulated}{decision.alternatives_words}")
 
 
 def _check_effect(objective: Objective, elapsed_s: float | None, spent_usd: float | None) -> None:
@@ -232,8 +248,8 @@ def _show_bounds(decision: Decision) -> None:
         show_table("Bounds of the chosen plan", columns, rows)
 
 
-def _print_json(objective: Objective, decision: Decision) -> None:
-    annotated, query = decision.metrics.annotated, decision.request
+def _print_json(objective: Objective, shares: Sequence[float], decisions: Sequence[Decision]) -> None:
+    annotated, query = decisions[0].metrics.annotated, decisions[0].request
     load = {} if query.load_s is None else dict(zip(annotated.engines, query.load_s.tolist(), strict=True))
     print_json(
         {
@@ -243,12 +259,22 @@ def _print_json(objective: Objective, decision: Decision) -> None:
             "elapsed_s": query.elapsed_s,
             "spent_usd": query.spent_usd,
             "load": load,
-            "decision": {
-                **decision.to_dict(),
-                "intervals": decision.intervals,
-                "relaxed": decision.relaxed,
-                "promise": decision.promise.to_dict(),
-            },
-            **decision.candidates(),
+            **(
+                _facts(decisions[0])
+                if len(decisions) == 1
+                else {"mixed_plans": [{"share": w, **_facts(one)} for w, one in zip(shares, decisions, strict=True)]}
+            ),
         }
     )
+
+
+def _facts(decision: Decision) -> dict[str, Any]:
+    return {
+        "decision": {
+            **decision.to_dict(),
+            "intervals": decision.intervals,
+            "relaxed": decision.relaxed,
+            "promise": decision.promise.to_dict(),
+        },
+        **decision.candidates(),
+    }
