@@ -243,7 +243,10 @@ def tried(shape: str, requests: int, seed: int) -> Found:
     if best is not None:
         decision = plans.decision(Objective(maximize="accuracy", max_cost_usd=best.cost_usd * 1.001))
         advice = compared.recommend(decision.path_cost_usd).advice
-        own, cost = world.served(plans.steps(decision, along_stages(plans.planner)))
+        own, cost = np.zeros(FRESH), np.zeros(FRESH)
+        for share, part in decision.parts:
+            success, usd = world.served(plans.steps(part, along_stages(plans.planner)))
+            own, cost = own + share * success, cost + share * usd
         gain, saved = float((own - right).mean()), float(1 - cost.mean() / paid.mean())
     fixed = [_figures(world, models, right, paid) for models in assignments(world.template)]
     return Found(

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from vinelm.objective import Objective
 from vinelm.trie.arrays import FloatArray
 
+Part = TypeVar("Part")
 LEAST_SHARE = 1e-6
 """A smaller share of the dearer plan is rounding: the cheaper one serves all requests."""
 
@@ -50,6 +52,16 @@ class Mixture(NamedTuple):
 def place_of(key: str) -> float:
     """Return where a key lies in [0, 1): uniform over keys, and the same in every process."""
     return int.from_bytes(hashlib.sha256(f"mixture:{key}".encode()).digest()[:8]) / 2**64
+
+
+def drawn(parts: Sequence[tuple[float, Part]], key: str) -> Part:
+    """Return which of several plans the request with this key follows, given the share of the requests that follow each."""
+    at = place_of(key)
+    for share, part in parts[:-1]:
+        if at < share:
+            return part
+        at -= share
+    return parts[-1][1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vinelm.api.profiling import require_budget
 from vinelm.catalog import Catalog
+from vinelm.controller.planning.mixture import drawn
 from vinelm.errors import BudgetExhausted, ConfigError, EvidenceError
 from vinelm.evaluation.judging.cross_fit import Done, judged_policy
 from vinelm.evaluation.judging.planning_half import PolicyName
@@ -84,11 +85,13 @@ class ServedPlans:
             policies["signals"] = _session(over_signals)
         plans = plans_over(trie)
         for role in ("static", "single"):
-            plan = plans.fixed(objective, role)
+            plan = plans.mixed_fixed(objective, role)
             if plan is None:
                 raise ConfigError(f"no {role} plan meets {objective}: there is nothing to compare with; loosen the bounds")
             policies[role] = _Policy(
-                serve=lambda request, budget, plan=plan: run.serve_along(partial(plans.policy, plan), request, budget),  # type: ignore[misc]
+                serve=lambda request, budget, plan=plan: run.serve_along(  # type: ignore[misc]
+                    partial(plans.policy, drawn(plan.parts, request.id)), request, budget
+                ),
                 words=plan.words,
                 promised_accuracy=plan.accuracy,
                 promised_cost_usd=plan.path_cost_usd,
