@@ -144,7 +144,8 @@ def test_an_application_that_branches_is_served_by_what_its_stages_show(branchin
     for objective, request in product((BEST, DEAR), workflow.requests):
         session = vine.session(objective, request=request)
         state = app.invoke(workflow.graph_input(request), context=vine.context(policy=session, request=request))
-        prefix, _, is_right = replayed(planner, objective, rows, request)
+        drawn = objective if session.bound is None else objective.drawn(session.bound)
+        prefix, _, is_right = replayed(planner, drawn, rows, request)
         assert session.invocations[-1].prefix == prefix
         assert bool(workflow.score(request, state)) is is_right
         assert not any("default model" in step.note for step in session.steps)

@@ -302,7 +302,7 @@ class VineLM(VineInterface, LongRunning):
         control = self._control_of(objective) if self.correct_spend and follows else None
         if control is not None:
             objective = control.begin()
-        bound = self._bound(planner, objective, key if request is None else request.id)
+        bound, failure = self._bound(planner, objective, key if request is None else request.id)
         if control is not None:
             control.planned(planner.plan(objective if bound is None else objective.drawn(bound)).path_cost_usd)
         planner.prepare_in_background(objective)
@@ -326,21 +326,24 @@ class VineLM(VineInterface, LongRunning):
             bound=bound,
             canary=None if drawn is None else drawn.request,
         )
+        if failure is not None:
+            session.note_failure("the draw of a plan", failure, (), None, None)
         if self._canary is not None and drawn is not None:
             self._canary.follow(session, drawn)
         if kept is not None and self.evidence is not None:
             self.evidence.end_with(session, kept)
         return session
 
-    def _bound(self, planner: Planner, objective: Objective, key: str) -> float | None:
-        """The bound that is drawn for a request; None where one plan serves all, or none can be made."""
+    def _bound(self, planner: Planner, objective: Objective, key: str) -> tuple[float | None, Exception | None]:
+        """The bound that is drawn for a request, None where one plan serves all; or why none can be drawn."""
         try:
             mixture = planner.mixture(objective)
-        except Exception:
+        except Exception as error:
             if self.on_error == "raise":
                 raise
-            return None  # the session meets the same failure, says what it is, and runs defaults
-        return None if mixture is None else mixture.bound_of(f"{planner.annotated.meta.get('dataset_digest', '')}:{key}")
+            return None, error
+        salt = planner.annotated.meta.get("dataset_digest", "")
+        return (None if mixture is None else mixture.bound_of(f"{salt}:{key}")), None
 
     def _follows(self, planner: Planner, objective: Objective) -> bool:
         """Whether requests run the plan for an objective: not where it is not proven against what runs today."""

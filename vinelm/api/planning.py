@@ -30,6 +30,7 @@ class ObjectiveFields(TypedDict, total=False):
     z: float | None
     late_weight: float | None
     confidence: float | None
+    mix: bool
     on_infeasible: OnInfeasible
 
 
@@ -50,6 +51,9 @@ def plan(
     **fields: Unpack[ObjectiveFields],
 ) -> Decision:
     """Choose the best path for an objective, before any request runs. Calls no model.
+
+    Where the objective bounds a mean, requests may be divided between two plans: ``parts`` of the result has both, each with the
+    share of the requests that follow it.
 
     Where the graph branches, the result is a :class:`~vinelm.controller.ContingentDecision`: its ``plan`` has a model for each
     way that a request may take, and ``path`` is empty.

@@ -85,7 +85,7 @@ def test_the_plan_over_outcomes_stands_before_that_over_paths(estimated, capsys)
 def test_the_plan_is_shown_as_a_tree_within_80_columns(estimated, capsys):
     said = text_of(capsys, *PLAN, "--signals")
     decision = vinelm.plan("t.vine", maximize="accuracy", max_cost_usd=0.002, signals=True)
-    assert [line.strip() for line in decision.plan.lines(limit=40)] == [
+    assert [line.strip() for line in decision.lines(limit=40)] == [
         line.strip() for line in said.partition("takes each way)\n")[2].partition("\n\n")[0].splitlines()
     ]
     assert "answer 1]: " in said

@@ -14,6 +14,7 @@ from vinelm.evaluation.off_policy.planned_steps import Locate
 from vinelm.evaluation.off_policy.steps import StepPolicy
 from vinelm.evaluation.plans.roles import Role
 from vinelm.objective import Objective
+from vinelm.plans.promise import Promise
 from vinelm.policies import StaticPolicy
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -98,6 +99,19 @@ class MixedFixed:
     def expected_latency_s(self) -> float:
         """See :attr:`FixedPlan.expected_latency_s`."""
         return self._mean("expected_latency_s")
+
+    @property
+    def promise(self) -> Promise:
+        """The estimate itself: two of few plans, between which nothing was chosen, gain nothing by chance."""
+        return Promise(
+            estimate=self.accuracy, standard_error=self.standard_error, optimism=None, advantage=0.0,
+            advantage_optimism=None, reference=None,
+        )  # fmt: skip
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """The 90 % interval of ``accuracy``; empty without standard errors."""
+        return {} if self.promise.interval is None else {"accuracy": self.promise.interval}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan and its figures as plain JSON types."""
