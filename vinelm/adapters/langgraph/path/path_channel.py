@@ -54,7 +54,7 @@ class Entry(TypedDict):
     ``request`` is the request's id where the caller gave one; ``usd`` the dollars that the run recorded since the entry before,
     failed attempts included (absent: 0, or written by a version that did not record them); ``account`` names what all runs of
     the request have paid, beside the checkpoints; ``canary`` whether a canary has
-    drawn the plan for the request (absent: no canary); ``shown`` what the invocation showed, once a later node has written it.
+    drawn the plan for the request (absent: no canary); ``kind`` what the request is planned as; ``shown`` what the invocation showed, once a later node has written it.
     """
 
     k: int
@@ -64,6 +64,7 @@ class Entry(TypedDict):
     usd: NotRequired[float]
     account: NotRequired[str]
     canary: NotRequired[bool]
+    kind: NotRequired[str]
     shown: NotRequired[ShownOutcome]
 
 
@@ -319,6 +320,11 @@ def account_of(value: PathValue | None) -> str | None:
 def drawn_of(value: PathValue) -> bool | None:
     """Return whether a canary has drawn the plan for the request that wrote the path; None if that is not stored."""
     return next((entry["canary"] for entry in reversed(value["path"]) if "canary" in entry), None)
+
+
+def kind_in(value: PathValue) -> str | None:
+    """Return the kind that the request which wrote the path is planned as; None if that is not stored."""
+    return next((entry["kind"] for entry in reversed(value["path"]) if "kind" in entry), None)
 
 
 def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:

@@ -185,6 +185,8 @@ class InvocationScope:
             entry["account"] = self._run.request_account.key
         if self._run.policy.is_canary is not None:
             entry["canary"] = self._run.policy.is_canary
+        if self._run.policy.kind is not None:
+            entry["kind"] = self._run.policy.kind
         return entry
 
     def update(self) -> list[Entry | Note]:
