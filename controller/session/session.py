@@ -112,7 +112,11 @@ class Session(StopRulePolicy):
         if objective.risk == "dp":
             objective = self._plannable(objective, planner, on_error)
         super().__init__(
-            template or without_kinds(planner.annotated.template), clock=clock, request=request, judge=judge, started_at=started_at
+            template or without_kinds(planner.annotated.template),
+            clock=clock,
+            request=request,
+            judge=judge,
+            started_at=started_at,
         )
         self.planner = planner
         self.objective = objective

@@ -34,9 +34,7 @@ def set_request_kinds(store: ObservationStore, kinds: Mapping[str, str]) -> None
             connection.execute(delete(schema.meta).where(schema.meta.c.key == KINDS))
 
 
-def told_apart(
-    store: ObservationStore, rows: Iterable[Observation], template: Template
-) -> tuple[list[Observation], Template]:
+def told_apart(store: ObservationStore, rows: Iterable[Observation], template: Template) -> tuple[list[Observation], Template]:
     """Return the rows and the template with the kinds of request told apart; as they are where no kind is declared.
 
     Args:

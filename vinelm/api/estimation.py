@@ -159,9 +159,7 @@ def _fitted(
     with ObservationStore.open(path) as store:
         identity, observations, registered = store.identity, store.observations(), store.request_ids()
         judged = JudgedRows.of_store(store)
-        observations, template = told_apart(
-            store, observations if judged is None else judged.rows, identity.bound_template()
-        )
+        observations, template = told_apart(store, observations if judged is None else judged.rows, identity.bound_template())
     catalog = identity.models()
     if stop is not None:
         template = template.with_stop(cast("StopRule", stop))

@@ -31,7 +31,8 @@ class ServedPlanners:
     def __init__(self, annotated: AnnotatedTrie, adapter: GraphAdapter, catalog: Catalog) -> None:
         self._adapter, self._catalog = adapter, catalog
         self._require_same_workflow(annotated)
-        certain = {stage.name for stage in without_kinds(annotated.template).certain_stages}  # one that is chosen may end by itself
+        # One that is chosen may end by itself.
+        certain = {stage.name for stage in without_kinds(annotated.template).certain_stages}
         wrong = [stage for stage in self._without_exit(annotated) if stage in certain]
         if wrong:
             raise ConfigError(

@@ -28,9 +28,9 @@ from vinelm.objective import Objective
 from vinelm.policies import Policy, StaticPolicy
 from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
+from vinelm.template.kinds import without_kinds
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.served.served_requests import ServedRequest
-from vinelm.template.kinds import without_kinds
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.outcomes import OUTCOME_ARRAYS
 from vinelm.verdicts.serving import judge_of, serve
