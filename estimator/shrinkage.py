@@ -45,7 +45,8 @@ def pooled_mean(
     overall = (total.sum() + weight * prior) / (count.sum() + weight)
     towards, strength = np.full(len(trie), overall), weight
     if kinds is not None:
-        towards, strength = _over_kinds(trie, kinds, total, count, towards, weight), KIND_ROWS * _per_row(count)
+        towards = _over_kinds(trie, kinds, (total, count), towards, weight)
+        strength = KIND_ROWS * _per_row(count)
     of_model = _shrunk_group_mean(model, n_models, total=total, count=count, towards=towards, weight=strength)
     return _shrunk_group_mean(pair, (trie.max_depth + 1) * n_models, total=total, count=count, towards=of_model, weight=weight)
 
@@ -71,14 +72,10 @@ def _per_row(count: npt.NDArray[Any]) -> float:
 
 
 def _over_kinds(
-    trie: Trie,
-    kinds: StageKinds,
-    total: npt.NDArray[Any],
-    count: npt.NDArray[Any],
-    towards: FloatArray,
-    weight: float,
+    trie: Trie, kinds: StageKinds, amounts: tuple[npt.NDArray[Any], npt.NDArray[Any]], towards: FloatArray, weight: float
 ) -> FloatArray:
     """The mean of each node's model at its stage over all kinds, times the factor of its kind; shape (n + 1,)."""
+    total, count = amounts
     at = np.maximum(trie.stage, 0)
     group = kinds.stage[at] * len(trie.models) + np.maximum(trie.model, 0)
     n_groups = (int(kinds.stage.max()) + 1) * len(trie.models)

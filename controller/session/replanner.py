@@ -107,8 +107,7 @@ class Replanner:
             node = self._nodes.get(prefix)
             if node is None:
                 node = self.node(prefix)
-            if self._template.kinds:
-                stage = self._of_kind(stage)
+            stage = self._of_kind(stage)
             stage, note = (stage, "") if self.seen is None else self._arm(self.seen, stage, prefix)
             # One look into an array in the usual case, where one stage follows or the first of several is asked for.
             usual = int(planner.trie.next_stage[node])
@@ -167,8 +166,9 @@ class Replanner:
         return node
 
     def begin(self, kind: str | None) -> str | None:
-        """Plan for a request of this kind from now on; return the kind that it counts as, None where plans do not tell kinds apart.
+        """Plan for a request of this kind from now on, and return the kind that it counts as.
 
+        None where plans do not tell kinds apart.
         A request whose kind was not told is of the kind :data:`~vinelm.template.kinds.OTHER`.
         """
         if not self._template.kinds:
@@ -181,6 +181,8 @@ class Replanner:
 
     def _of_kind(self, stage: str | frozenset[str]) -> str | frozenset[str]:
         """The stage, or the stages, as the trie names them for requests of this kind."""
+        if not self._template.kinds:
+            return stage
         if isinstance(stage, str):
             return stage_title(stage, self._kind)
         return frozenset(stage_title(name, self._kind) for name in stage)

@@ -1,4 +1,4 @@
-"""Templates whose requests are of several kinds: what may happen to each kind, as the arms of a branch before the first stage."""
+"""Templates whose requests are of several kinds, which are the arms of a branch before the first stage."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ class Entry(TypedDict):
     ``request`` is the request's id where the caller gave one; ``usd`` the dollars that the run recorded since the entry before,
     failed attempts included (absent: 0, or written by a version that did not record them); ``account`` names what all runs of
     the request have paid, beside the checkpoints; ``canary`` whether a canary has
-    drawn the plan for the request (absent: no canary); ``kind`` what the request is planned as; ``shown`` what the invocation showed, once a later node has written it.
+    drawn the plan for the request (absent: no canary); ``kind`` what the request is planned as;
+    ``shown`` what the invocation showed, once a later node has written it.
     """
 
     k: int
