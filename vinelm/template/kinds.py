@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +59,7 @@ def of_kinds(template: Template, kinds: tuple[str, ...]) -> Template:
     if template.kinds:
         raise TemplateError("the template has kinds already: declare the kind of a request once")
     exits = None if template.exits is None else tuple(stage_title(name, kind) for kind in kinds for name in template.exits)
-    arms = {kind: mapped(template.steps, lambda stage, kind=kind: _titled(stage, kind)) for kind in kinds}
+    arms = {kind: mapped(template.steps, partial(_titled, kind=kind)) for kind in kinds}
     return Template((Branch(arms),), template.stop, exits, kinds)
 
 
