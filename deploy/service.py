@@ -64,6 +64,7 @@ class Service:
             fleet=fleet_config(options),
             evidence=options.evidence,
             signals=self.workflow.signals,
+            kind=self.workflow.kind,
         )
         self.vine.observe(Prometheus())
         self.app = build_graph(self.workflow, self.vine)

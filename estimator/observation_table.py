@@ -14,6 +14,7 @@ from vinelm.estimator.arms import arms_of
 from vinelm.estimator.row_nodes import below_a_stop, cells_above, rows_with_nodes, told_arms, where_of
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import StopRule, Template
+from vinelm.template.kinds import StageKinds
 from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray, FloatArray
 
@@ -42,6 +43,7 @@ class ObservationTable:
         in_flight: calls on the same engine at the start.
         arm: the stage that came next, as an index into ``trie.stages``; -1 if the request ended here or the stage is not known.
         n_beyond_stop: number of rows that were dropped because they lie below a stop.
+        kinds: the kinds of request that the trie's stages stand for; None where none are told apart.
     """
 
     trie: Trie
@@ -58,6 +60,7 @@ class ObservationTable:
     in_flight: FloatArray
     arm: Ints
     n_beyond_stop: int = 0
+    kinds: StageKinds | None = None
 
     def __len__(self) -> int:
         return len(self.node)
@@ -134,6 +137,7 @@ class ObservationTable:
                 [-1 if row.arm is None or row.ended(template.stop) else trie.stages.index(row.arm) for row in kept], np.int64
             ),
             above=cells_above(order),
+            kinds=StageKinds.of(template),
         )
 
     @classmethod
@@ -154,6 +158,7 @@ class ObservationTable:
         above: Ints,
         in_flight: FloatArray | None = None,
         arm: Ints | None = None,
+        kinds: StageKinds | None = None,
     ) -> ObservationTable:
         """Build the table from validated arrays sorted by (node, request); drops cells that are not reached.
 
@@ -166,7 +171,7 @@ class ObservationTable:
         arm = told_arms(trie, node, stop, arm, above)
         return cls(
             trie, rule, request_ids, request[keep], node[keep], stop[keep], right[keep], labelled[keep], failed[keep],
-            cost_usd[keep], latency_s[keep], in_flight[keep], arm[keep], n_beyond_stop=int((~keep).sum()),
+            cost_usd[keep], latency_s[keep], in_flight[keep], arm[keep], n_beyond_stop=int((~keep).sum()), kinds=kinds,
         )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.growth.grow import Growth, grow
 from vinelm.traces.growth.plan import RequestDigest
 from vinelm.traces.growth.rescoring import RowsToScore, RowToScore
+from vinelm.traces.store.kinds import request_kinds, set_request_kinds
 from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.store.shown import Shown, ShownRows, SignalRecord
 
@@ -67,7 +68,19 @@ def with_settings_of(identity: StoreIdentity, store: ObservationStore) -> StoreI
     return replace(identity, fingerprint={**settings, **identity.fingerprint})
 
 
-def bring_up_to_date(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDigest]) -> None:
+def kinds_of(workflow: Workflow, requests: Iterable[Request]) -> dict[str, str]:
+    """Return the kind of the workflow's requests, and of further ones, by id; empty where it declares none.
+
+    Raises:
+        WorkflowError: ``kind`` raised, or gave what is no label. The message names the request.
+    """
+    found = {request.id: workflow.kind_of(request) for request in (*workflow.requests, *requests)}
+    return {name: kind for name, kind in found.items() if kind is not None}
+
+
+def bring_up_to_date(
+    rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDigest], kinds: Mapping[str, str] | None = None
+) -> None:
     """Give the store the identity of the run that begins, score rows again and make anew what they show where that is needed.
 
     Writes to the store, and makes no call of a model. Tells one line for each change that had an effect.
@@ -76,6 +89,7 @@ def bring_up_to_date(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, 
         rows: of the store.
         identity: of the run.
         wanted: the digests of all requests.
+        kinds: the kinds of all requests; none where none is declared.
 
     Raises:
         StoreError: none of the store's rows would stay.
@@ -86,6 +100,7 @@ def bring_up_to_date(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, 
     if growth is not None and (growth.has_effect or growth.is_reshaped):
         rows.settings.note(growth.describe())
     is_restored = growth is not None and bool(growth.restored or growth.rescored)
+    _renew_kinds(rows, kinds)
     _renew_shown(rows, has_restored=len(rows.store) > rows_before or is_restored)
 
 
@@ -124,6 +139,18 @@ def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> tup
     if found.success is None:
         return None, "scoring them again failed"
     return found.success, ""
+
+
+def _renew_kinds(rows: KeptRows, kinds: Mapping[str, str] | None) -> None:
+    """Write the kinds of requests as they are declared now. Requests that are no longer in the dataset keep theirs."""
+    before = request_kinds(rows.store)
+    now = {**before, **kinds} if kinds else {}
+    if now == before:
+        return
+    set_request_kinds(rows.store, now)
+    changed = sum(now.get(name) != kind for name, kind in before.items())
+    if changed:
+        rows.settings.note(f"the kinds of {changed:,} requests are others, as kind is declared now: made anew without a call")
 
 
 # -- what rows showed --------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from vinelm.profiler.execution.ledger import Ledger
 from vinelm.profiler.execution.replayed.runner import make_units
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.profiler.executor import keeping, make_worker
-from vinelm.profiler.growth import bring_up_to_date, classify_new, request_digests, scoring_part, with_settings_of
+from vinelm.profiler.growth import bring_up_to_date, classify_new, kinds_of, request_digests, scoring_part, with_settings_of
 from vinelm.profiler.sampling.priced_sampler import CONTINUED_SHARE
 from vinelm.profiler.sampling.samplers import make_sampler
 from vinelm.profiler.scheduling.kept_rows import KeptRows, PendingRows
@@ -74,7 +74,7 @@ def profile(
     workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
     identity = settings.identity or with_settings_of(store_identity(workflow, catalog, backends), store)
     parts = {part: digest for part, digest in identity.fingerprint.items() if not part.startswith(SETTING)}
-    digests = request_digests(workflow, requests)
+    digests, kinds = request_digests(workflow, requests), kinds_of(workflow, requests)
     sampler = _sampler_of(settings, workflow, catalog, requests)
     noted = settings_of(sampler, requests)
     units = make_units(workflow, catalog, backends)
@@ -83,7 +83,7 @@ def profile(
         try:
             with alone(shared, identity, noted):
                 rows = KeptRows(store, units, worker, settings, (*workflow.requests, *requests))
-                bring_up_to_date(rows, identity, digests)
+                bring_up_to_date(rows, identity, digests, kinds)
                 _register(store, workflow, requests, digests)
                 state = _begin(rows, requests, noted, shared)
             Scheduler(worker, sampler, state, settings, may_go_on=units.can_go_on).run()

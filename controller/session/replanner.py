@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import TypedDict
 
@@ -16,6 +16,7 @@ from vinelm.objective import Objective
 from vinelm.requests.protocols import Invocation
 from vinelm.signals import Outcome
 from vinelm.template.bounds import exceeded_words
+from vinelm.template.kinds import OTHER, learnt_kind, stage_title, without_kinds
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 
@@ -42,6 +43,7 @@ class Replanner:
         "_candidates",
         "_excluded",
         "_is_off",
+        "_kind",
         "_least_call_usd",
         "_load",
         "_nodes",
@@ -49,6 +51,7 @@ class Replanner:
         "_planner",
         "_raises",
         "_stages",
+        "_template",
         "follows",
         "objectives",
         "seen",
@@ -74,6 +77,7 @@ class Replanner:
         self._stages: dict[tuple[str, ...], str] = {}
         self._least_call_usd = least_call_usd
         self._excluded = None if least_call_usd is None else ExcludedModels(planner, least_call_usd)
+        self._template, self._kind = planner.annotated.template, OTHER
         outcomes = planner.annotated.outcomes
         self.seen = None if outcomes is None else SeenOutcomes(outcomes, planner.annotated, self.node)
 
@@ -106,6 +110,7 @@ class Replanner:
             node = self._nodes.get(prefix)
             if node is None:
                 node = self.node(prefix)
+            stage = self._of_kind(stage)
             stage, note = (stage, "") if self.seen is None else self._arm(self.seen, stage, prefix)
             # One look into an array in the usual case, where one stage follows or the first of several is asked for.
             usual = int(planner.trie.next_stage[node])
@@ -158,12 +163,43 @@ class Replanner:
         if node is None:
             before = self.node(prefix[:-1])
             stage = self._stages.get(prefix[:-1])
+            if self._template.kinds:
+                stage = self._stage_of_kind(before, stage)
             if self.seen is not None:
                 stage = self.seen.arm(prefix[:-1], stage)[0]
             if stage is None and len(self._planner.trie.arms(before)) > 1:
                 raise KeyError(prefix[-1])  # which of several stages ran is not known
             node = self._nodes[prefix] = self._planner.metrics.child(before, prefix[-1], stage)
         return node
+
+    def begin(self, kind: str | None) -> str | None:
+        """Plan for a request of this kind from now on, and return the kind that it counts as.
+
+        None where plans do not tell kinds apart.
+        A request whose kind was not told is of the kind :data:`~vinelm.template.kinds.OTHER`.
+        """
+        if not self._template.kinds:
+            return None
+        counts_as = learnt_kind(kind, self._template.kinds)
+        if counts_as != self._kind:
+            self._kind = counts_as
+            self._nodes = {(): 0}
+        return counts_as
+
+    def _of_kind(self, stage: str | frozenset[str]) -> str | frozenset[str]:
+        """The stage, or the stages, as the trie names them for requests of this kind."""
+        if not self._template.kinds:
+            return stage
+        if isinstance(stage, str):
+            return stage_title(stage, self._kind)
+        return frozenset(stage_title(name, self._kind) for name in stage)
+
+    def _stage_of_kind(self, before: int, stage: str | None) -> str | None:
+        """The stage that ran after a node, as the trie names it; None where which of several ran is not known."""
+        if stage is not None:
+            return stage_title(stage, self._kind)
+        own = [name for name in self._planner.trie.arms(before) if name.endswith(stage_title("", self._kind))]
+        return own[0] if len(own) == 1 else None
 
     def note_stage(self, prefix: tuple[str, ...], stage: str) -> None:
         """Note which stage follows ``prefix``."""
@@ -203,15 +239,20 @@ class Replanner:
     def arms(self, prefix: tuple[str, ...]) -> tuple[str, ...]:
         """Return the stages that may follow ``prefix`` by the trie; none after the last invocation or an unknown prefix."""
         with suppress(KeyError):
-            found = self._planner.trie.arms(self.node(prefix))
-            return tuple(found if self.seen is None else dict.fromkeys(map(self.seen.stage_of, found)))
+            found: Iterable[str] = self._planner.trie.arms(self.node(prefix))
+            if self.seen is not None:
+                found = dict.fromkeys(map(self.seen.stage_of, found))
+            if self._template.kinds:
+                own = stage_title("", self._kind)
+                found = [name.removesuffix(own) for name in found if name.endswith(own)]
+            return tuple(found)
         return ()
 
     def _lacking(self, stage: str | frozenset[str], prefix: tuple[str, ...]) -> str:
         """The reason why nothing is planned for a stage that the trie does not have after ``prefix``."""
         names = repr(stage) if isinstance(stage, str) else " or ".join(map(repr, sorted(stage)))
         before = tuple(self._stages.get(prefix[:k], "") for k in range(len(prefix)))
-        template = self._planner.annotated.template
+        template = without_kinds(self._template)
         for name in (stage,) if isinstance(stage, str) else sorted(stage):
             exceeded = exceeded_words(template, template.stages_along(len(prefix), before), name)
             if exceeded is not None:

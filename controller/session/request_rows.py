@@ -12,6 +12,7 @@ from vinelm.policies.policy import observed_row
 from vinelm.requests.protocols import Invocation
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
+from vinelm.template.kinds import stage_title
 
 Path = tuple[str, ...]
 
@@ -63,6 +64,9 @@ class RequestRows:
 
     A row says what a profile's row says, but for the success, which nobody knows, and the answer, which is not kept.
 
+    Attributes:
+        kind: the kind that the request is planned as, which the stages of its rows name; None where kinds are not told apart.
+
     Args:
         run_id: the request id of the rows.
         template: the workflow's shape.
@@ -71,7 +75,7 @@ class RequestRows:
         now: the request's clock, in seconds.
     """
 
-    __slots__ = ("_emit", "_in_flight", "_lock", "_now", "_passed", "_pending", "_template", "run_id")
+    __slots__ = ("_emit", "_in_flight", "_lock", "_now", "_passed", "_pending", "_template", "kind", "run_id")
 
     def __init__(
         self,
@@ -85,11 +89,14 @@ class RequestRows:
         self._template, self._emit, self._in_flight, self._now = template, emit, in_flight, now
         self._pending: dict[Path, _Pending] = {}
         self._passed: set[Path] = set()
+        self.kind: str | None = None
         self._lock = Lock()
 
     def began(self, stage: str, path: Path, elapsed_s: float, decision: Decision | None) -> None:
         """An invocation of ``stage`` begins; ``path`` ends with its model."""
         with suppress(Exception), self._lock:
+            if self.kind is not None:
+                stage = stage_title(stage, self.kind)
             known = self._pending.get(path)
             if known is not None and known.stage == stage:  # another attempt, or another branch of a fan-out
                 if not known.is_open:
@@ -99,7 +106,7 @@ class RequestRows:
             before = self._pending.get(path[:-1])
             if before is not None:
                 before.stopped = bool(before.stopped)
-                before.arm = self._template.noted(stage)
+                before.arm = self._template.noted(stage) if self.kind is None else stage
                 before.tools_until_s = self._now()
             for done in [other for other, one in self._pending.items() if not one.is_open]:
                 self._emit_row(done)

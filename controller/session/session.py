@@ -24,6 +24,7 @@ from vinelm.requests.protocols import Invocation, LoadMonitor
 from vinelm.requests.workflow import Request
 from vinelm.signals import Outcome
 from vinelm.template import Template
+from vinelm.template.kinds import without_kinds
 from vinelm.trie.arrays import BoolArray
 
 Mode = Literal["enforce", "observe", "off"]
@@ -113,7 +114,11 @@ class Session(StopRulePolicy):
         if objective.risk == "dp":
             objective = self._plannable(objective, planner, on_error)
         super().__init__(
-            template or planner.annotated.template, clock=clock, request=request, judge=judge, started_at=started_at
+            template or without_kinds(planner.annotated.template),
+            clock=clock,
+            request=request,
+            judge=judge,
+            started_at=started_at,
         )
         self.planner = planner
         self.objective = objective
@@ -135,6 +140,7 @@ class Session(StopRulePolicy):
         self._inherited_usd = self._elapsed_s = 0.0
         self._expected_usd: dict[tuple[str, ...], float] = {}  # of prefixes that may yet be recorded: stages side by side
         self._edge: TraceStep | None = None
+        self._begun: tuple[str, str] | None = None  # the kind that the request counts as, and a note
         self.guard = None
         if objective.cost_budget == "per_request" and objective.max_cost_usd is not None and mode == "enforce":
             self.guard = SpendGuard(objective.max_cost_usd)
@@ -152,6 +158,21 @@ class Session(StopRulePolicy):
         self._draw()
 
     # -- the policy --------------------------------------------------------------------------------------------
+
+    def begin(self, kind: str | None, note: str = "") -> None:
+        """Plan for a request of this kind, where the trie tells kinds apart; one that it does not know is planned as "other".
+
+        Told before the first :meth:`next_model`, and again where another process resumes the request. ``note`` says why the
+        kind is not known.
+        """
+        with self._lock:
+            counts_as = self.kind = self._replanner.begin(kind)
+            if self.evidence is not None:
+                self.evidence.kind = counts_as
+            if counts_as is not None and (counts_as, note) != self._begun:
+                self._begun = counts_as, note
+                what = f"kind: {counts_as}" + (f" ({kind} is not learnt)" if kind not in (None, counts_as) else "")
+                self.steps.append(TraceStep("begin", (), None, None, *self._used(), None, f"{what}; {note}" if note else what))
 
     def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
         """Return the model for the invocation of ``stage`` after ``prefix``."""

@@ -10,12 +10,13 @@ from vinelm.controller.planning.decision import Decision
 class TraceStep(NamedTuple):
     """One answer of a session: the question, the plan if one was made, the action, and why that differs from the plan.
 
-    ``kind`` is "model" (``model`` runs after ``prefix``), "end" (``model`` is None where the request ends), "refused" (a call
-    of ``model`` was not made: the request's cap did not allow it) or "failed" (a call failed and no other model was tried, or a
-    part of VineLM itself failed: the note says what, and ``model`` is what ran instead).
+    ``kind`` is "begin" (the note says the kind of the request), "model" (``model`` runs after ``prefix``), "end" (``model`` is
+    None where the request ends), "refused" (a call of ``model`` was not made: the request's cap did not allow it) or "failed"
+    (a call failed and no other model was tried, or a part of VineLM itself failed: the note says what, and ``model`` is what
+    ran instead).
     """
 
-    kind: Literal["model", "end", "refused", "failed"]
+    kind: Literal["begin", "model", "end", "refused", "failed"]
     prefix: tuple[str, ...]
     stage: str | None
     model: str | None

@@ -113,7 +113,7 @@ class _ExpectationMaximization:
         self._right = np.where(cells.trie.answerable[cells.node], cells.right, np.zeros_like(cells.right))
         arms = arms_of(cells.trie)
         self.arms = ArmModel.start(cells, arms, grid) if arms.is_choice.any() else None
-        features = FeatureMatrix.of(cells.trie)
+        features = FeatureMatrix.of(cells.trie, cells.kinds)
         is_oracle = cells.rule == "oracle"
         self.regressions = (
             Regression.start(features, grid, ANSWER),

@@ -25,6 +25,15 @@ arrival    stage before x model before x stage              what this stage was 
 decided    decision x arm x stage                           the arm that was taken at each earlier decision
 decider    decision x its model x arm x stage               whether the model that decided took the right one
 ========== ===============================================  ==========================================================
+
+Where the kinds of requests are told apart, the stages above are those of the application, and on top come:
+
+========== ===============================================  ==========================================================
+group      one effect per                                   meaning
+========== ===============================================  ==========================================================
+kind       kind                                             difficulty of the kind
+suited     kind x model                                     the model is better or worse at requests of this kind
+========== ===============================================  ==========================================================
 """
 
 from __future__ import annotations
@@ -37,6 +46,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from vinelm.estimator.arms import arms_of
+from vinelm.template.kinds import StageKinds
 from vinelm.trie import Trie
 
 Ints = npt.NDArray[np.int64]
@@ -46,6 +56,7 @@ START_VARIANCE = {
     "level": 4.0, "depth": 0.05, "model": 0.5, "role": 0.03, "turn": 0.01, "previous": 0.05, "earlier": 0.03,
     "further": 0.01, "legacy": 0.01, "self": 4.0, "again": 1.0,
     "arrival": 0.1, "decided": 0.25, "decider": 0.25,
+    "kind": 1.0, "suited": 0.16,
     "choice": 0.5, "before": 0.1, "history": 0.05, "outcome": 1.0, "verdict": 0.1,
 }  # fmt: skip
 """Initial prior variance of each group on the logit scale; then estimated from the observations."""
@@ -70,11 +81,15 @@ class FeatureMatrix:
     slope_group: Ints
 
     @classmethod
-    def of(cls, trie: Trie) -> FeatureMatrix:
-        """Build the features of every node of ``trie``."""
+    def of(cls, trie: Trie, kinds: StageKinds | None = None) -> FeatureMatrix:
+        """Build the features of every node of ``trie``; ``kinds`` are those that its stages stand for, if any."""
         n_models, n_stages, size = len(trie.models), len(trie.stages), len(trie)
         nodes = np.arange(1, size)
         model, stage = trie.model[1:].astype(np.int64), trie.stage[1:].astype(np.int64)
+        of_kinds = []
+        if kinds is not None:
+            kind, stage = kinds.kind[stage], kinds.stage[stage]
+            of_kinds = [coded("kind", nodes, kind), coded("suited", nodes, kind, model)]
         depth = trie.depth[1:].astype(np.int64) - 1
         above, above_model, times = certain_before(trie, trie.model.astype(np.int64), n_models)
         pair = above_model * n_models + trie.model[above]
@@ -97,6 +112,7 @@ class FeatureMatrix:
         ]
         if arms_of(trie).is_choice.any():
             parts += _arm_parts(trie)
+        parts += of_kinds
         design, group = stack(parts, size)
         slopes = [
             Part("all", nodes, 0 * nodes, 1),

@@ -19,6 +19,9 @@ Ints = npt.NDArray[np.int64]
 TINY = 1e-9
 """Pseudo-requests with the predicted rates, so that nodes that no request reaches have finite rates."""
 
+FURTHER_REQUESTS = 30.0
+"""Requests of each kind that are predicted besides those of the profile."""
+
 
 @dataclass(frozen=True, eq=False)
 class PredictedRates:
@@ -67,6 +70,8 @@ def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
         up = arms.source[arm]
         unseen = np.maximum(arriving[up] - seen[up], 0.0)
         arriving[level] = unseen * (on_right[up] * shares.if_right[arm] + on_wrong[up] * shares.if_wrong[arm]) + seen_arm[arm]
+        if cells.kinds is not None and not up.any():
+            arriving[level] += _further(seen_arm[arm], arriving[0])
     unseen = np.maximum(arriving - seen, 0.0) + TINY * fit.posterior.mean(axis=0)
     rates, reaching = _rates_of(cells, fit, unseen, seen)
     took_right = (unseen * on_right)[arms.source] * shares.if_right
@@ -85,6 +90,15 @@ def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
         on_right=unseen * on_right,
         on_wrong=unseen * on_wrong,
     )
+
+
+def _further(of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
+    """Further requests of each kind, whose outcomes are predicted; shape (nodes, points).
+
+    Few requests of a kind were observed. Their own outcomes, taken as they are, would favour the model that was lucky on them.
+    """
+    mix = of_kind + of_all / of_all.sum()
+    return np.asarray(FURTHER_REQUESTS * mix / mix.sum(axis=1, keepdims=True))
 
 
 def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen: FloatArray) -> tuple[Rates, FloatArray]:

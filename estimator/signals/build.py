@@ -36,6 +36,8 @@ def why_without_signals(rows: Sequence[Observation], template: Template) -> str 
         return "under the oracle stop the right answer is known: signals add nothing"
     if template.joint_invocations:
         return "signals are planned where one stage runs after another: this template has stages side by side"
+    if template.kinds:
+        return "the kinds of request are told apart, and plans by kind do not use signals yet"
     if len(template.first_stages) > 1:
         return "signals are planned where every request begins in one stage: this template begins in several"
     return None

@@ -32,7 +32,9 @@ from vinelm.policies.policy import Policy
 from vinelm.requests.protocols import Backend, LoadMonitor
 from vinelm.requests.workflow import Request
 from vinelm.signals import Signals
+from vinelm.signals.kind import Kind
 from vinelm.template import Template
+from vinelm.template.kinds import without_kinds
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie
 
@@ -81,6 +83,8 @@ class VineLM(VineInterface, LongRunning):
             a fleet those of all processes.
         signals: what an invocation shows, as the profiled workflow declares it (``workflow.signals``). Policies are told it; by
             default nothing is.
+        kind: what kind of request it is, as the profiled workflow declares it (``workflow.kind``): a function of the state with
+            which a graph begins, or the name of a field of it. A request of an unknown kind is planned as ``"other"``.
         fleet: the Redis through which several processes share load, rate limits and budgets: its URL, or a
             :class:`~vinelm.controller.FleetConfig`. By default this process is alone.
         evidence: the store that rows of planned requests are written to, as a profile would have, off the request path: its
@@ -106,6 +110,7 @@ class VineLM(VineInterface, LongRunning):
         load: LoadSource | LoadMonitor | str | Path | None = None,
         correct_spend: bool = False,
         signals: Signals | None = None,
+        kind: Kind | None = None,
         fleet: str | FleetConfig | None = None,
         evidence: EvidenceConfig | str | Path | None = None,
         allow_unproven: bool = False,
@@ -134,6 +139,7 @@ class VineLM(VineInterface, LongRunning):
             enforces=mode == "enforce",
             fallback=fallback,
             signals=signals,
+            kind=kind,
         )
         self.mode: Mode = mode
         self.on_error: OnError = on_error
@@ -217,7 +223,7 @@ class VineLM(VineInterface, LongRunning):
         self._advised.cache_clear()
         self._has_warned = False
         if self.adapter.template is None:
-            self.adapter.template = annotated.template
+            self.adapter.template = without_kinds(annotated.template)
         self._loaded(annotated, path, self.adapter.observers)
 
     def prepare(self, *objectives: Objective) -> None:

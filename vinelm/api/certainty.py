@@ -118,10 +118,11 @@ def _unsettled(store: str | Path | PostgresUrl) -> str | None:
     from vinelm.estimator.call_rate import CallRate
     from vinelm.evaluation.judging.today import against_today
     from vinelm.traces import ObservationStore
+    from vinelm.traces.store.kinds import told_apart
 
     with ObservationStore.open(store) as opened:
-        rows, requests = opened.observations(), opened.request_ids()
-        template, catalog = opened.identity.bound_template(), opened.identity.models()
+        requests, catalog = opened.request_ids(), opened.identity.models()
+        rows, template = told_apart(opened, opened.observations(), opened.identity.bound_template())
     found = against_today(requests, CallRate(rows, catalog).rows(), template, catalog)
     if found is None:
         return None

@@ -88,6 +88,7 @@ def served_per_hour(traces: str | Path) -> float:
 def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | Path) -> tuple[AnnotatedTrie, list[Observation]]:
     """The trie and the rows that it served, if they are of one workflow."""
     from vinelm.traces import ObservationStore
+    from vinelm.traces.store.kinds import told_apart
 
     where = str(trie) if isinstance(trie, str | Path) else "the trie"
     annotated = load_trie(trie) if isinstance(trie, str | Path) else trie
@@ -95,7 +96,7 @@ def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | P
     with ObservationStore.open(traces if isinstance(traces, str | Path) else traces.path) as store:
         digest = annotated.meta.get("dataset_digest", "")  # served requests belong to no dataset
         require_same_workflow(annotated, store.identity.workflow, digest, where)
-        return annotated, store.observations()
+        return annotated, told_apart(store, store.observations(), annotated.template)[0]
 
 
 def require_servable(annotated: AnnotatedTrie, where: str) -> None:

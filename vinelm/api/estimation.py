@@ -152,18 +152,19 @@ def _fitted(
     """The estimate with its provenance, and what it was made from, the ids of all requests last; nothing is checked yet."""
     from vinelm.estimator import ObservationTable, make_estimator
     from vinelm.traces import ObservationStore
+    from vinelm.traces.store.kinds import told_apart
     from vinelm.trie import Trie
 
     model = make_estimator(estimator)
     with ObservationStore.open(path) as store:
         identity, observations, registered = store.identity, store.observations(), store.request_ids()
         judged = JudgedRows.of_store(store)
-    template, catalog = identity.bound_template(), identity.models()
+        observations, template = told_apart(store, observations if judged is None else judged.rows, identity.bound_template())
+    catalog = identity.models()
     if stop is not None:
         template = template.with_stop(cast("StopRule", stop))
     if judged is not None:
         _refuse_oracle(template.stop)
-        observations = judged.rows
     charged_usd, rate = _dollars(observations), CallRate(observations, catalog, calls_per_hour)
     cells = ObservationTable.from_observations(rate.warm_rows(), template, Trie.from_template(template))
     annotated = rate.applied(model.fit_cells(cells, template, catalog).annotated_)

@@ -52,8 +52,8 @@ def plan(
 ) -> Decision:
     """Choose the best path for an objective, before any request runs. Calls no model.
 
-    Where the objective bounds a mean, requests may be divided between two plans: ``parts`` of the result has both, each with the
-    share of the requests that follow it.
+    Where the objective bounds a mean, requests may be divided between two plans: ``parts`` of the result has both, each with
+    the share of the requests that follow it.
 
     Where the graph branches, the result is a :class:`~vinelm.controller.ContingentDecision`: its ``plan`` has a model for each
     way that a request may take, and ``path`` is empty.

@@ -6,6 +6,7 @@ from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.catalog import Catalog
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError
+from vinelm.template.kinds import base_stages, without_kinds
 from vinelm.trie.annotated_trie import AnnotatedTrie, ending_after, whole_paths
 
 
@@ -30,7 +31,8 @@ class ServedPlanners:
     def __init__(self, annotated: AnnotatedTrie, adapter: GraphAdapter, catalog: Catalog) -> None:
         self._adapter, self._catalog = adapter, catalog
         self._require_same_workflow(annotated)
-        certain = {stage.name for stage in annotated.template.certain_stages}  # one that is chosen may end by itself
+        # One that is chosen may end by itself.
+        certain = {stage.name for stage in without_kinds(annotated.template).certain_stages}
         wrong = [stage for stage in self._without_exit(annotated) if stage in certain]
         if wrong:
             raise ConfigError(
@@ -77,11 +79,12 @@ class ServedPlanners:
             return whole_paths(annotated)
         if not self._without_exit(annotated):
             return annotated
-        return ending_after(annotated, self._adapter.exits_of(annotated.template) or ())
+        exits = self._adapter.exits_of(without_kinds(annotated.template)) or ()
+        return ending_after(annotated, [name for name, base in base_stages(annotated.template).items() if base in exits])
 
     def _require_same_workflow(self, annotated: AnnotatedTrie) -> None:
         """:class:`ConfigError` if the stages of the trie are not those of the application."""
-        stages = [stage.name for stage in annotated.template.stages]
+        stages = [stage.name for stage in without_kinds(annotated.template).stages]
         known = ", ".join(sorted(stages))
         for stage in self._adapter.stages:
             if stage not in stages:
@@ -92,7 +95,8 @@ class ServedPlanners:
 
     def _without_exit(self, annotated: AnnotatedTrie) -> list[str]:
         """The answerable stages of the trie after which no edge can end the request, as far as the edges tell."""
-        exits = self._adapter.exits_of(annotated.template)
+        template = without_kinds(annotated.template)
+        exits = self._adapter.exits_of(template)
         if exits is None:
             return []
-        return [stage.name for stage in annotated.template.stages if stage.answerable and stage.name not in exits]
+        return [stage.name for stage in template.stages if stage.answerable and stage.name not in exits]

@@ -47,6 +47,7 @@ class Policy(ABC):
             with the path, and set before :meth:`resumed` to what the run that began the request has drawn.
         bound: the bound that was drawn for the request where requests are divided between two plans
             (:meth:`~vinelm.objective.Objective.drawn`); None: its objective's own. Stored and set likewise.
+        kind: the kind that the request is planned as; None where plans do not tell kinds apart. Stored with the path.
 
     Args:
         template: the workflow's shape; None if it is not known.
@@ -65,6 +66,7 @@ class Policy(ABC):
     standing: Callable[[str, float], SupportsFloat] | None = None
     is_canary: bool | None = None
     bound: float | None = None
+    kind: str | None = None
 
     def __init__(
         self,
@@ -120,6 +122,13 @@ class Policy(ABC):
 
     def note_returned(self, prefix: tuple[str, ...], note: str) -> None:  # noqa: B027 - a default
         """Ignore which answer the request that ends after ``prefix`` returns; ``note`` is one line for a trace."""
+
+    def begin(self, kind: str | None, note: str = "") -> None:  # noqa: B027 - a default
+        """Note the kind of the request, before its first model is asked for; by default it is ignored.
+
+        Told where the application declares one: with None, and a ``note`` that says why, where it could not be found. Told
+        again where the run that began the request has counted it as another kind.
+        """
 
     def resumed(  # noqa: B027 - a default
         self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, cast, runtime_checkable
 
-from vinelm.errors import DatasetError
+from vinelm.errors import DatasetError, WorkflowError
 from vinelm.signals import Agree, Signal, Signals
+from vinelm.signals.kind import Kind, kind_of
 from vinelm.template import Template
 
 _OF_GRAPH = cast("Template", None)
@@ -66,6 +67,9 @@ class Workflow:
         signal_edges: Edges of the bins that a number returned by ``signal`` is put into.
         agree: ``agree(a, b)`` returns whether two answers are equal; see :class:`~vinelm.signals.Signals`.
         answer: Keys of the state that make an answer. Their values are kept in the store.
+        kind: What kind of request it is, known before its first call: ``kind(inputs)`` returns a label of the graph's input, or
+            the name of a field of the inputs or a column of the dataset. The 16 most frequent kinds are told apart where
+            plans are made; the others count as ``"other"``. None: all requests are of one kind.
         resources: Digests, by label, of what else determines an answer (databases, prompt files). Part of the fingerprint.
 
     Raises:
@@ -91,6 +95,7 @@ class Workflow:
     answer: tuple[str, ...] = ()
     context: Callable[[Request], Any] | None = None
     configurable: Callable[[Request], Mapping[str, Any]] | None = None
+    kind: Kind | None = None
 
     def __post_init__(self) -> None:
         self.signals  # noqa: B018 - checked here, so that a mistake is reported where it is made
@@ -117,6 +122,19 @@ class Workflow:
         if self.inputs is not None:
             return dict(self.inputs(request))
         return {key: value for key, value in request.data.items() if key not in self.labels}
+
+    def kind_of(self, request: Request) -> str | None:
+        """Return the kind of a request; None where none is declared.
+
+        Raises:
+            WorkflowError: ``kind`` raised, or gave what is no label. The message names the request.
+        """
+        if self.kind is None:
+            return None
+        try:
+            return kind_of(self.kind, self.graph_input(request), request.data)
+        except WorkflowError as error:
+            raise WorkflowError(f"request {request.id!r}: {error}") from error
 
     @property
     def dataset_digest(self) -> str:

@@ -48,6 +48,7 @@ class Template:
         stop: When a request leaves the workflow.
         exits: The stages after which a plan can end a request, as the graph's edges say; empty where only the application ends
             requests, so that plans lead to the last invocation; None: wherever there is an answer.
+        kinds: The kinds of requests that ``steps`` begins by telling apart (:func:`vinelm.template.kinds.of_kinds`).
 
     Raises:
         TemplateError: A stage is declared twice outside of the arms of branches, or with different settings; none is
@@ -65,6 +66,7 @@ class Template:
     steps: tuple[Step, ...]
     stop: StopRule = "workflow"
     exits: tuple[str, ...] | None = None
+    kinds: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.stop not in get_args(StopRule):
@@ -392,14 +394,17 @@ class Template:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types that :meth:`from_dict` reads."""
-        exits = {} if self.exits is None else {"exits": list(self.exits)}
-        return {"stop": self.stop, "steps": [to_plain(step) for step in self.steps], **exits}
+        more = {} if self.exits is None else {"exits": list(self.exits)}
+        if self.kinds:
+            more["kinds"] = list(self.kinds)
+        return {"stop": self.stop, "steps": [to_plain(step) for step in self.steps], **more}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Template:
         """Return the template that :meth:`to_dict` wrote."""
         exits = plain.get("exits")
-        return cls(tuple(map(from_plain, plain["steps"])), plain["stop"], None if exits is None else tuple(exits))
+        steps = tuple(map(from_plain, plain["steps"]))
+        return cls(steps, plain["stop"], None if exits is None else tuple(exits), tuple(plain.get("kinds", ())))
 
 
 def longest(steps: Sequence[Step]) -> int:

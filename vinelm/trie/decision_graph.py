@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from vinelm.template.kinds import StageKinds
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
 
@@ -347,7 +348,8 @@ class TreeGraph(DecisionGraph):
 
 def _slots(annotated: AnnotatedTrie, stage: Integers, depth: Integers) -> Integers:
     if annotated.outcomes is None:
-        return stage
+        kinds = StageKinds.of(annotated.template)  # a fixed plan has one model for a stage, whatever the kind of the request
+        return stage if kinds is None else kinds.stage[stage]
     return depth.astype(np.int64) if annotated.template.is_linear else np.array(annotated.outcomes.stages, np.int64)[stage]
 
 

@@ -27,6 +27,7 @@ from vinelm.requests.workflow import Workflow
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.traces import ObservationStore
+from vinelm.traces.store.kinds import told_apart
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie
 
@@ -125,13 +126,14 @@ class _Subject:
         with ObservationStore.open(store) as opened:
             identity, requests, judged = opened.identity, opened.request_ids(), JudgedRows.of_store(opened)
             rows = opened.observations() if judged is None else judged.rows
-        template, catalog, estimator, annotated = identity.bound_template(), identity.models(), "latent", None
+            template, catalog, estimator, annotated = identity.bound_template(), identity.models(), "latent", None
+            if trie is not None:
+                annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
+                where = str(trie) if isinstance(trie, str | Path) else "the trie"
+                require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
+                template, estimator = annotated.template, str(annotated.meta.get("estimator", estimator))
+            rows, template = told_apart(opened, rows, template)
         spent_usd = sum(row.cost_usd + row.tool_cost_usd for row in rows)
-        if trie is not None:
-            annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
-            where = str(trie) if isinstance(trie, str | Path) else "the trie"
-            require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
-            template, estimator = annotated.template, str(annotated.meta.get("estimator", estimator))
         known = set(requests)
         requests = [*requests, *dict.fromkeys(row.request_id for row in rows if row.request_id not in known)]
         require_judgeable(requests, rows, template)

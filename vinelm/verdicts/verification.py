@@ -28,6 +28,7 @@ from vinelm.objective import Objective
 from vinelm.policies import Policy, StaticPolicy
 from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
+from vinelm.template.kinds import without_kinds
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -135,7 +136,7 @@ def prepared_run(
         raise ConfigError(f"the workflow is {workflow.name!r}, the store's is {identity.workflow!r}: give a matching pair")
     workflow = scored_by_labels(workflow)
     catalog = annotated.catalog if models is None else Catalog.of(models)
-    workflow = replace(workflow, template=annotated.template)
+    workflow = replace(workflow, template=without_kinds(annotated.template))
     chosen = held_out(workflow.requests, seen, requests, seed)
     backends = create_backends(catalog, workflow=workflow, seed=seed)
     vine = VineLM(
@@ -145,6 +146,7 @@ def prepared_run(
         fallback=False,
         labelled=True,
         signals=workflow.signals,
+        kind=workflow.kind,
         allow_unproven=True,  # it is served to be judged
     )
     app = build_graph(workflow, vine)

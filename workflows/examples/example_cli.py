@@ -143,6 +143,7 @@ def _vine(workflow: Workflow, spec: str, options: argparse.Namespace, defaults: 
         backends,
         template=workflow.template,
         signals=workflow.signals,
+        kind=workflow.kind,
     )
     is_free = all(backend.is_simulated for backend in backends.values())
     if options.trie:

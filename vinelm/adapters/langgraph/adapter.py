@@ -25,6 +25,7 @@ from vinelm.policies.policy import Policy
 from vinelm.requests.protocols import ChatModelSource
 from vinelm.requests.workflow import Request
 from vinelm.signals import Signals
+from vinelm.signals.kind import Kind
 from vinelm.telemetry import Observer
 from vinelm.template import Template
 
@@ -144,6 +145,7 @@ class GraphInterface:
         started_at: float | None = None,
         request_id: str | None = None,
         priority: float = 0.0,
+        kind: str | None = None,
     ) -> Any:
         """Return what to pass as ``context=``. LangGraph does not store it: pass it again on resume.
 
@@ -157,11 +159,12 @@ class GraphInterface:
             request_id: distinguishes requests on one thread; by default the labelled request's own.
             priority: of the request's calls where calls wait for rate limits, from -100 to 100: higher goes first. One step is
                 worth 10 s of waiting, so that nobody waits forever.
+            kind: what kind of request it is, in place of what the application declares; needed where no graph has its inputs.
 
         Returns:
             A context of our own, or the copy of ``user``.
         """
-        run = _run_context(self.adapter, objective, policy, request, started_at, request_id, priority)
+        run = _run_context(self.adapter, objective, policy, request, started_at, request_id, priority, kind)
         return run if user is None else attach(run, user)
 
     def request(
@@ -173,9 +176,11 @@ class GraphInterface:
         started_at: float | None = None,
         request_id: str | None = None,
         priority: float = 0.0,
+        kind: str | None = None,
     ) -> AbstractContextManager[None]:
         """Apply these settings (see :meth:`context`) to every run that begins inside the block without a ``context=``."""
-        return self.adapter.within(_run_context(self.adapter, objective, policy, request, started_at, request_id, priority))
+        run = _run_context(self.adapter, objective, policy, request, started_at, request_id, priority, kind)
+        return self.adapter.within(run)
 
     def new_clock(self) -> Clock:
         """Return the clock of a new run: virtual if the models' latencies are, else real."""
@@ -205,6 +210,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         enforces: whether policies change what runs. If so and ``fallback``, runs without a policy fall back.
         fallback: whether another model of the stage answers after a failed call.
         signals: what an invocation shows, which policies are told; None tells them nothing.
+        kind: what kind of request it is, which policies are told; None tells them nothing.
     """
 
     def __init__(
@@ -217,8 +223,9 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         enforces: bool = True,
         fallback: bool = False,
         signals: Signals | None = None,
+        kind: Kind | None = None,
     ) -> None:
-        super().__init__(models, template, on_error, signals)
+        super().__init__(models, template, on_error, signals, kind)
         self.adapter = self
         self._agents: set[str] = set()
         self._has_unnamed = False
@@ -307,6 +314,7 @@ def _run_context(  # noqa: PLR0917 - the arguments of two public methods
     started_at: float | None,
     request_id: str | None,
     priority: float,
+    kind: str | None,
 ) -> RunContext:
     if not (isinstance(priority, int | float) and abs(priority) <= MOST_PRIORITY):
         raise ConfigError(
@@ -315,6 +323,7 @@ def _run_context(  # noqa: PLR0917 - the arguments of two public methods
     if not (policy is None or isinstance(policy, Policy)):
         raise ConfigError(f"policy is of {type(policy).__name__}: derive the class from vinelm.policies.Policy")
     return RunContext(
+        kind=kind,
         priority=float(priority),
         objective=Objective.from_dict(objective) if isinstance(objective, Mapping) else objective,
         policy=policy,

@@ -41,6 +41,12 @@ def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], temp
             f" {2 * LEAST_REQUESTS}; profile more",
             code="too-few-rows",
         )
+    if template.kinds:
+        raise ConfigError(
+            "the kinds of request are told apart, and plans by kind are not judged by rows yet: use `verify`, which serves"
+            " them, instead",
+            code="kinds",
+        )
     # The chance of buying a first row would depend on the stage, which a request without a row does not tell.
     if len(template.first_stages) > 1 and only_first_stage(rows) is None:
         raise ConfigError(

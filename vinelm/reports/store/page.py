@@ -138,13 +138,14 @@ def store_page(
         EvidenceError: The store holds no observation.
     """
     from vinelm.traces import ObservationStore
+    from vinelm.traces.store.kinds import told_apart
     from vinelm.vinefile import load_trie
 
     annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
     where = "the trie" if isinstance(trie, AnnotatedTrie) else str(trie)
     with ObservationStore.open(store) as opened:
         identity, verdicts = opened.identity, JudgedRows.of_store(opened)
-        rows = opened.observations() if verdicts is None else verdicts.rows
+        rows, _ = told_apart(opened, opened.observations() if verdicts is None else verdicts.rows, annotated.template)
     require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
     if not rows:
         raise EvidenceError("the store has no observation: profile some requests first")

@@ -55,7 +55,8 @@ class Entry(TypedDict):
     failed attempts included (absent: 0, or written by a version that did not record them); ``account`` names what all runs of
     the request have paid, beside the checkpoints; ``canary`` whether a canary has
     drawn the plan for the request (absent: no canary); ``bound`` the one that was drawn where requests are divided between two
-    plans (absent: they are not); ``shown`` what the invocation showed, once a later node has written it.
+    plans (absent: they are not); ``kind`` what the request is planned as; ``shown`` what the invocation showed, once a later
+    node has written it.
     """
 
     k: int
@@ -66,6 +67,7 @@ class Entry(TypedDict):
     account: NotRequired[str]
     canary: NotRequired[bool]
     bound: NotRequired[float]
+    kind: NotRequired[str]
     shown: NotRequired[ShownOutcome]
 
 
@@ -326,6 +328,11 @@ def drawn_of(value: PathValue) -> bool | None:
 def bound_of(value: PathValue) -> float | None:
     """Return the bound that was drawn for the request that wrote the path; None if none is stored."""
     return next((entry["bound"] for entry in reversed(value["path"]) if "bound" in entry), None)
+
+
+def kind_in(value: PathValue) -> str | None:
+    """Return the kind that the request which wrote the path is planned as; None if that is not stored."""
+    return next((entry["kind"] for entry in reversed(value["path"]) if "kind" in entry), None)
 
 
 def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:

@@ -14,7 +14,7 @@ from vinelm.adapters.langgraph.accounts.request_account import RequestAccount
 from vinelm.adapters.langgraph.accounts.thread_accounts import Beginning, ThreadAccounts
 from vinelm.adapters.langgraph.path.inner_trails import InnerTrail
 from vinelm.adapters.langgraph.path.outcomes import RunOutcomes
-from vinelm.adapters.langgraph.path.path_channel import PathValue, bound_of, costs_of, drawn_of, path_of, shown_of
+from vinelm.adapters.langgraph.path.path_channel import PathValue, bound_of, costs_of, drawn_of, kind_in, path_of, shown_of
 from vinelm.adapters.langgraph.path.places import RunPlaces, Where
 from vinelm.adapters.langgraph.runs.run_context import RunContext
 from vinelm.clock import VirtualClock, steady
@@ -375,6 +375,9 @@ class GraphRun:
             self.policy.is_canary = self.policy.is_canary if drawn is None else drawn
         if self.policy.bound != bound_of(value):
             self.policy.bound = bound_of(value)
+        kind = kind_in(value)
+        if kind is not None and self.policy.kind not in (None, kind):  # inputs may have changed since
+            self._guarded("begin", lambda: self.policy.begin(kind, "as the request began"), None, prefix)
         self._guarded("resumed", lambda: self.policy.resumed(prefix, costs_usd, told), None, prefix)
         if self.outcomes is not None:
             self.outcomes.inherit(prefix, shown_of(value))

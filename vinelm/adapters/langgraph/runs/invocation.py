@@ -187,6 +187,8 @@ class InvocationScope:
             entry["canary"] = self._run.policy.is_canary
         if self._run.policy.bound is not None:
             entry["bound"] = self._run.policy.bound
+        if self._run.policy.kind is not None:
+            entry["kind"] = self._run.policy.kind
         return entry
 
     def update(self) -> list[Entry | Note]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Protocol
@@ -81,13 +81,14 @@ class RunContext:
     """The settings of one run. Immutable, so that one object may serve many concurrent runs.
 
     Args:
-        objective, policy, request, started_at, request_id, priority: see :meth:`vinelm.VineLM.context`.
+        objective, policy, request, started_at, request_id, priority, kind: see :meth:`vinelm.VineLM.context`.
         owner: who made the context: the run's chat models belong to it, whichever ``VineLM`` they were made from.
         chat_host: in charge of each of their calls, where the run is a profiled one.
         returns_earlier: whether the run can return an earlier answer than the last one, wherever the policy ends it. Filled in
             when the run begins, for whoever makes its policy.
         configurable: LangGraph's ``config["configurable"]`` of the run. Filled in when the run begins, where the adapter
             ``tells_config``.
+        inputs: returns the state with which the run begins. Filled in then, where the application declares the kind of request.
     """
 
     objective: Objective | None = None
@@ -100,6 +101,8 @@ class RunContext:
     chat_host: ChatHost | None = field(default=None, compare=False, repr=False)
     returns_earlier: bool = field(default=False, compare=False, repr=False)
     configurable: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    kind: str | None = None
+    inputs: Callable[[], Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
 
 
 def attach(run: RunContext, user: Any) -> Any:

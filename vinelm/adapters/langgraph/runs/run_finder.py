@@ -18,6 +18,7 @@ from langgraph.runtime import Runtime, get_runtime
 from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.accounts.saver_rows import SaverRows
 from vinelm.adapters.langgraph.accounts.thread_accounts import Beginning, ThreadAccounts
+from vinelm.adapters.langgraph.path.graph_values import graph_values
 from vinelm.adapters.langgraph.path.inner_trails import InnerTrails
 from vinelm.adapters.langgraph.path.path_channel import (
     ChannelSession,
@@ -41,6 +42,7 @@ from vinelm.adapters.langgraph.runs.streaming import streams_tokens
 from vinelm.errors import InfeasibleError, VineLMError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.policies.policy import Policy
+from vinelm.signals.kind import kind_of
 
 _CHECKPOINTER, _DURABILITY = "__pregel_checkpointer", "__pregel_durability"  # LangGraph's, in a task's config
 
@@ -473,7 +475,24 @@ class RunFinder:
             known["returns_earlier"] = True
         if config is not None and settings.tells_config:
             known["configurable"] = told_configurable(config)
+        if config is not None and settings.kind is not None and carried.kind is None:
+            known["inputs"] = partial(graph_values, config, None, fresh=False)
         return replace(carried, **known) if known else carried
+
+    def _kind_of(self, context: RunContext) -> tuple[str | None, str]:
+        """The kind of a request; None and the reason where it cannot be found, which is raised where failures are."""
+        declared = self.settings.kind
+        if context.kind is not None or declared is None:
+            return context.kind, ""
+        if context.inputs is None and context.request is None:
+            return None, "no graph has the inputs: give kind= to vine.context"
+        try:
+            inputs = {} if context.inputs is None else context.inputs()
+            return kind_of(declared, inputs, None if context.request is None else context.request.data), ""
+        except WorkflowError as error:
+            if self.settings.on_error == "raise":
+                raise
+            return None, str(error)
 
     def _policy_of(self, context: RunContext) -> Policy:
         """The policy of a new run."""
@@ -481,7 +500,11 @@ class RunFinder:
             policy = context.policy
             if policy is None and self._new_policy is not None:
                 policy = self._new_policy(context)
-            return self._defaults.policy(context) if policy is None else policy
+            if policy is None:
+                return self._defaults.policy(context)
+            if context.kind is not None or self.settings.kind is not None:
+                policy.begin(*self._kind_of(context))
+            return policy
         except InfeasibleError:
             raise
         except Exception as error:

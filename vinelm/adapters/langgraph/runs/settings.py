@@ -11,6 +11,7 @@ from vinelm.catalog import Catalog
 from vinelm.policies import OnError
 from vinelm.requests.protocols import CallGuard, ChatModelSource
 from vinelm.signals import Signals
+from vinelm.signals.kind import Kind
 from vinelm.telemetry import ObserverGroup
 from vinelm.template import Template
 
@@ -23,6 +24,7 @@ class AdapterSettings:
         template: the workflow's shape, bound to the catalog; None if it is not known.
         on_error: what follows a failure of VineLM itself while a graph runs.
         signals: what an invocation shows; None if nothing is declared.
+        kind: what kind of request it is; None if nothing is declared.
         observers: notified of decisions and invocations.
         tells_config: whether contexts are given LangGraph's ``configurable`` of their run. To be set before the first run.
         account_of: returns what authorizes the calls of a new run beside its policy's guard: an account that requests share.
@@ -34,11 +36,18 @@ class AdapterSettings:
             declared, the finish node was asked for, and some edge asks the policy, none of which ends at once.
     """
 
-    def __init__(self, models: ChatModelSource, template: Template | None, on_error: OnError, signals: Signals | None) -> None:
+    def __init__(
+        self,
+        models: ChatModelSource,
+        template: Template | None,
+        on_error: OnError,
+        signals: Signals | None,
+        kind: Kind | None = None,
+    ) -> None:
         self.models = models
         self.template = None if template is None else template.bind(tuple(models.catalog))
         self.on_error: OnError = on_error
-        self.signals = signals
+        self.signals, self.kind = signals, kind
         self.observers = ObserverGroup()
         self.tells_config = False
         self.account_of: Callable[[RunContext], CallGuard | None] | None = None

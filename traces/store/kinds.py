@@ -1,0 +1,62 @@
+"""The kinds of a store's requests, as the workflow declares them, and its rows as those of requests of several kinds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from sqlalchemy import delete, select
+
+from vinelm.rows.observation import Observation
+from vinelm.template import Template
+from vinelm.template.kinds import learnt_kind, learnt_kinds, of_kinds, stage_title, without_kinds
+from vinelm.traces.databases import schema
+from vinelm.traces.store.store import ObservationStore
+
+KINDS = "kinds"
+"""Key of ``meta``: the kind of each request, JSON object; missing where none is declared."""
+
+
+def request_kinds(store: ObservationStore) -> dict[str, str]:
+    """Return the kind of each request of a store; empty where none is declared."""
+    with store.database.transaction() as connection:
+        text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == KINDS)).scalar()
+    return {} if text is None else dict(json.loads(text))
+
+
+def set_request_kinds(store: ObservationStore, kinds: Mapping[str, str]) -> None:
+    """Write the kind of each request in place of what the store has; nothing declared forgets it. Durable on return."""
+    with store.database.transaction() as connection:
+        if kinds:
+            schema.set_meta(connection, KINDS, json.dumps(dict(kinds), sort_keys=True))
+        else:
+            connection.execute(delete(schema.meta).where(schema.meta.c.key == KINDS))
+
+
+def told_apart(store: ObservationStore, rows: Iterable[Observation], template: Template) -> tuple[list[Observation], Template]:
+    """Return the rows and the template with the kinds of request told apart; as they are where no kind is declared.
+
+    Args:
+        store: Only read, for the kinds of its requests.
+        rows: Rows of the store.
+        template: The store's bound template; or that of a trie of it, whose kinds are taken as they are.
+    """
+    rows = list(rows)
+    found = request_kinds(store)
+    if not template.kinds:
+        profiled = {row.request_id for row in rows}
+        template = of_kinds(template, learnt_kinds(found[name] for name in sorted(profiled) if name in found))
+    if not template.kinds or any(stage.name == row.stage for row in rows[:1] for stage in template.stages):
+        return rows, template  # without kinds, or served rows, which name the stages of their kind
+    base = without_kinds(template)
+    return [_titled(row, learnt_kind(found.get(row.request_id), template.kinds), base) for row in rows], template
+
+
+def _titled(row: Observation, kind: str, base: Template) -> Observation:
+    """The row by its kind's stages. It says which stage came next: beside those of other kinds its own are no longer alone."""
+    arm = row.arm
+    if arm is None and row.failure is None and not row.ended(base.stop):
+        follows = base.stage_after(row.depth)
+        arm = None if follows is None else follows.name
+    return replace(row, stage=stage_title(row.stage, kind), arm=None if arm is None else stage_title(arm, kind))

@@ -1,0 +1,40 @@
+"""The kind of a request: a label of its inputs that is known before its first call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from vinelm.errors import WorkflowError
+
+Kind: TypeAlias = Callable[[Mapping[str, Any]], object] | str
+LONGEST = 64
+"""The most characters of a kind."""
+
+
+def kind_of(kind: Kind, inputs: Mapping[str, Any], row: Mapping[str, Any] | None = None) -> str:
+    """Return the kind of a request, not empty.
+
+    Args:
+        kind: ``kind(inputs)`` returns a text, a bool or a whole number; or the name of the field that holds one.
+        inputs: What the graph is invoked with.
+        row: Its row of the dataset, where a field that the inputs lack is looked for; None in an ordinary served call.
+
+    Raises:
+        WorkflowError: The function raised or returned what is no label, or the field is missing.
+    """
+    if isinstance(kind, str):
+        where = f"kind={kind!r}"
+        if kind not in inputs and kind not in (row or {}):
+            raise WorkflowError(f"{where}: the request has no such field: name one of its inputs or a column of the dataset")
+        value = inputs[kind] if kind in inputs else (row or {})[kind]
+    else:
+        where = "kind(inputs)"
+        try:
+            value = kind(inputs)
+        except Exception as error:
+            raise WorkflowError(f"{where} raised {type(error).__name__}: it must return a label for every request") from error
+    if not isinstance(value, str | bool | int) or not str(value).strip() or len(str(value)) > LONGEST or "\n" in str(value):
+        what = f"a text of {len(value)} characters" if isinstance(value, str) else f"a {type(value).__name__}"
+        raise WorkflowError(f"{where} gives {what}: return one line of 1 to {LONGEST} characters, a bool or a whole number")
+    return str(value).strip()
