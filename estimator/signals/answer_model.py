@@ -422,8 +422,9 @@ def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: Flo
 def _log_price(table: AnswerTable) -> FloatArray:
     """Log10 of the mean dollars of a row of each context's model, less the mean over the models; all 0 if most cost nothing."""
     n, same = len(table.contexts), _same_model(table.contexts)
-    first = same.argmax(axis=1) == np.arange(n)  # one context of each model; each has rows
-    mean = same @ np.bincount(table.context, table.cost_usd, n) / (same @ np.bincount(table.context, minlength=n))
+    rows = same @ np.bincount(table.context, minlength=n)
+    first = (same.argmax(axis=1) == np.arange(n)) & (rows > 0.0)  # one context of each model
+    mean = same @ np.bincount(table.context, table.cost_usd, n) / np.maximum(rows, 1.0)
     least = LEAST_PRICE * float(np.median(mean[first]))
     log = np.log10(np.maximum(mean, least)) if least > 0.0 else np.zeros(n)
     return np.asarray(log - log[first].mean())

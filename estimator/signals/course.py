@@ -68,8 +68,8 @@ class Course:
         return stage in self.judges or (model == SKIP and stage not in self.silent)
 
     def allows(self, stage: str, model: str) -> bool:
-        """Return whether a stage may be skipped, or that is not the question."""
-        return model != SKIP or (self.models is not None and SKIP in self.models[stage])
+        """Return whether a stage may run on a model, as far as the models are known; nothing is skipped without that."""
+        return model != SKIP if self.models is None else model in self.models[stage]
 
     @classmethod
     def chain(

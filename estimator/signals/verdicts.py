@@ -189,7 +189,7 @@ class Verdicts:
                 asked = said.sum(axis=1)
                 now = effects[stage, kind].ravel()
                 gradient = (x.T @ (said - asked[:, None] * p)).ravel() - now / sd**2
-                mixed = np.einsum("n,ns,nr->nsr", asked, p, np.eye(n_signals)) - np.einsum("n,ns,nr->nsr", asked, p, p)
+                mixed = np.einsum("n,ns,sr->nsr", asked, p, np.eye(n_signals)) - np.einsum("n,ns,nr->nsr", asked, p, p)
                 curvature = np.einsum("nf,ng,nsr->fsgr", x, x, mixed, optimize=True).reshape(len(now), -1) + np.diag(1.0 / sd**2)
                 step = np.clip(np.linalg.solve(curvature, gradient), -1.0, 1.0)
                 moved[stage, kind] = (now + step).reshape(n_features, n_signals)
