@@ -37,8 +37,8 @@ class HistoryLevel:
             (histories,).
         is_open: Whether it is continued.
         held: The class of the answer that the state holds, -1 if the last one was none and -2 before the first.
-        judged: What each model has said, as a judge, of each class: a signal's number, -1 if it was not asked; shape (histories,
-            models or 0 without judges, classes).
+        judged: What each model has said, as a judge, of each class: a signal's number, -1 if it was not asked; shape
+            (histories, models or 0 without judges, classes).
     """
 
     parent: Ints

@@ -1,7 +1,7 @@
 """Judges in the latent model of answers: what a verdict says of the answer that it is about, and of the request.
 
-A judge writes no answer. With y whether the answer is right, missing or wrong, t the easiness of the request, j the judge's model
-and l what it says,
+A judge writes no answer. With y whether the answer is right, missing or wrong, t the easiness of the request, j the judge's
+model and l what it says,
 
     P(l | y, t, j)  is proportional to  exp(a_yl + b_yjl + c_yl t)
 
@@ -149,8 +149,8 @@ class Verdicts:
                 if len(here):
                     seen = counts[self._stage[j]][:, here]
                     prior = (seen.sum(axis=0) + 1e-3) / (seen.sum() + 1e-3 * len(here))
-                    found[np.ix_([j], np.arange(n + 1), here)] = (
-                        (seen + FOLLOWS_PSEUDO * prior) / (seen.sum(axis=1, keepdims=True) + FOLLOWS_PSEUDO)
+                    found[np.ix_([j], np.arange(n + 1), here)] = (seen + FOLLOWS_PSEUDO * prior) / (
+                        seen.sum(axis=1, keepdims=True) + FOLLOWS_PSEUDO
                     )
         return found
 
@@ -190,7 +190,8 @@ class Verdicts:
                 now = effects[stage, kind].ravel()
                 gradient = (x.T @ (said - asked[:, None] * p)).ravel() - now / sd**2
                 mixed = np.einsum("n,ns,sr->nsr", asked, p, np.eye(n_signals)) - np.einsum("n,ns,nr->nsr", asked, p, p)
-                curvature = np.einsum("nf,ng,nsr->fsgr", x, x, mixed, optimize=True).reshape(len(now), -1) + np.diag(1.0 / sd**2)
+                curvature = np.einsum("nf,ng,nsr->fsgr", x, x, mixed, optimize=True).reshape(len(now), -1)
+                curvature += np.diag(1.0 / sd**2)
                 step = np.clip(np.linalg.solve(curvature, gradient), -1.0, 1.0)
                 moved[stage, kind] = (now + step).reshape(n_features, n_signals)
         return moved
@@ -199,5 +200,3 @@ class Verdicts:
 def kinds_of(types: npt.NDArray[np.int8], right: int, missing: int) -> Ints:
     """Return whether answers of these types are right (0), missing (1) or wrong (2)."""
     return np.where(types == right, 0, np.where(types == missing, 1, 2)).astype(np.int64)
-
-

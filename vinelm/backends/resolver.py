@@ -74,7 +74,8 @@ class ModelResolver:
     def least_call_usd(self, model: str) -> float:
         """Return the dollars that are reserved for a call of that model with an empty prompt.
 
-        0 where the backend gives no bound, and for a stage that is skipped. :class:`ConfigError` for an unknown model or provider.
+        0 where the backend gives no bound, and for a stage that is skipped. :class:`ConfigError` for an unknown model or
+        provider.
         """
         found = 0.0 if model == SKIP else self._least_usd.get(model)
         if found is None:

@@ -183,9 +183,8 @@ class Model(BaseModel):
         return {key: value for key, value in plain.items() if value or key not in ("group", "trusted_counts")}
 
 
-SKIPPED = Model(
-    name=SKIP, provider=SKIP, model_id=SKIP, engine=SKIP, price=Price(input=0.0, output=0.0, source=SKIP, as_of=date(2026, 1, 1))
-)
+_FREE = Price(input=0.0, output=0.0, source=SKIP, as_of=date(2026, 1, 1))
+SKIPPED = Model(name=SKIP, provider=SKIP, model_id=SKIP, engine=SKIP, price=_FREE)
 """What a catalog says of leaving a stage out. No call is ever made with it."""
 OWN_OF_A_REPLICA = ("name", "engine", "api_base", "api_key_env", "price_id")
 """The fields in which the entries of a group may differ."""

@@ -7,7 +7,6 @@ from typing import TypedDict
 
 from kit.catalogs import make_catalog
 from kit.toys.profiling import ToyBackend
-
 from vinelm.requests.workflow import Request, Workflow
 
 PROMPT = "Question: {question} Answer: {answer} Is it right?"

@@ -91,9 +91,7 @@ class GraphInterface:
         self.adapter.declare(name, default, optional=optional)
         return make_stage(self.adapter.finder, self.adapter, name, fn, asked, state_type=state_type)
 
-    def verifier(
-        self, name: str, *, prompt: str, state: type, key: str = "verdict", default: str | None = SKIP
-    ) -> Node:
+    def verifier(self, name: str, *, prompt: str, state: type, key: str = "verdict", default: str | None = SKIP) -> Node:
         """Return a graph node that asks a model whether the answer in the state is right: an optional stage.
 
         It writes ``"yes"``, ``"no"`` or ``"unclear"`` under ``key``, which is what the stage shows in place of ``signal=``. It

@@ -24,7 +24,7 @@ _SCHEMA = {
     "required": ["right"],
     "additionalProperties": False,
 }
-_WORDS = {"yes": "yes", "true": "yes", "right": "yes", "correct": "yes", "no": "no", "false": "no", "wrong": "no", "incorrect": "no"}
+_WORDS = dict.fromkeys(("yes", "true", "right", "correct"), "yes") | dict.fromkeys(("no", "false", "wrong", "incorrect"), "no")
 _SAID = re.compile(r"\W*(?:(?:verdict|answer|right|correct)\W+)?(\w+)")
 _OBJECT = re.compile(r"\{[^{}]*\}")
 
