@@ -12,9 +12,11 @@ from vinelm.rows.observation import Observation
 from vinelm.signals import Label
 from vinelm.template import SKIP, Loop, Stage, Template
 
-TEMPLATE = Template((Loop((Stage("solve", ("a",)), Stage("verify", ("j",), optional=True, verdict="v")), times=2),)).bind(
-    ("a", "j")
+TEMPLATE = Template((Loop((Stage("solve", ("a", "b")), Stage("verify", ("j",), optional=True, verdict="v")), times=2),)).bind(
+    ("a", "b", "j")
 )
+
+MODELS = ("a", "b", "j", SKIP)
 
 
 def rows(n=600, seed=0):
@@ -26,6 +28,7 @@ def rows(n=600, seed=0):
         said = "yes" if rng.random() < (0.8 if right else 0.3) else "no"
         common = {"request_id": name, "success": right, "stopped": False, "latency_s": 1.0, "answer_class": 0}
         found.append(Observation(prefix=("a",), stage="solve", cost_usd=0.01, **common))
+        found.append(Observation(prefix=("b",), stage="solve", cost_usd=0.01, **common))
         model, cost, signal = ("j", 0.002, said) if i % 2 else (SKIP, 0.0, None)
         found.append(Observation(prefix=("a", model), stage="verify", cost_usd=cost, signal=signal, **common))
     return found
@@ -37,32 +40,32 @@ def model():
 
 
 def test_a_verdict_moves_the_probability_as_bayes_says_and_a_skip_does_not(model):
-    solved, judged = histories(model, Course.of(TEMPLATE), ("a", "j", SKIP), goes_on=True)[:2]
-    first = solved.right[:, 0].sum()
+    solved, judged = histories(model, Course.of(TEMPLATE), MODELS, goes_on=True)[:2]
+    of_a = solved.model == 0
+    first = solved.right[of_a, 0].sum()
     assert first == pytest.approx(0.6, abs=0.05)
     by = {}
-    for i in np.flatnonzero(judged.kind == 0):
+    for i in np.flatnonzero((judged.kind == 0) & of_a[judged.parent]):
         label = model.labels[judged.label[i]]
         by.setdefault((int(judged.model[i]), label.signal), []).append((judged.reach[i], judged.right[i, 0]))
     share = {key: sum(right for _, right in some) / sum(reach for reach, _ in some) for key, some in by.items()}
-    assert share[1, "yes"] == pytest.approx(0.6 * 0.8 / (0.6 * 0.8 + 0.4 * 0.3), abs=0.05)
-    assert share[1, "no"] == pytest.approx(0.6 * 0.2 / (0.6 * 0.2 + 0.4 * 0.7), abs=0.07)
-    before = solved.right[solved.kind == 0, 0].sum() / solved.reach[solved.kind == 0].sum()
-    assert share[2, None] == pytest.approx(before, abs=1e-9)
-    assert sum(reach for some in (by[1, "yes"], by[1, "no"]) for reach, _ in some) == pytest.approx(
-        solved.reach[solved.kind == 0].sum()
+    assert share[2, "yes"] == pytest.approx(0.6 * 0.8 / (0.6 * 0.8 + 0.4 * 0.3), abs=0.05)
+    assert share[2, "no"] == pytest.approx(0.6 * 0.2 / (0.6 * 0.2 + 0.4 * 0.7), abs=0.07)
+    before = solved.right[of_a & (solved.kind == 0), 0].sum() / solved.reach[of_a & (solved.kind == 0)].sum()
+    assert share[3, None] == pytest.approx(before, abs=1e-9)
+    assert sum(reach for some in (by[2, "yes"], by[2, "no"]) for reach, _ in some) == pytest.approx(
+        solved.reach[of_a & (solved.kind == 0)].sum()
     )
 
 
 def test_asked_again_about_the_same_answer_it_says_the_same():
     model = Predictive.of(AnswerTable.of(rows(), Course.of(TEMPLATE)), fits=0)
-    levels = histories(model, Course.of(TEMPLATE), ("a", "j", SKIP), goes_on=True, least_reach=0.0)
-    if len(levels) == 4:
-        last, third = levels[3], levels[2]
-        second = levels[1]
-        asked = (last.model == 1) & (last.kind == 0) & (second.model[third.parent[last.parent]] == 1)
-        said = np.array([label.signal or "" for label in model.labels])
-        assert np.array_equal(said[last.label[asked]], said[second.label[third.parent[last.parent]][asked]])
+    _, second, third, last = histories(model, Course.of(TEMPLATE), MODELS, goes_on=True, least_reach=0.0)
+    first_verdict = third.parent[last.parent]
+    asked = (last.model == 2) & (last.kind == 0) & (second.model[first_verdict] == 2)
+    said = np.array([label.signal or "" for label in model.labels])
+    assert asked.sum() > 1
+    assert np.array_equal(said[last.label[asked]], said[second.label[first_verdict][asked]])
 
 
 def test_the_slope_is_found():
