@@ -28,7 +28,7 @@ def whole(tmp_path_factory):
     """The workflow, its rows by request and prefix, the calls of the profile, and the trie as it is read from a file."""
     folder, backends = tmp_path_factory.mktemp("verified"), {"test": VerifiedBackend()}
     steps = (Loop((Stage("solve"), Stage("verify", ("m0",), optional=True, verdict="verdict")), times=2),)
-    workflow = bind_workflow(verified(30, template=Template(steps)), catalog(), backends)
+    workflow = bind_workflow(verified(40, template=Template(steps)), catalog(), backends)
     with ObservationStore.open_or_create(folder / "s.db", store_identity(workflow, catalog(), backends)) as store:
         profile(workflow, catalog(), backends, store, ProfileSettings(sampler="exhaustive"))
         rows = store.observations()

@@ -62,7 +62,7 @@ def test_asked_again_about_the_same_answer_it_says_the_same():
     model = Predictive.of(AnswerTable.of(rows(), Course.of(TEMPLATE)), fits=0)
     _, second, third, last = histories(model, Course.of(TEMPLATE), MODELS, goes_on=True, least_reach=0.0)
     first_verdict = third.parent[last.parent]
-    asked = (last.model == 2) & (last.kind == 0) & (second.model[first_verdict] == 2)
+    asked = (last.model == 2) & (last.kind == 0) & (second.model[first_verdict] == 2) & (second.kind[first_verdict] == 0)
     said = np.array([label.signal or "" for label in model.labels])
     assert asked.sum() > 1
     assert np.array_equal(said[last.label[asked]], said[second.label[first_verdict][asked]])
