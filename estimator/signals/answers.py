@@ -148,7 +148,9 @@ class AnswerTable:
             contexts.append(context)
             is_repeat.append(repeats)
             labels.append(_label(row, course))
-            at = (row.stage, context.arms, context.after[2:]) if course.branches or course.silent else ()
+            at: tuple[object, ...] = ()
+            if course.branches or course.silent:
+                at = (row.stage, context.arms, context.after[2:])
             at = (row.stage, context.arms, row.answer_class) if context.keeps else at
             same.append((row.request_id, row.model, context.is_again, *at))
             counts[same[-1]] += 1

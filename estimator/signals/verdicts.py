@@ -149,9 +149,7 @@ class Verdicts:
                 if len(here):
                     seen = counts[self._stage[j]][:, here]
                     prior = (seen.sum(axis=0) + 1e-3) / (seen.sum() + 1e-3 * len(here))
-                    found[np.ix_([j], np.arange(n + 1), here)] = (seen + FOLLOWS_PSEUDO * prior) / (
-                        seen.sum(axis=1, keepdims=True) + FOLLOWS_PSEUDO
-                    )
+                    found[j][:, here] = (seen + FOLLOWS_PSEUDO * prior) / (seen.sum(axis=1, keepdims=True) + FOLLOWS_PSEUDO)
         return found
 
     # -- the effects: shape (stages, kinds, 1 + models + 1, signals); the last feature is the easiness -------------------
