@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, ClassVar, Self
+
+import numpy as np
 
 from vinelm.catalog import Catalog
 from vinelm.errors import NotFittedError
@@ -15,9 +18,10 @@ from vinelm.estimator.outcome_rates import ArmRates, Rates
 from vinelm.estimator.prompt_cache import edge_types, index_per_node
 from vinelm.estimator.sizes_by_outcome import SizesByOutcome, SizesByStops
 from vinelm.rows.observation import Observation
-from vinelm.template import Template
+from vinelm.template import SKIP, Template
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie, within_exits
+from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 class RateEstimator(ABC):
@@ -65,7 +69,7 @@ class RateEstimator(ABC):
 
     def fit_cells(self, cells: ObservationTable, template: Template, catalog: Catalog) -> Self:
         """Estimate from an encoded table; ``template`` is bound to ``catalog`` and has the table's stop rule."""
-        self._annotated = within_exits(self._annotate(cells, template, catalog))
+        self._annotated = within_exits(with_kept_answers(self._annotate(cells, template, catalog)))
         return self
 
     def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
@@ -124,5 +128,72 @@ def cost_and_latency(
     trie = cells.trie
     engine = index_per_node(trie, [catalog[name].engine for name in trie.models])
     edges = edge_types(trie, index_per_node(trie, [catalog[name].prompt_cache for name in trie.models]))
-    cost = estimate_amount(cells, cells.cost_usd, edges=edges, by_outcome=by_outcome)
-    return cost, estimate_amount(cells, zero_load_s(cells, engine), edges=edges, by_outcome=by_outcome)
+    skipped = skipped_nodes(trie)
+    asked = cells.of_cells(~skipped[cells.node]) if skipped.any() else cells
+    cost = estimate_amount(asked, asked.cost_usd, edges=edges, by_outcome=by_outcome)
+    latency = estimate_amount(asked, zero_load_s(asked, engine), edges=edges, by_outcome=by_outcome)
+    if not skipped.any():
+        return cost, latency
+    return _of_tools_alone(cells, skipped, cells.cost_usd, cost), _of_tools_alone(cells, skipped, cells.latency_s, latency)
+
+
+def skipped_nodes(trie: Trie) -> BoolArray:
+    """Return the nodes whose stage is left out, shape (n + 1,)."""
+    return np.array([name == SKIP for name in (*trie.models, "")])[trie.model]  # -1 at the root is the last
+
+
+def _of_tools_alone(cells: ObservationTable, skipped: BoolArray, values: FloatArray, found: MeanEstimate) -> MeanEstimate:
+    """The estimate where stages are left out: the mean of the tools behind each, whatever ran before; 0 without any."""
+    trie, arrays = cells.trie, {name: getattr(found, name).copy() for name in _OF_NODES}
+    for stage in np.unique(trie.stage[skipped]):
+        here = skipped & (trie.stage == stage)
+        seen = values[here[cells.node]]
+        for name in _OF_NODES:
+            arrays[name][here] = 0.0
+        if len(seen):
+            arrays["mean"][here], arrays["var"][here] = seen.mean(), seen.var()
+            arrays["mean_var"][here] = seen.var() / len(seen)
+    return replace(found, **arrays)
+
+
+_OF_NODES = ("mean", "var", "size_var", "mean_var", "along")
+
+
+def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
+    """Return the annotations where stages that are left out, and judges, change no answer.
+
+    P(right) behind one is what it was before it, among the requests that reach it. What the stage shows, and whether requests
+    stop behind it, is left as it was estimated, with right and with wrong answers apart. Not where histories are merged: a node
+    has several nodes before it there.
+    """
+    trie, template = annotated.trie, annotated.template
+    judges = np.array([stage.verdict is not None for stage in template.stages])
+    has_answer = np.array([stage.answerable for stage in template.stages])
+    keeps = skipped_nodes(trie) | (judges[trie.stage] & (trie.model >= 0))
+    keeps &= (trie.depth > 1) & has_answer[trie.stage] & has_answer[trie.stage[trie.parent]]
+    if not annotated.has_path_metrics or not keeps.any():
+        return annotated
+    success, stop_success = annotated.success.copy(), annotated.stop_success.copy()
+    took = None if annotated.arm_success is None else annotated.arm_success.copy()
+    for edges in trie.edge_levels:
+        nodes = np.sort(trie.target[edges][keeps[trie.target[edges]]])
+        up = trie.parent[nodes]
+        if took is None or annotated.arm is None:
+            chance, right = 1.0 - annotated.stop[up], success[up] - stop_success[up]
+        else:
+            chance, right = annotated.arm[nodes], took[nodes]
+        before = success[nodes]
+        success[nodes] = np.clip(np.divide(right, chance, out=before.copy(), where=chance > 0.0), 0.0, 1.0)
+        stop_success[nodes] = _moved(stop_success[nodes], annotated.stop[nodes], before, success[nodes])
+        if took is not None and annotated.arm is not None:
+            below = np.flatnonzero(np.isin(trie.parent, nodes) & (trie.depth > 0))
+            own = np.searchsorted(nodes, trie.parent[below])
+            took[below] = _moved(took[below], annotated.arm[below], before[own], success[nodes][own])
+    return replace(annotated, success=success, stop_success=stop_success, arm_success=took)
+
+
+def _moved(right: FloatArray, mass: FloatArray, before: FloatArray, after: FloatArray) -> FloatArray:
+    """The right part of a mass whose node is right with another probability than before: right or wrong ones are scaled."""
+    less = right * np.divide(after, before, out=np.zeros_like(before), where=before > 0.0)
+    wrong = (mass - right) * np.divide(1.0 - after, 1.0 - before, out=np.zeros_like(before), where=before < 1.0)
+    return np.where(after <= before, less, np.clip(mass - wrong, 0.0, mass))

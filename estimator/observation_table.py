@@ -92,11 +92,13 @@ class ObservationTable:
 
     def of_requests(self, keep: BoolArray) -> ObservationTable:
         """Return only the cells of the requests in ``keep``, shape (requests,)."""
-        cell = keep[self.request]
-        place = np.cumsum(keep) - 1
-        arrays = {name: getattr(self, name)[cell] for name in _PER_CELL}
+        cells, place = self.of_cells(keep[self.request]), np.cumsum(keep) - 1
         names = tuple(name for name, is_kept in zip(self.request_ids, keep, strict=True) if is_kept)
-        return replace(self, request_ids=names, request=place[self.request[cell]], n_beyond_stop=0, **arrays)
+        return replace(cells, request_ids=names, request=place[cells.request], n_beyond_stop=0)
+
+    def of_cells(self, keep: BoolArray) -> ObservationTable:
+        """Return only these cells, shape (cells,), of the same requests."""
+        return replace(self, request=self.request[keep], **{name: getattr(self, name)[keep] for name in _PER_CELL})
 
     @classmethod
     def from_observations(cls, observations: Iterable[Observation], template: Template, trie: Trie) -> ObservationTable:

@@ -271,5 +271,7 @@ class _Renewal:
         return Shown(label, row.answer, row.answer_digest) if has_answer and now.answer else Shown(label)
 
     def _verdict(self, row: Observation) -> str | None:
-        passed = row.stopped if self._rows.units.template.stage(row.stage).answerable else None
-        return self._signals.label({}, passed=passed)
+        stage = self._rows.units.template.stage(row.stage)
+        if stage.verdict is not None:
+            return row.signal
+        return self._signals.label({}, passed=row.stopped if stage.answerable else None, model=row.model)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from vinelm.controller.planning.metric import Metric, Quantity
 from vinelm.errors import ConfigError
+from vinelm.template.steps import SKIP
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
 
@@ -33,7 +34,7 @@ class PathMetrics:
     def __init__(self, annotated: AnnotatedTrie, available: Iterable[str] | None = None) -> None:
         self.annotated = annotated
         self.trie = annotated.trie
-        self.missing = () if available is None else tuple(sorted(set(self.trie.models) - set(available)))
+        self.missing = () if available is None else tuple(sorted(set(self.trie.models) - {*available, SKIP}))
         """Models of the trie that cannot be served."""
         self.endings = self._endings()
         """Nodes where a plan may end: answerable, and every model of their path can be served."""

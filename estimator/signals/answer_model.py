@@ -11,7 +11,8 @@ With easiness t and popularity k of the request on a grid, and c the context of 
 
 A label is drawn given the context's model and whether the answer is right, wrong or missing. Where the application chooses the
 next stage, that choice is a part of the label. Stages that write no answer have labels alone, whose rates do not depend on the
-request: what they mean for the answers that follow is an effect of the context.
+request: what they mean for the answers that follow is an effect of the context. Judges say what they think of an answer
+(:mod:`~vinelm.estimator.signals.verdicts`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from scipy.sparse import csr_array
 
 from vinelm.estimator.latent.logistic_regression import sigmoid
 from vinelm.estimator.signals.answers import AnswerTable, Context, Ints
+from vinelm.estimator.signals.verdicts import Verdicts
 from vinelm.signals import Label
+from vinelm.template import SKIP
 from vinelm.trie.arrays import FloatArray
 
 RIGHT, NONE, ALIKE, USUAL, SECOND, OWN = range(6)
@@ -141,6 +144,8 @@ class AnswerFit:
         label_follows_class: Answers of one class have one label.
         cost_usd: Dollars of an invocation for a request of mean size, by context.
         size: Size of the requests of each latent pair, relative to the mean; shape (points,).
+        verdicts: The judges, and the stages that were skipped.
+        verdict_effects: Of what judges say; see :class:`~vinelm.estimator.signals.verdicts.Verdicts`.
     """
 
     contexts: tuple[Context, ...]
@@ -158,6 +163,13 @@ class AnswerFit:
     label_follows_class: bool
     cost_usd: FloatArray
     size: FloatArray
+    verdicts: Verdicts
+    verdict_effects: FloatArray
+
+    @cached_property
+    def log_verdicts(self) -> FloatArray:
+        """Log P(signal | judge, right / missing / wrong, latent pair), shape (judges, 3, signals, points)."""
+        return self.verdicts.log_chances(self.verdict_effects, self.grid.easy)
 
     @cached_property
     def log_types(self) -> FloatArray:
@@ -195,7 +207,8 @@ class Labelings:
     Args:
         pattern_of: The pattern of each request, shape (requests,).
         pattern: Of each labeling, ascending.
-        counts: Weighted number of its answers by (context, type), shape (labelings, contexts * types).
+        counts: Weighted number of its answers by (context, type), and behind these of its verdicts by (judge, right / missing /
+            wrong, signal); shape (labelings, contexts * types + verdicts).
     """
 
     pattern_of: Ints
@@ -211,6 +224,7 @@ class Labelings:
     def of(cls, table: AnswerTable) -> Labelings:
         """Enumerate the labelings of all requests."""
         width, answers = len(table.contexts) * N_TYPES, [context.answers for context in table.contexts]
+        verdicts = table.verdicts
         known: dict[tuple[object, ...], int] = {}
         pattern_of: list[int] = []
         patterns: list[int] = []
@@ -221,10 +235,14 @@ class Labelings:
             firsts: dict[int, int] = {}  # a key of labelings: classes numbered in the order of rows
             kinds = tuple(-1 if kind < 0 else firsts.setdefault(kind, len(firsts)) for kind in table.kind[here].tolist())
             key = (kinds, *(getattr(table, name)[here].tobytes() for name in ("context", "right", "evidence")))
+            key = (*key, verdicts.column[here].tobytes())
             pattern_of.append(known.setdefault(key, len(known)))
             if pattern_of[-1] < len(known) - 1 or (patterns and patterns[-1] == pattern_of[-1]):
                 continue
-            base = np.zeros(width)
+            base = np.zeros(width + int(np.prod(verdicts.shape)))
+            for column, score, weight in zip(verdicts.column[here], table.right[here], table.evidence[here], strict=True):
+                for at, share in verdicts.counts_of(int(column), float(score)) if column >= 0 else ():
+                    base[width + at] += weight * share
             right_class = {int(k) for k, right in zip(table.kind[here], table.right[here], strict=True) if right >= 1.0}
             of_class: dict[int, npt.NDArray[np.float64]] = {}
             givers: dict[int, set[str]] = {}
@@ -247,7 +265,7 @@ class Labelings:
             for types in _assignments([len(givers[kind]) > 1 for kind in of_class], may_be_alike=not right_class):
                 row = base.copy()
                 for type_, counts in zip(types, of_class.values(), strict=True):
-                    row[type_::N_TYPES] += counts
+                    row[type_:width:N_TYPES] += counts
                 patterns.append(pattern_of[-1])
                 rows.append(row)
         return cls(np.array(pattern_of, np.int64), np.array(patterns, np.int64), np.array(rows))
@@ -300,6 +318,7 @@ def fit_answers(
         same_again=np.where(again, (same + 0.5 * PSEUDO_COUNTS) / (rows + PSEUDO_COUNTS), np.nan),
         label_follows_class=table.label_follows_class,
         cost_usd=np.zeros(n), size=np.ones(len(grid)),
+        verdicts=table.verdicts, verdict_effects=table.verdicts.no_effects(),
     )  # fmt: skip
     fit = _Fit(labelings, weights, usual)
     return _with_dollars(fit.run(model, iterations), table, weights, fit)
@@ -317,12 +336,15 @@ class _Fit:
             model = self._begun(model)
         for _ in range(iterations):
             posterior = self.posterior(model)
-            counts = (self.transposed @ posterior).reshape(len(model.contexts), N_TYPES, -1)
+            every, of_types = self.transposed @ posterior, len(model.contexts) * N_TYPES
+            counts = every[:of_types].reshape(len(model.contexts), N_TYPES, -1)
+            said = every[of_types:].reshape(*model.verdicts.shape, every.shape[1])
             # The prior counts as requests do, so that few of them cannot empty a grid point.
             of_grid = posterior.sum(axis=0) + GRID_PRIOR * np.exp(model.grid.log_prior)
             model = replace(
                 model,
                 log_weights=np.log(of_grid / of_grid.sum()),
+                verdict_effects=model.verdicts.stepped(model.verdict_effects, said, model.grid.easy),
                 right_effects=_newton(
                     model.features,
                     model.right_effects,
@@ -345,7 +367,8 @@ class _Fit:
 
         What a stage has found comes before easiness: the fit would else take requests for hard where nothing was found.
         """
-        counts = (self.weights @ self.counts[self.starts]).reshape(len(model.contexts), N_TYPES, 1)
+        of_types = self.weights @ self.counts[self.starts][:, : len(model.contexts) * N_TYPES]
+        counts = of_types.reshape(len(model.contexts), N_TYPES, 1)
         counts = counts * np.exp(model.grid.log_prior)
         right, effects = counts[:, RIGHT] + counts[:, ALIKE], model.right_effects
         for _ in range(BEGINNING):
@@ -354,7 +377,8 @@ class _Fit:
 
     def posterior(self, model: AnswerFit) -> FloatArray:
         """P(labeling, point | request) times the weight of the requests of its pattern, shape (labelings, points)."""
-        log = self.counts @ model.log_types.reshape(-1, len(model.grid)) + model.log_weights
+        chances = np.concatenate([one.reshape(-1, len(model.grid)) for one in (model.log_types, model.log_verdicts)])
+        log = self.counts @ chances + model.log_weights
         # Less the largest of each pattern, exp cannot underflow everywhere.
         highest = np.maximum.reduceat(log.max(axis=1), self.starts)[self.labelings.pattern]
         mass = np.exp(log - highest[:, None])
@@ -368,6 +392,7 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
     A row's size is its dollars over the mean of its context. Contexts with few rows lean on those of their model.
     """
     weight = table.weight * weights[table.request]
+    weight = weight * np.array([context.model != SKIP for context in table.contexts])[table.context]  # costs nothing
     n = len(table.contexts)
     of_model = _same_model(table.contexts)
     paid, count = np.bincount(table.context, weight * table.cost_usd, n), np.bincount(table.context, weight, n)
@@ -397,8 +422,9 @@ def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: Flo
 def _log_price(table: AnswerTable) -> FloatArray:
     """Log10 of the mean dollars of a row of each context's model, less the mean over the models; all 0 if most cost nothing."""
     n, same = len(table.contexts), _same_model(table.contexts)
-    first = same.argmax(axis=1) == np.arange(n)  # one context of each model; each has rows
-    mean = same @ np.bincount(table.context, table.cost_usd, n) / (same @ np.bincount(table.context, minlength=n))
+    rows = same @ np.bincount(table.context, minlength=n)
+    first = (same.argmax(axis=1) == np.arange(n)) & (rows > 0.0)  # one context of each model
+    mean = same @ np.bincount(table.context, table.cost_usd, n) / np.maximum(rows, 1.0)
     least = LEAST_PRICE * float(np.median(mean[first]))
     log = np.log10(np.maximum(mean, least)) if least > 0.0 else np.zeros(n)
     return np.asarray(log - log[first].mean())
@@ -439,7 +465,7 @@ def _label_rates(table: AnswerTable, weights: FloatArray) -> FloatArray:
     found = np.zeros(counts.shape)
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for i, c in enumerate(table.contexts):
-        groups[c.arms, () if c.answers else (c.stage, c.after[2:])].append(i)
+        groups[c.arms, () if c.answers else (c.stage, c.after[2:], c.keeps)].append(i)
     for at in groups.values():  # contexts after which the same stages may follow
         contexts = [table.contexts[i] for i in at]
         possible = np.array([label.arm in (None, *contexts[0].arms) for label in table.labels])

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from vinelm.errors import EvidenceError
 from vinelm.estimator.signals.course import Course
+from vinelm.estimator.signals.verdicts import Verdicts
 from vinelm.rows.observation import Observation
 from vinelm.signals import Label
 from vinelm.signals.declaration import MOST_SIGNALS, STATUS
@@ -34,6 +35,7 @@ class Context(NamedTuple):
         arms: The stages that the application may go on to; none where it has no choice, or the request ends.
         answers: Whether the stage writes an answer; what one that does not, such as a router, shows is not right or wrong.
         after: See :meth:`shown`, of the last invocation before it that wrote no answer; empty without one.
+        keeps: Whether the answer that there is stays as it is: the stage judges it, or is skipped.
     """
 
     stage: str
@@ -43,6 +45,7 @@ class Context(NamedTuple):
     arms: tuple[str, ...] = ()
     answers: bool = True
     after: tuple[str, ...] = ()
+    keeps: bool = False
 
     def shown(self, label: Label) -> tuple[str, ...]:
         """Return what an invocation without an answer leaves behind: stage, model, and signal with the stage that follows."""
@@ -69,6 +72,7 @@ class AnswerTable:
         is_repeat: Whether it is the model's earlier answer again, or again none, which says nothing more about the request.
         cost_usd: Dollars of the row, tools included.
         repeats: For each context with ``is_again``: rows, and those whose answer is the model's earlier one; (contexts, 2).
+        verdicts: The rows that leave the answer as it is.
     """
 
     requests: tuple[str, ...]
@@ -83,6 +87,7 @@ class AnswerTable:
     is_repeat: BoolArray
     cost_usd: FloatArray
     repeats: FloatArray
+    verdicts: Verdicts
 
     def __len__(self) -> int:
         return len(self.request)
@@ -143,20 +148,25 @@ class AnswerTable:
             contexts.append(context)
             is_repeat.append(repeats)
             labels.append(_label(row, course))
-            at = (row.stage, context.arms, context.after[2:]) if course.branches or course.silent else ()
+            at: tuple[object, ...] = ()
+            if course.branches or course.silent:
+                at = (row.stage, context.arms, context.after[2:])
+            at = (row.stage, context.arms, row.answer_class) if context.keeps else at
             same.append((row.request_id, row.model, context.is_again, *at))
             counts[same[-1]] += 1
         names = sorted({*contexts, *_possible(course, contexts, _shown_in_silence(scored, course))})
         kinds = sorted(set(labels), key=lambda label: (str(label), label.arm or ""))
         requests = tuple(sorted({row.request_id for row in scored}))
         place = {name: i for i, name in enumerate(requests)}
+        of_context = np.array([names.index(context) for context in contexts], np.int64)
+        of_label = np.array([kinds.index(label) for label in labels], np.int64)
         return cls(
             requests=requests,
             contexts=tuple(names),
             labels=tuple(kinds),
             request=np.array([place[row.request_id] for row in scored], np.int64),
-            context=np.array([names.index(context) for context in contexts], np.int64),
-            label=np.array([kinds.index(label) for label in labels], np.int64),
+            context=of_context,
+            label=of_label,
             right=np.array([float(row.success or 0.0) if row.failure is None else 0.0 for row in scored]),
             kind=np.array(
                 [
@@ -169,7 +179,18 @@ class AnswerTable:
             is_repeat=np.array(is_repeat, np.bool_),
             cost_usd=np.array([row.cost_usd + row.tool_cost_usd for row in scored]),
             repeats=np.array([repeated[context] for context in names], np.float64).reshape(-1, 2),
-        )
+            verdicts=Verdicts(
+                tuple(names), tuple(kinds), of_context, of_label, _labels_before(scored, by_cell, kinds, course),
+                np.array([row.answer_class is None for row in scored], np.bool_),
+            ),
+        )  # fmt: skip
+
+
+def _labels_before(rows: Iterable[Observation], by_cell: Cells, labels: list[Label], course: Course) -> Ints:
+    """The label of the row before each, -1 without one."""
+    before = [by_cell.get((row.request_id, row.prefix[:-1])) for row in rows]
+    shown = [None if row is None else _label(row, course) for row in before]
+    return np.array([labels.index(label) if label in labels else -1 for label in shown], np.int64)
 
 
 def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[tuple[str, ...]]]) -> Iterator[Context]:
@@ -178,6 +199,11 @@ def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[
     for stage, has_answer, quiet, arms in course.visits():
         answers = stage not in course.silent
         for model, after in product(models, [()] if quiet is None else silent[quiet]):
+            if not course.allows(stage, model):
+                continue
+            if course.keeps(stage, model):
+                yield Context(stage, model, False, False, arms, False, (), True)
+                continue
             yield Context(stage, model, has_answer and answers, False, arms, answers, after)
             if has_answer and answers and knows_again:
                 yield Context(stage, model, True, True, arms, True, after)
@@ -220,9 +246,11 @@ def _context(row: Observation, by_cell: Cells, repeated: dict[Context, list[int]
     before = [other for other in _earlier(row, by_cell) if other is not None]
     quiet = [other for other in before if other.stage in course.silent]
     after = _after(quiet[-1], course) if quiet else ()
+    if course.keeps(row.stage, row.model):
+        return Context(row.stage, row.model, False, False, arms, False, (), True), False
     if row.stage in course.silent:
         return Context(row.stage, row.model, False, False, arms, False, after), False
-    earlier = [other for other in before if other.stage not in course.silent]
+    earlier = [one for one in before if one.stage not in course.silent and not course.keeps(one.stage, one.model)]
     same = [other for other in earlier if other.model == row.model]
     context = Context(row.stage, row.model, bool(earlier), bool(same), arms, True, after)
     if not same:

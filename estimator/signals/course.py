@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Self
 
-from vinelm.template import Template
+from vinelm.template import SKIP, Template
 
 
 class Visit(NamedTuple):
@@ -36,6 +36,7 @@ class Course:
         follow: For each position the stages that may come next, each with the position after it.
         models: The models of each stage; None where that does not matter.
         silent: The stages that write no answer, such as a router.
+        judges: The stages that judge the answer that there is.
     """
 
     def __init__(
@@ -43,8 +44,9 @@ class Course:
         follow: Sequence[Mapping[str, int]],
         models: Mapping[str, Sequence[str]] | None = None,
         silent: frozenset[str] = frozenset(),
+        judges: frozenset[str] = frozenset(),
     ) -> None:
-        self.follow, self.models, self.silent = follow, models, silent
+        self.follow, self.models, self.silent, self.judges = follow, models, silent, judges
         self.stages = tuple(dict.fromkeys(stage for arms in follow for stage in arms))
         self.branches = any(len(arms) > 1 for arms in follow)
         depths = [0] * len(follow)
@@ -57,8 +59,17 @@ class Course:
     def of(cls, template: Template) -> Self:
         """Return the courses of a template."""
         models = {stage.name: stage.models or () for stage in template.stages}
-        silent = frozenset(stage.name for stage in template.stages if not stage.answerable)
-        return cls([position.arms for position in template.flow.positions], models, silent)
+        judges = frozenset(stage.name for stage in template.stages if stage.verdict is not None)
+        silent = frozenset(stage.name for stage in template.stages if not stage.answerable) - judges
+        return cls([position.arms for position in template.flow.positions], models, silent, judges)
+
+    def keeps(self, stage: str, model: str) -> bool:
+        """Return whether the answer that there is stays as it is: the stage judges it, or is skipped and would answer."""
+        return stage in self.judges or (model == SKIP and stage not in self.silent)
+
+    def allows(self, stage: str, model: str) -> bool:
+        """Return whether a stage may run on a model, as far as the models are known; nothing is skipped without that."""
+        return model != SKIP if self.models is None else model in self.models[stage]
 
     @classmethod
     def chain(
@@ -101,8 +112,10 @@ class Course:
         for position, has_answer, silent in waiting:  # grows while it is read
             for stage, after in self.follow[position].items():
                 yield Visit(stage, has_answer, silent, self.arms(after))
-                answers = stage not in self.silent
-                reached = (after, has_answer or answers, silent if answers else stage)
-                if reached not in known:
+                quiet, answers = stage in self.silent, not (stage in self.silent or stage in self.judges)
+                places = {(after, has_answer or answers, stage if quiet else silent)}
+                if answers and self.models is not None and SKIP in self.models[stage]:
+                    places.add((after, has_answer, silent))
+                for reached in sorted(places - known):
                     known.add(reached)
                     waiting.append(reached)

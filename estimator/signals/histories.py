@@ -20,6 +20,7 @@ from vinelm.estimator.signals.answers import Context, Ints
 from vinelm.estimator.signals.course import Course
 from vinelm.estimator.signals.history_level import HistoryLevel
 from vinelm.estimator.signals.predictive import Predictive
+from vinelm.estimator.signals.verdicts import KINDS, kinds_of
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 LEAST_REACH = 1e-3
@@ -30,9 +31,10 @@ MOST_ROWS, MOST_LAST_ROWS = 10_000, 100_000
 """Of histories with more rows than this, only the most likely ones are continued; the second bound is for the last answer,
 whose rows take less memory. Loops of five and more turns meet them: some 30 rows follow each row."""
 NO_ANSWER, NOT_ASKED = -1, -2
-_JOINS, _REPEATS, _N_FACTORS = N_TYPES, N_TYPES + 1, N_TYPES + 2
-"""What a vector is multiplied by besides P(a type): P(right or alike), for an answer that joins such a class, and 1, for the
-model's earlier answer again, or what a stage without an answer shows."""
+_JOINS, _REPEATS, _SAYS = N_TYPES, N_TYPES + 1, N_TYPES + 2
+"""What a vector is multiplied by besides P(a type): P(right or alike), for an answer that joins such a class; 1, for the
+model's earlier answer again, or what a stage without an answer shows; and, from :data:`_SAYS` on, P(a judge's signal | right,
+missing or wrong)."""
 _MOST_SPARSE = 1 << 20
 _AT_ONCE = 4096
 """Vectors that are multiplied at once: few enough to stay in the processor's cache."""
@@ -43,8 +45,8 @@ _EXCLUDES = {RIGHT: (RIGHT, ALIKE), ALIKE: (RIGHT, ALIKE), USUAL: (USUAL,), SECO
 class _Part(NamedTuple):
     """Rows that came about in the same way. Each has a history before, and what its last answer was and showed.
 
-    ``vector`` is that of the row before, ``factor`` what it is multiplied by: the context's number times :data:`_N_FACTORS`,
-    plus a type, :data:`_JOINS` or :data:`_REPEATS`.
+    ``vector`` is that of the row before, ``factor`` what it is multiplied by: the context's number times the number of factors
+    (:func:`_n_factors`), plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal (:data:`_SAYS`).
     """
 
     history: Ints
@@ -118,6 +120,7 @@ class _Growing:
         self.model, self.models, self.course, self.depth = model, models, course, course.depth
         depth = course.depth
         self.answers = np.array([context.answers for context in model.contexts])
+        self.keeps = np.array([context.keeps for context in model.contexts])
         self.afters: dict[tuple[str, ...], int] = {(): 0}
         self.goes_on, self.least_reach = goes_on, least_reach
         self.passed = np.array([label.passed for label in model.labels])
@@ -129,6 +132,7 @@ class _Growing:
             parent=zero, model=zero, label=zero, kind=zero, reach=one, right=np.zeros((1, depth)),
             right_by_fit=np.zeros((1, depth, model.n_fits)), size_by_fit=model.mean_size[None, :],
             size=one, context=zero, last=never, position=zero, following=zero, after=zero, is_open=np.ones(1, np.bool_),
+            held=np.full(1, NOT_ASKED), judged=np.full((1, len(models) if course.judges else 0, depth), -1, np.int8),
         )  # fmt: skip
         self.rows = _Rows(zero, np.full((1, depth), -1, np.int8), zero, one)
         self.vectors = _Vectors.of(model, np.exp(model.log_weights)[None, :], is_final=False)
@@ -176,11 +180,18 @@ class _Growing:
 
     def _contexts(self, stage: str, is_later: bool, arms: tuple[str, ...], after: tuple[str, ...]) -> _Contexts:
         index, answers = {context: i for i, context in enumerate(self.model.contexts)}, stage not in self.course.silent
+        number, keeps = self.model.verdicts.number, {}
         allowed = self.models if self.course.models is None else self.course.models[stage]
         asked = [(m, name) for m, name in enumerate(self.models) if name in allowed]
         found: list[dict[str, int]] = [{}, {}]
         for is_again in (False, True):
-            for _, name in asked:
+            for m, name in asked:
+                if self.course.keeps(stage, name):
+                    kept = index.get(Context(stage, name, False, False, arms, False, (), True))
+                    if kept is not None:
+                        found[0][name] = found[1][name] = kept
+                        keeps[m] = number[kept]
+                    continue
                 context = Context(stage, name, is_later and answers, is_again and answers, arms, answers, after)
                 if context in index:
                     found[is_again][name] = index[context]
@@ -190,7 +201,7 @@ class _Growing:
             copies = np.arange(len(labels))
         elif not arms and set(ended) <= set(labels):
             copies = np.array([labels.index(label) for label in ended])
-        return _Contexts(asked, found[0], found[1], answers, copies)
+        return _Contexts(asked, found[0], found[1], answers, copies, keeps)
 
     def _multiplied(self, part: _Part, *, is_final: bool) -> tuple[_Vectors, Ints]:
         """The vectors of the rows ``part``, and which of them is each row's."""
@@ -221,10 +232,16 @@ class _Growing:
             right[:, j] = np.bincount(those.history, those.scale * vectors.total[those.vector], n)
             right_by_fit[:, j] = _sums_by_fit(those, vectors.of_fits, n)
         size_by_fit = np.zeros((n, self.model.n_fits)) if sized is None else _sums_by_fit(rows, sized, n)
-        context, position = part.factor[first] // _N_FACTORS, after[parent]
+        context, position = part.factor[first] // _n_factors(self.model), after[parent]
         last = self.last.last[parent].copy()
         gave = np.flatnonzero(self.answers[context])
         last[gave, model[gave]] = np.where(kind < 0, NO_ANSWER, kind)[gave]
+        held, judged = self.last.held[parent], self.last.judged[parent]
+        held[gave] = np.where(kind < 0, NO_ANSWER, kind)[gave]
+        if judged.shape[1]:
+            said = np.flatnonzero(self.keeps[context] & (kind >= 0))
+            judged[said, model[said], kind[said]] = self.model.verdicts.signal[label[said]]
+        leaves = self.answers[context] | self.keeps[context]
         following = self._following(position, label)
         is_open = (reach >= self.least_reach) & (following >= 0)
         if not self.goes_on:
@@ -237,7 +254,8 @@ class _Growing:
             right_by_fit=right_by_fit, size_by_fit=size_by_fit,
             size=np.ones(n) if sized is None else size_by_fit.mean(axis=1) / reach,
             context=context, last=last, position=position, following=following,
-            after=np.where(self.answers[context], self.last.after[parent], self._shown(context, label)), is_open=is_open,
+            after=np.where(leaves, self.last.after[parent], self._shown(context, label)), is_open=is_open,
+            held=held, judged=judged,
         )  # fmt: skip
 
     def _shown(self, context: Ints, label: Ints) -> Ints:
@@ -246,7 +264,7 @@ class _Growing:
         found = []
         for number, shown in (divmod(code, len(self.model.labels)) for code in codes.tolist()):
             ran = self.model.contexts[number]
-            after = () if ran.answers else ran.shown(self.model.labels[shown])
+            after = () if ran.answers or ran.keeps else ran.shown(self.model.labels[shown])
             found.append(self.afters.setdefault(after, len(self.afters)))
         return np.array(found, np.int64)[of]
 
@@ -269,6 +287,7 @@ class _Contexts(NamedTuple):
     """The models of a stage (index, name), and their contexts: asked for the first time, and again (no item: not known).
 
     ``copies``: the label there of an answer that had each label before; None where another stage may follow than then.
+    ``keeps``: the judge of each model (by index) that leaves the answer as it is.
     """
 
     asked: list[tuple[int, str]]
@@ -276,6 +295,12 @@ class _Contexts(NamedTuple):
     again: dict[str, int]
     answers: bool
     copies: Ints | None
+    keeps: dict[int, int]
+
+
+def _n_factors(model: Predictive) -> int:
+    """The number of factors that a context may have."""
+    return _SAYS + KINDS * len(model.verdicts.signals)
 
 
 def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
@@ -288,9 +313,12 @@ def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
 
 def _of_points(model: Predictive, factor: int) -> FloatArray:
     """The factor of a vector, shape (points,); see :class:`_Part`."""
-    context, which = divmod(factor, _N_FACTORS)
+    context, which = divmod(factor, _n_factors(model))
     if which == _REPEATS:
         return np.ones(len(model.fit))
+    if which >= _SAYS:
+        kind, signal = divmod(which - _SAYS, len(model.verdicts.signals))
+        return np.asarray(np.exp(model.log_verdicts[model.verdicts.number[context], kind, signal]))
     p = np.exp(model.log_types[context])
     return np.asarray(p[RIGHT] + p[ALIKE] if which == _JOINS else p[which])
 
@@ -340,7 +368,10 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
         at = np.flatnonzero(was_asked == is_again)
         if context is None or not len(at):
             continue
-        part = _Parts(parts, rows.take(at), m, context * _N_FACTORS)
+        part = _Parts(parts, rows.take(at), m, context * _n_factors(model))
+        if m in contexts.keeps:
+            _judge(model, contexts.keeps[m], part, known)
+            continue
         if not contexts.answers:
             part.add(np.arange(len(at)), NO_ANSWER, _REPEATS, model.label_rates[context, 1])
             continue
@@ -374,6 +405,28 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
     return parts
 
 
+def _judge(model: Predictive, judge: int, part: _Parts, known: _Before) -> None:
+    """Add the rows after a judge's verdict on the answer that there is; one that is skipped says nothing.
+
+    A judge that is asked about an answer again says what it said: that is no further evidence.
+    """
+    rows, verdicts, before = part.rows, model.verdicts, known.level
+    every = np.arange(len(rows.history))
+    held, shown = before.held[rows.history], before.label[rows.history] if known.depth else np.full(len(every), -1)
+    kind = np.maximum(held, NO_ANSWER)
+    truth = np.where(kind < 0, 1, kinds_of(rows.types[every, np.maximum(kind, 0)], RIGHT, NONE))
+    said = np.full(len(every), -1)
+    if before.judged.shape[1]:
+        said = np.where(kind >= 0, before.judged[rows.history, part.model, np.maximum(kind, 0)], -1)
+    of = np.column_stack((shown, truth, said))
+    for last, y, again in np.unique(of, axis=0).tolist():
+        at = np.flatnonzero((of == (last, y, again)).all(axis=1))
+        for signal in np.flatnonzero(verdicts.possible[judge]) if again < 0 else [again]:
+            rates = verdicts.follows[judge, last] * (verdicts.signal == signal)
+            factor = _SAYS + y * len(verdicts.signals) + int(signal) if again < 0 else _REPEATS
+            part.add(at, kind[at], factor, rates)
+
+
 @dataclass(frozen=True, eq=False)
 class _Parts:
     """Collects the rows after asking one model."""
@@ -386,7 +439,7 @@ class _Parts:
     def add(
         self,
         at: npt.NDArray[np.intp],
-        kind: int,
+        kind: int | Ints,
         factor: int,
         scale: FloatArray | float,
         *,

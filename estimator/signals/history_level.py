@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from vinelm.estimator.signals.answers import Ints
 from vinelm.trie.arrays import BoolArray, FloatArray
@@ -35,6 +36,9 @@ class HistoryLevel:
         after: What the last stage without an answer has shown, an index into the distinct values of ``Context.after``; shape
             (histories,).
         is_open: Whether it is continued.
+        held: The class of the answer that the state holds, -1 if the last one was none and -2 before the first.
+        judged: What each model has said, as a judge, of each class: a signal's number, -1 if it was not asked; shape
+            (histories, models or 0 without judges, classes).
     """
 
     parent: Ints
@@ -52,6 +56,8 @@ class HistoryLevel:
     following: Ints
     after: Ints
     is_open: BoolArray
+    held: Ints
+    judged: npt.NDArray[np.int8]
 
     def __len__(self) -> int:
         return len(self.parent)

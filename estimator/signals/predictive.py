@@ -7,13 +7,14 @@ the predictive probability, by which plans are chosen, and the spread over the f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from vinelm.estimator.signals.answer_model import Labelings, fit_answers
 from vinelm.estimator.signals.answers import AnswerTable, Context
+from vinelm.estimator.signals.verdicts import Verdicts
 from vinelm.signals import Label
 from vinelm.trie.arrays import FloatArray
 
@@ -40,6 +41,8 @@ class Predictive:
         label_follows_class: Answers of one class have one label.
         cost_usd: Dollars for a request of mean size, shape (contexts,).
         cost_by_fit: The same by each of the fits, shape (contexts, fits).
+        verdicts: The judges, and the stages that may be skipped.
+        log_verdicts: Log P(signal | judge, right / missing / wrong, point), shape (judges, 3, signals, points).
     """
 
     contexts: tuple[Context, ...]
@@ -54,6 +57,8 @@ class Predictive:
     label_follows_class: bool
     cost_usd: FloatArray
     cost_by_fit: FloatArray
+    verdicts: Verdicts = field(default_factory=Verdicts)
+    log_verdicts: FloatArray = field(default_factory=lambda: np.zeros((0, 3, 0, 0)))
 
     @property
     def mean_size(self) -> FloatArray:
@@ -91,6 +96,8 @@ class Predictive:
             label_follows_class=whole.label_follows_class,
             cost_usd=whole.cost_usd,
             cost_by_fit=np.stack([one.cost_usd for one in found], axis=1),
+            verdicts=table.verdicts,
+            log_verdicts=np.concatenate([one.log_verdicts[..., at] for one, at in zip(found, kept, strict=True)], axis=3),
         )
 
 

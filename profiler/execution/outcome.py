@@ -104,9 +104,9 @@ def with_shown(row: Observation, signals: Signals | None, values: Mapping[str, A
         return row
     passed = row.stopped if stage.answerable else None
     try:
-        if values is None and not isinstance(signals.signal, str):
+        if values is None and (stage.verdict is not None or not isinstance(signals.signal, str)):
             return row
-        label = signals.label(values or {}, passed=passed)
+        label = signals.label(values or {}, passed=passed, verdict=stage.verdict, model=row.model)
         text = None if values is None else signals.answer_text(values, is_partial=not stage.answerable)
     except WorkflowError as error:
         where = f"request {row.request_id!r}, invocation {row.depth} ({row.stage!r})"

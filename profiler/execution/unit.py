@@ -15,7 +15,7 @@ from langgraph.types import Command
 
 from vinelm.adapters.langgraph import build_graph
 from vinelm.adapters.langgraph.build import replay_reason, stage_nodes
-from vinelm.adapters.langgraph.exits import resolved, route_ends, with_graph_exits
+from vinelm.adapters.langgraph.exits import refuse_other_options, resolved, route_ends, with_graph_exits
 from vinelm.adapters.langgraph.inner_app import runs_async
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.runs.run_context import profiled_unit
@@ -56,6 +56,7 @@ class UnitRunner:
         if reason is not None:
             raise NeedsReplayError(reason)
         self.template = self.control.adapter.template = with_graph_exits(self.template, self.graph)
+        refuse_other_options(self.template, self.control.adapter)
         self._refuse_oracle()
         nodes = stage_nodes(self.graph, [stage.name for stage in self.template.stages], self.control.adapter.agents)
         self._nodes = {stage: group[0] for stage, group in nodes.by_stage.items()}

@@ -18,7 +18,7 @@ from vinelm.errors import ConfigError, TemplateError
 from vinelm.profiler.sampling.baseline import PAIRED, baselines, distinct, is_run, listed_usd, paired
 from vinelm.requests.protocols import Choice, RequestPath
 from vinelm.rows.observation import Cell, Observation
-from vinelm.template import Template
+from vinelm.template import SKIP, Template
 
 Prefix = tuple[str, ...]
 Models = tuple[str, ...]
@@ -378,7 +378,10 @@ class _RoundPaths:
         return RequestPath(request, tuple(path), probability=probability)
 
     def _drawn(self, depth: int, models: Iterable[str], of: str = "") -> _Drawn:
-        return self._draws_at(depth, of).draw({name: self._weights[name] for name in models})
+        weights = {name: self._weights[name] for name in models}
+        if SKIP in weights and len(weights) > 1:  # it is free: by its price no other would ever be drawn
+            weights[SKIP] = sum(weight for name, weight in weights.items() if name != SKIP)
+        return self._draws_at(depth, of).draw(weights)
 
     def _draws_at(self, *place: object) -> _Draws:
         if place not in self._draws:

@@ -13,6 +13,7 @@ from vinelm.catalog import Catalog, Model
 from vinelm.clock import Clock, VirtualClock, WallClock
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.requests.protocols import Backend, CallContext, PricesCalls
+from vinelm.template.steps import SKIP
 
 
 class ModelResolver:
@@ -73,9 +74,10 @@ class ModelResolver:
     def least_call_usd(self, model: str) -> float:
         """Return the dollars that are reserved for a call of that model with an empty prompt.
 
-        0 where the backend gives no bound. :class:`ConfigError` for an unknown model or provider.
+        0 where the backend gives no bound, and for a stage that is skipped. :class:`ConfigError` for an unknown model or
+        provider.
         """
-        found = self._least_usd.get(model)
+        found = 0.0 if model == SKIP else self._least_usd.get(model)
         if found is None:
             found, backend = 0.0, self.backend_of(model)
             if isinstance(backend, PricesCalls):

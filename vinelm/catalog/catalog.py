@@ -13,10 +13,11 @@ from vinelm.catalog.entries import entry
 from vinelm.catalog.environment import take_variables
 from vinelm.catalog.langchain import models_of_chats, models_of_strings
 from vinelm.catalog.loading import read_catalog_file, tables_of
-from vinelm.catalog.model import Model, Price, all_entries, grouped
+from vinelm.catalog.model import SKIPPED, Model, Price, all_entries, grouped
 from vinelm.catalog.prices import old_price_note
 from vinelm.catalog.secrets import refuse_secrets
 from vinelm.errors import ConfigError
+from vinelm.template.steps import SKIP
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Catalog(Mapping[str, Model]):
     """The models that may be chosen: a mapping from name to :class:`Model`, in the order of the file.
+
+    The name ``"skip"`` is known and not listed: it leaves an optional stage out, at no dollars and no seconds.
 
     Entries that name the same ``group`` are one choice, a :class:`~vinelm.catalog.ReplicaGroup` under the group's name.
 
@@ -59,10 +62,12 @@ class Catalog(Mapping[str, Model]):
             if names.count(name) > 1:
                 raise ConfigError(f"the catalog names {name!r} twice: give each entry a name of its own")
         choices = grouped(entries)
+        if SKIP in (*names, *(model.name for model in choices)):
+            raise ConfigError(f"the catalog names a model {SKIP!r}, the word for leaving a stage out: give it another name")
         object.__setattr__(self, "models", choices)
         object.__setattr__(self, "backends", dict(backends or {}))
         object.__setattr__(self, "live", dict(live or {}))
-        object.__setattr__(self, "_by_name", {model.name: model for model in choices})
+        object.__setattr__(self, "_by_name", {SKIP: SKIPPED} | {model.name: model for model in choices})
 
     def __getitem__(self, name: str) -> Model:
         by_name: dict[str, Model] = self._by_name  # type: ignore[attr-defined]
@@ -85,7 +90,7 @@ class Catalog(Mapping[str, Model]):
             if name not in self:
                 raise ConfigError(f"unknown model {name!r}: the catalog has {', '.join(self)}")
         live = {name: self.live[name] for name in names if name in self.live}
-        return Catalog([self[name] for name in names], self.backends, live=live)
+        return Catalog([self[name] for name in names if name != SKIP], self.backends, live=live)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types that :meth:`from_dict` reads. They name the variables of API keys and never hold a key."""

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
 from vinelm.errors import ConfigError
+from vinelm.template.steps import SKIP
 
 MOST_TOKENS = 100_000_000
 """The largest ``max_tokens``: more than any model writes."""
@@ -182,6 +183,9 @@ class Model(BaseModel):
         return {key: value for key, value in plain.items() if value or key not in ("group", "trusted_counts")}
 
 
+_FREE = Price(input=0.0, output=0.0, source=SKIP, as_of=date(2026, 1, 1))
+SKIPPED = Model(name=SKIP, provider=SKIP, model_id=SKIP, engine=SKIP, price=_FREE)
+"""What a catalog says of leaving a stage out. No call is ever made with it."""
 OWN_OF_A_REPLICA = ("name", "engine", "api_base", "api_key_env", "price_id")
 """The fields in which the entries of a group may differ."""
 MOST_REPLICAS = 200

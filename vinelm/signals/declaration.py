@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast
 
 from vinelm.errors import ConfigError, WorkflowError
+from vinelm.template.steps import SKIP
 
 Signal: TypeAlias = Callable[[Mapping[str, Any]], object] | Literal["status"]
 Agree: TypeAlias = Callable[[Any, Any], bool]
 
 MOST_SIGNALS = 8
 """The most labels that a signal may have."""
+UNCLEAR = "unclear"
+"""The label of a judge that has not said anything that could be read."""
 STATUS = ("error", "failed", "passed")
 """The labels of ``signal="status"``: the call failed; the workflow's own check failed the answer; it passed the answer."""
 
@@ -101,12 +104,25 @@ class Signals:
         found = cls(signal, tuple(edges), agree, keys)
         return None if found == cls() else found
 
-    def label(self, state: Mapping[str, Any], *, passed: bool | None) -> str | None:
-        """Return the signal of a state as text; ``passed`` is the verdict of the workflow's own check, None if it has none.
+    def label(
+        self, state: Mapping[str, Any], *, passed: bool | None, verdict: str | None = None, model: str | None = None
+    ) -> str | None:
+        """Return the signal of a state as text.
+
+        Args:
+            state: The state's own keys and their values.
+            passed: The verdict of the workflow's own check; None if it has none.
+            verdict: Key under which a judge has just written its label, which is then the signal (``Stage.verdict``).
+            model: What ran; a stage that was skipped shows nothing.
 
         Raises:
             WorkflowError: The signal function raised, or returned what is no label.
         """
+        if model == SKIP:
+            return None
+        if verdict is not None:
+            said = state.get(verdict)
+            return said if isinstance(said, str) and said else UNCLEAR
         if self.signal is None:
             return None
         if isinstance(self.signal, str):

@@ -1,4 +1,5 @@
 from .steps import END as END
+from .steps import SKIP as SKIP
 from .steps import Branch as Branch
 from .steps import Loop as Loop
 from .steps import Parallel as Parallel

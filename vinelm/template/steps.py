@@ -10,6 +10,8 @@ from vinelm.errors import TemplateError
 
 END: Literal["__end__"] = "__end__"
 """The end of the workflow as the last step of an arm, like LangGraph's ``END``."""
+SKIP = "skip"
+"""The choice that leaves an optional stage out: no call, no dollars, and the state as it is. No model may have this name."""
 MOST_INVOCATIONS = 10_000
 """The longest path of one request that a template may allow."""
 Order = Literal["seen", "ignored"]
@@ -25,6 +27,9 @@ class Stage:
         answerable: The workflow holds an answer once this stage and the tools after it have run. A request may end here if the
             graph also has an exit here: a ``vine.route``, or an edge to END with no other stage behind it.
         default: The model that runs without a plan; None takes the first allowed one.
+        optional: The stage may be left out: once bound to a catalog, :data:`SKIP` is the last of its models.
+        verdict: Key of the state under which the stage writes what it thinks of the answer there, as a label such as ``"yes"``.
+            It writes no answer of its own. None: it is no judge.
 
     Raises:
         TemplateError: The name is empty, no model is allowed, a model is repeated, or the default is not allowed.
@@ -34,17 +39,26 @@ class Stage:
     models: tuple[str, ...] | None = None
     answerable: bool = True
     default: str | None = None
+    optional: bool = False
+    verdict: str | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
             raise TemplateError("a stage has no name: give it the name of its node in the graph")
+        if SKIP in (*(self.models or ()), self.default) and not self.optional:
+            raise TemplateError(f"stage {self.name!r} may be skipped only if it is optional: say optional=True")
         if self.models is not None:
             if not self.models:
                 raise TemplateError(f"stage {self.name!r} allows no model: name at least one, or leave `models` out for all")
             if len(set(self.models)) != len(self.models):
                 raise TemplateError(f"stage {self.name!r} names a model twice: {', '.join(self.models)}")
-            if self.default is not None and self.default not in self.models:
+            if self.default is not None and self.default not in (*self.models, *([SKIP] if self.optional else [])):
                 raise TemplateError(f"stage {self.name!r}: default {self.default!r} is not among its models")
+
+    @property
+    def keeps_answer(self) -> bool:
+        """True if an earlier answer may be the one that is left after it: it may be skipped, or only judges."""
+        return self.optional or self.verdict is not None
 
     @property
     def default_model(self) -> str:
@@ -228,7 +242,9 @@ def to_plain(step: Step) -> Any:
     """Return the step as plain JSON types. Only settings that an older reader would misread are new keys."""
     if isinstance(step, Stage):
         models = None if step.models is None else list(step.models)
-        return {"name": step.name, "models": models, "answerable": step.answerable, "default": step.default}
+        of_stage = {"name": step.name, "models": models, "answerable": step.answerable, "default": step.default}
+        later = {"optional": True} if step.optional else {}
+        return of_stage | later | ({} if step.verdict is None else {"verdict": step.verdict})
     if isinstance(step, Loop):
         plain: dict[str, Any] = {"times": step.times, "stages": [to_plain(inner) for inner in step.stages]}
         if step.memory is not None:
@@ -261,4 +277,5 @@ def from_plain(plain: Any) -> Step:
 
 def _stage(plain: Mapping[str, Any]) -> Stage:
     models = plain["models"]
-    return Stage(plain["name"], None if models is None else tuple(models), plain["answerable"], plain["default"])
+    settings = {name: plain[name] for name in ("optional", "verdict") if name in plain}
+    return Stage(plain["name"], None if models is None else tuple(models), plain["answerable"], plain["default"], **settings)

@@ -13,6 +13,7 @@ from vinelm.template.flow import Flow
 from vinelm.template.steps import (
     END,
     MOST_INVOCATIONS,
+    SKIP,
     Branch,
     Loop,
     Parallel,
@@ -321,11 +322,11 @@ class Template:
         def bound(stage: Stage) -> Stage:
             models = tuple(catalog) if stage.models is None else stage.models
             for name in (*models, *([stage.default] if stage.default else [])):
-                if name not in catalog:
+                if name not in catalog and name != SKIP:
                     raise TemplateError(
                         f"stage {stage.name!r} allows the model {name!r}, which the catalog lacks: it has {', '.join(catalog)}"
                     )
-            return replace(stage, models=models)
+            return replace(stage, models=(*models, SKIP) if stage.optional and SKIP not in models else models)
 
         return self._mapped(bound)
 
@@ -351,6 +352,19 @@ class Template:
             loops = (list(stages_of(step.stages)) for step in walk(self.steps) if isinstance(step, Loop))
             pairs |= {(stages[-1].name, stages[0].name) for stages in loops}
         return frozenset(before for before, name in pairs if name in names)
+
+    def held_before(self, exits: Collection[str]) -> frozenset[str]:
+        """Return the stages whose answers the optional stages and judges among ``exits`` leave as they are.
+
+        Requests may not end after them, but their answers are what is left where the later stage is skipped.
+        """
+        found: set[str] = set()
+        waiting = {stage.name for stage in self.stages if stage.name in exits and stage.keeps_answer}
+        while waiting:
+            before = self.stages_before(waiting) - found
+            found |= before
+            waiting = {name for name in before if self.stage(name).keeps_answer or not self.stage(name).answerable}
+        return frozenset(found)
 
     def exits_by(self, names: Collection[str]) -> frozenset[str]:
         """Return the stages after which a request can end, where edges lead back to the stages of those names.
@@ -381,9 +395,14 @@ class Template:
         def declared(stage: Stage) -> Stage:
             model = defaults.get(stage.name)
             is_allowed = model is not None and (stage.models is None or model in stage.models)
+            is_allowed = stage.optional if model == SKIP else is_allowed
             return replace(stage, default=model) if is_allowed else stage
 
         return self._mapped(declared)
+
+    def with_optional(self, optional: Mapping[str, str | None]) -> Template:
+        """Return this template where these stages are optional, each with the key of its verdict if it is a judge."""
+        return self._mapped(lambda s: replace(s, optional=True, verdict=optional[s.name]) if s.name in optional else s)
 
     def with_stop(self, stop: StopRule) -> Template:
         """Return this template under another stop rule."""

@@ -184,8 +184,9 @@ class AnnotatedTrie:
         return tuple(self.template.stages[stage].name for stage in self.outcomes.stages)
 
     def writes_answer(self, node: int) -> bool:
-        """Return whether the invocation at a node writes an answer, wherever plans may end."""
-        return self.template.stage(self.stage_names[self.trie.stage[node]]).answerable
+        """Return whether the invocation at a node writes an answer, or judges the one that there is, wherever plans may end."""
+        stage = self.template.stage(self.stage_names[self.trie.stage[node]])
+        return stage.answerable or stage.verdict is not None
 
     def returning_last(self) -> AnnotatedTrie:
         """Return the same trie of what requests show where only the last answer can be returned."""

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.errors import TrieFileError
+from vinelm.template.steps import SKIP
 from vinelm.trie.difficulty import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRates
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def check_annotated(annotated: AnnotatedTrie) -> None:
     Takes time linear in the number of nodes times the depth, which is known to be small before anything else is done.
     """
     trie, template = annotated.trie, annotated.template
-    _require(set(trie.models) <= set(annotated.catalog), "its catalog lacks one of the models")
+    _require(set(trie.models) <= {*annotated.catalog, SKIP}, "its catalog lacks one of the models")
     _check_labels(trie, template)
     problem = trie.misfit(template)
     _require(problem is None, str(problem))

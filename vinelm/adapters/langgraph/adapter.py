@@ -10,8 +10,9 @@ from typing import Any, overload
 
 from vinelm.adapters.langgraph.nodes.finish import make_finish
 from vinelm.adapters.langgraph.nodes.route import ROUTE_INJECTED, Destinations, To, make_route
-from vinelm.adapters.langgraph.nodes.signature import INJECTED, injected_parameters
+from vinelm.adapters.langgraph.nodes.signature import INJECTED, injected_parameters, is_command
 from vinelm.adapters.langgraph.nodes.stage import make_stage
+from vinelm.adapters.langgraph.nodes.verifier import make_verifier
 from vinelm.adapters.langgraph.path.within_node import ThreadPaths
 from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, MOST_PRIORITY, ContextOwner, RunContext, attach
@@ -27,7 +28,7 @@ from vinelm.requests.workflow import Request
 from vinelm.signals import Signals
 from vinelm.signals.kind import Kind
 from vinelm.telemetry import Observer
-from vinelm.template import Template
+from vinelm.template import SKIP, Template
 
 Node = Callable[..., Any]
 
@@ -44,12 +45,22 @@ class GraphInterface:
     # -- building the graph ------------------------------------------------------------------------------------
 
     @overload
-    def stage(self, name: str, fn: Node, *, state: type | None = None, default: str | None = None) -> Node: ...
+    def stage(
+        self, name: str, fn: Node, *, state: type | None = None, default: str | None = None, optional: bool = False
+    ) -> Node: ...
     @overload
     def stage(
-        self, name: str, fn: None = None, *, state: type | None = None, default: str | None = None
+        self, name: str, fn: None = None, *, state: type | None = None, default: str | None = None, optional: bool = False
     ) -> Callable[[Node], Node]: ...
-    def stage(self, name: str, fn: Node | None = None, *, state: type | None = None, default: str | None = None) -> Any:
+    def stage(
+        self,
+        name: str,
+        fn: Node | None = None,
+        *,
+        state: type | None = None,
+        default: str | None = None,
+        optional: bool = False,
+    ) -> Any:
         """Return a graph node that runs ``fn(state, model[, config, runtime, writer, store, previous])`` on the planned model.
 
         Outside of a graph it is called as ``fn`` is: with a model, which a test may fake, or without one, on the default model.
@@ -59,14 +70,16 @@ class GraphInterface:
             fn: function, method or callable object, sync or async, that returns what any node returns. Without it a decorator
                 is returned.
             state: the state's type; needed where ``fn`` does not annotate its first parameter.
-            default: the model that runs where nothing is planned; by default what the template declares.
+            default: the model that runs where nothing is planned; by default what the template declares. ``"skip"`` leaves an
+                optional stage out.
+            optional: plans may skip the stage: ``fn`` is not called, the state stays as it is, and what comes after it runs.
 
         Raises:
-            WorkflowError: ``fn`` cannot be wrapped.
+            WorkflowError: ``fn`` cannot be wrapped, or is optional and chooses the next node itself.
             ConfigError: the catalog lacks the default model.
         """
         if fn is None:
-            return lambda given: self.stage(name, given, state=state, default=default)
+            return lambda given: self.stage(name, given, state=state, default=default, optional=optional)
         label = f"stage {name!r}"
         asked = injected_parameters(fn, label, INJECTED)
         if "model" not in asked.names:
@@ -74,8 +87,33 @@ class GraphInterface:
         state_type = state or asked.state
         if not inspect.isclass(state_type):
             raise WorkflowError(f"{label}: the type of its state is unknown: annotate the first parameter, or pass state=State")
-        self.adapter.declare(name, default)
+        if optional and is_command(asked.returns):
+            raise WorkflowError(f"{label} chooses the next node by Command: it cannot be optional, move the choice to an edge")
+        self.adapter.declare(name, default, optional=optional)
         return make_stage(self.adapter.finder, self.adapter, name, fn, asked, state_type=state_type)
+
+    def verifier(self, name: str, *, prompt: str, state: type, key: str = "verdict", default: str | None = SKIP) -> Node:
+        """Return a graph node that asks a model whether the answer in the state is right: an optional stage.
+
+        It writes ``"yes"``, ``"no"`` or ``"unclear"`` under ``key``, which is what the stage shows in place of ``signal=``. It
+        writes no answer. Plans ask it only where its verdict is worth its price (docs/signals.md#a-verifier).
+
+        Args:
+            name: the node's name in the graph.
+            prompt: what the model is shown, with keys of the state in braces: ``"Question: {question} Answer: {answer}"``.
+            state: the state's type, which declares ``key``.
+            key: the key of the state for the verdict.
+            default: the model that runs where nothing is planned; by default the stage is skipped.
+
+        Raises:
+            WorkflowError: the state does not declare the key.
+            ConfigError: the catalog lacks the default model.
+        """
+        if not any(key in inspect.get_annotations(base) for base in inspect.getmro(state)):
+            raise WorkflowError(f"stage {name!r}: the state {state.__name__} has no key {key!r}: declare it, {key}: str")
+        node = self.stage(name, make_verifier(f"stage {name!r}", prompt, key), state=state, default=default, optional=True)
+        self.adapter.optional[name] = key
+        return node
 
     def route(
         self,
@@ -238,16 +276,18 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         self.default_scope = defaults.default_scope
         self.thread_paths = ThreadPaths()
 
-    def declare(self, name: str, default: str | None = None, *, is_agent: bool = False) -> None:
-        """Declare a stage that VineLM does not wrap itself; ``is_agent`` if a middleware runs it.
+    def declare(self, name: str, default: str | None = None, *, is_agent: bool = False, optional: bool = False) -> None:
+        """Declare a stage; ``is_agent`` if a middleware runs it, ``optional`` if it is wrapped and may be skipped.
 
         Raises:
             ConfigError: the catalog lacks the default model.
         """
-        if default is not None and default not in self.catalog:
+        if default is not None and (default not in self.catalog or (default == SKIP and not optional)):
             known = ", ".join(self.catalog)
             raise ConfigError(f"stage {name!r}: unknown default model {default!r}: the catalog has {known}")
         self.declared[name] = default
+        if optional:
+            self.optional.setdefault(name, None)
         if is_agent:
             self._agents.add(name)
 

@@ -34,7 +34,7 @@ def resolved(workflow: Workflow, vine: GraphInterface) -> Workflow:
     if workflow.has_template:
         return workflow
     graph = build_graph(workflow, vine)
-    template = template_of_graph(workflow, graph, vine.adapter.agents)
+    template = template_of_graph(workflow, graph, vine.adapter.agents).with_optional(vine.adapter.optional)
     return replace(workflow, template=with_graph_exits(template, graph))
 
 
@@ -44,7 +44,7 @@ def with_graph_exits(template: Template, graph: Any) -> Template:
     A request can end after a stage where a ``vine.route`` stands between it and the next stage, or where no other stage
     follows. An edge to END of the application's own that may also lead to another stage counts where the graph has no
     ``vine.route``, after the last stage, and where the template branches: VineLM cannot make it end there, but the application
-    may.
+    may. What an exit's optional stages and judges find there is an answer as well (:meth:`~vinelm.Template.held_before`).
 
     Args:
         template: The workflow's shape.
@@ -68,7 +68,7 @@ def with_graph_exits(template: Template, graph: Any) -> Template:
     if not exits:
         return template  # the edges are chosen at run time (Command without annotations): nothing is known about them
     try:
-        return template.with_exits(exits)
+        return template.with_exits(exits | template.held_before(exits))
     except TemplateError as error:
         declared = ", ".join(repr(stage.name) for stage in template.stages if stage.answerable)
         raise WorkflowError(
@@ -88,12 +88,32 @@ def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
     """
     if not adapter.is_used:
         adapter = next(iter(adapters_behind(app)), adapter)
+    refuse_other_options(template, adapter)
     template = template.with_defaults(adapter.declared_defaults(stage.name for stage in template.stages))
     if not adapter.can_end:
         return replace(template, exits=())
     exits = adapter.exits_of(template)
     answerable = {stage.name for stage in template.stages if stage.answerable}
     return template if exits is None or answerable <= exits else replace(template, exits=tuple(sorted(exits & answerable)))
+
+
+def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
+    """Refuse a template that disagrees with the graph about what may be skipped, and about which stages are judges.
+
+    Raises:
+        WorkflowError: It does; names the stage.
+    """
+    if not adapter.is_used:
+        return
+    said = {stage.name: stage.verdict for stage in template.stages if stage.optional}
+    for stage in template.stages:
+        key = adapter.optional.get(stage.name)
+        if (stage.name in adapter.optional) != stage.optional or key != said.get(stage.name):
+            settings = f"optional=True{'' if key is None else f', verdict={key!r}'}" if stage.name in adapter.optional else ""
+            raise WorkflowError(
+                f"stage {stage.name!r} is {'' if settings else 'not '}optional in the graph: "
+                f"say Stage({stage.name!r}{', ' if settings else ''}{settings}) in the template, or change its vine.stage(...)"
+            )
 
 
 def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable[[str], frozenset[str]]:

@@ -6,7 +6,9 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
+
+from langgraph.types import Command
 
 from vinelm.errors import WorkflowError
 
@@ -49,6 +51,11 @@ def injected_parameters(fn: Callable[..., Any], label: str, known: tuple[str, ..
     names = tuple(p.name for p in parameters[1:] if p.name in known and p.kind is not inspect.Parameter.POSITIONAL_ONLY)
     state = _hint(body, parameters[0].name)
     return InjectedParameters(names, state, _hint(body, "return"), inspect.iscoroutinefunction(body))
+
+
+def is_command(returns: Any) -> bool:
+    """Return whether a function is annotated to return LangGraph's ``Command``, alone or among other types."""
+    return any(one is Command or get_origin(one) is Command for one in (returns, *get_args(returns)))
 
 
 def marked(runnable: Any, mark: str) -> Any:

@@ -45,7 +45,7 @@ def make_stage(
             if _has_model(fn, more, given):
                 return fn(state, *more, **given)
             with ChatCall.begin(calls, name) as call:
-                return fn(state, *more, model=call.scope.model, **given)
+                return None if call.scope.is_skipped else fn(state, *more, model=call.scope.model, **given)
         try:
             own, carried = own_state(state)
         except Exception:
@@ -54,7 +54,7 @@ def make_stage(
             own, carried = state, None
         with finder.invoke(name, carried, config, runtime) as scope:
             given = _injected(others, config, runtime) if others else {}
-            out = fn(own, model=scope.model, **given)
+            out = None if scope.is_skipped else fn(own, model=scope.model, **given)
         return _written(finder, out, scope, name)
 
     async def anode(
@@ -65,7 +65,7 @@ def make_stage(
             if _has_model(fn, more, given):
                 return await fn(state, *more, **given)
             async with await ChatCall.abegin(calls, name) as call:
-                return await fn(state, *more, model=call.scope.model, **given)
+                return None if call.scope.is_skipped else await fn(state, *more, model=call.scope.model, **given)
         try:
             own, carried = own_state(state)
         except Exception:
@@ -74,7 +74,7 @@ def make_stage(
             own, carried = state, None
         async with await finder.ainvoke(name, carried, config, runtime) as scope:
             given = _injected(others, config, runtime) if others else {}
-            out = await fn(own, model=scope.model, **given)
+            out = None if scope.is_skipped else await fn(own, model=scope.model, **given)
         return _written(finder, out, scope, name)
 
     wrapped: Callable[..., Any] = anode if asked.is_async else node

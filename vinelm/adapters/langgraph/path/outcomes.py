@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from threading import RLock
+from types import MappingProxyType
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -27,14 +28,20 @@ class RunOutcomes:
     Args:
         signals: what the workflow declares.
         observe: tells the policy the outcome of the invocation at the end of a prefix.
+        verdicts: by stage the key under which it writes a verdict, of those that judge an answer.
         failed: called as ``failed(what, error, prefix)`` if the application's ``signal`` or ``agree`` raises, or its state
             lacks a part of an answer; it raises, or the invocation shows nothing of that kind.
     """
 
     def __init__(
-        self, signals: Signals, observe: Callable[[Path, Outcome], None], failed: Callable[[str, Exception, Path], None]
+        self,
+        signals: Signals,
+        observe: Callable[[Path, Outcome], None],
+        failed: Callable[[str, Exception, Path], None],
+        verdicts: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.signals = signals
+        self._verdicts, self._stages = verdicts, dict[Path, str]()
         self._observe, self._failed = observe, failed
         self._lock = RLock()
         self._shown: dict[Path, ShownOutcome] = {}
@@ -79,6 +86,11 @@ class RunOutcomes:
         else:
             self.tell(path, lambda: graph_values(config, own, fresh=fresh), passed=passed, unwritten=channels)
 
+    def ran(self, path: Path, stage: str) -> None:
+        """Note the stage of the invocation at the end of ``path``."""
+        if self._verdicts:
+            self._stages[path] = stage
+
     def tell_failed(self, path: Path) -> None:
         """Tell the policy that the invocation at the end of ``path`` has failed; another attempt may follow."""
         self._observe(path, Outcome("error" if self.signals.signal == "status" else None, None))
@@ -94,6 +106,7 @@ class RunOutcomes:
         """Forget all invocations: another request begins in this run."""
         with self._lock:
             self._shown.clear()
+            self._stages.clear()
 
     def told(self, config: RunnableConfig | None, path: Path, value: PathValue | None) -> list[Note]:
         """Tell the policy what the invocations of ``path`` have shown; return what of that the stored path lacks.
@@ -139,7 +152,8 @@ class RunOutcomes:
         state: Mapping[str, Any] = {}
         try:
             state = read()
-            shown["signal"] = self.signals.label(state, passed=passed)
+            verdict = self._verdicts.get(self._stages.get(path, ""))
+            shown["signal"] = self.signals.label(state, passed=passed, verdict=verdict, model=path[-1])
         except Exception as error:
             self._failed("the signal", error, path)
         try:

@@ -209,7 +209,11 @@ class GraphRun:
         self.trail: InnerTrail | None = None
         self._unwritten_usd = 0.0
         self._turns: dict[str, int] = {}
-        self.outcomes = None if signals is None else RunOutcomes(signals, _weakly(self._observe), _weakly(self._degrade))
+        self.outcomes: RunOutcomes | None = None
+        if signals is not None:
+            judges = () if template is None else template.stages
+            verdicts = {stage.name: stage.verdict for stage in judges if stage.verdict is not None}
+            self.outcomes = RunOutcomes(signals, _weakly(self._observe), _weakly(self._degrade), verdicts)
 
     @property
     def can_keep_account(self) -> bool:
@@ -314,6 +318,8 @@ class GraphRun:
                     self.path, self.stages = invocation.prefix[:-1], self.stages[:-1]
         if self.outcomes is not None and invocation.failure is not None:
             self.outcomes.tell_failed(invocation.prefix)
+        elif self.outcomes is not None:
+            self.outcomes.ran(invocation.prefix, invocation.stage)
         cost_usd = invocation.cost_usd
         if self.request_account is not None:
             self.request_account.recorded(cost_usd)
@@ -380,6 +386,8 @@ class GraphRun:
             self._guarded("begin", lambda: self.policy.begin(kind, "as the request began"), None, prefix)
         self._guarded("resumed", lambda: self.policy.resumed(prefix, costs_usd, told), None, prefix)
         if self.outcomes is not None:
+            for k, stage in enumerate(stages, start=1):
+                self.outcomes.ran(prefix[:k], stage)
             self.outcomes.inherit(prefix, shown_of(value))
 
     def _observe(self, prefix: tuple[str, ...], outcome: Outcome) -> None:

@@ -22,6 +22,7 @@ from vinelm.errors import CallError, FailureKind
 from vinelm.requests.protocols import CallContext, ChatModelSource, Invocation
 from vinelm.rows.observation import Usage
 from vinelm.telemetry import ObserverGroup
+from vinelm.template.steps import SKIP
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -37,7 +38,7 @@ class InvocationScope:
     Attributes:
         stage: name of the stage.
         path: models of the request's invocations; ends with this invocation's own.
-        answering: the chat model of the present attempt.
+        answering: the chat model of the present attempt; neither is set where the stage is skipped.
         model: the chat model for the stage: ``answering``, or one that calls it and falls back.
 
     Args:
@@ -86,12 +87,13 @@ class InvocationScope:
         self._observers: ObserverGroup | None = observers if observers.observers else None
         self._usages: list[Usage] = []  # of all attempts: a call of the last one may end after the next has begun
         self._recorded = 0
-        self._tried: set[str] = set()
+        self._tried: set[str] = {SKIP}  # nothing is left out because a model failed
         self._lock = Lock()
+        self.answering: BaseChatModel
+        self.model: BaseChatModel
         self._begin(path)
-        self.model: BaseChatModel = self.answering
-        if falls_back and run.falls_back:
-            self.model = bound_instance(FallbackModel, self)
+        if not self.is_skipped:
+            self.model = bound_instance(FallbackModel, self) if falls_back and run.falls_back else self.answering
 
     def _begin(self, path: tuple[str, ...]) -> None:
         """Begin an attempt with the model at the end of ``path``."""
@@ -125,7 +127,8 @@ class InvocationScope:
             priority=priority,
         )
         try:
-            self.answering: BaseChatModel = self._models.chat_model(path[-1], call, self._limits)
+            if not self.is_skipped:
+                self.answering = self._models.chat_model(path[-1], call, self._limits)
         except BaseException as error:
             self.failed(error)
             raise
@@ -163,6 +166,11 @@ class InvocationScope:
         self._tell_end(failed)
         self._begin(path)
         return True
+
+    @property
+    def is_skipped(self) -> bool:
+        """True if the stage is left out: its function is not to be called."""
+        return self.path[-1] == SKIP
 
     @property
     def is_kept_by_run(self) -> bool:

@@ -30,6 +30,7 @@ class AdapterSettings:
         account_of: returns what authorizes the calls of a new run beside its policy's guard: an account that requests share.
             None, or a result of None: nothing does. To be set before the first run.
         declared: the stages wrapped so far, each with the default model that the application declared, or None.
+        optional: those that may be skipped, each with the key of its verdict if it is a judge.
         agains, ends: where the edges wrapped so far lead when the request goes on, and when the policy ends it.
         has_finish: whether the application asked for the node that returns an earlier answer.
         returns_earlier: whether a request that the policy ends can return an earlier answer than the last one: answers are
@@ -52,6 +53,7 @@ class AdapterSettings:
         self.tells_config = False
         self.account_of: Callable[[RunContext], CallGuard | None] | None = None
         self.declared: dict[str, str | None] = {}
+        self.optional: dict[str, str | None] = {}
         self.agains: list[str] = []
         self.ends: set[str] = set()
         self.has_finish = self.returns_earlier = False

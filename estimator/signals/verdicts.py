@@ -1,0 +1,200 @@
+"""Judges in the latent model of answers: what a verdict says of the answer that it is about, and of the request.
+
+A judge writes no answer. With y whether the answer is right, missing or wrong, t the easiness of the request, j the judge's
+model and l what it says,
+
+    P(l | y, t, j)  is proportional to  exp(a_yl + b_yjl + c_yl t)
+
+with normal priors of the effects. The slope c is there because a judge fails where models fail: without it the verdicts on hard
+requests are trusted too much. A stage that is skipped is a judge that says nothing, whatever the answer. Whether the workflow's
+own check passes the answer behind a judge, and which stage comes next, depends on what is said and on what was shown before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.signals import Label
+from vinelm.template import SKIP
+from vinelm.trie.arrays import BoolArray, FloatArray
+
+if TYPE_CHECKING:
+    from vinelm.estimator.signals.answers import Context
+
+Ints = npt.NDArray[np.int64]
+KINDS = 3
+"""An answer is right, missing or wrong."""
+LEVEL_SD, MODEL_SD, SLOPE_SD = 1.5, 0.7, 0.3
+"""Prior standard deviations of a, b and c."""
+FOLLOWS_PSEUDO = 0.1
+"""Rows that the prior of what follows a verdict counts as: little, since mostly the application's code decides it."""
+NEVER = -40.0
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts:
+    """The invocations that leave the answer as it is, of a table of answers. A *judge* is one of their contexts.
+
+    Args:
+        contexts: the table's contexts; see ``Context.keeps``.
+        labels: the table's labels.
+        context: of each row, an index into ``contexts``; shape (rows,).
+        label: of each row, an index into ``labels``; shape (rows,).
+        before: the label of the row before it; -1 without one; shape (rows,).
+        is_missing: whether the state held no answer, shape (rows,).
+    """
+
+    contexts: tuple[Context, ...] = ()
+    labels: tuple[Label, ...] = ()
+    context: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    label: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    before: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    is_missing: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    @cached_property
+    def judges(self) -> list[int]:
+        """The judges, as indices into ``contexts``."""
+        return [i for i, context in enumerate(self.contexts) if context.keeps]
+
+    @cached_property
+    def number(self) -> dict[int, int]:
+        """The number of each judge, by its context."""
+        return {context: j for j, context in enumerate(self.judges)}
+
+    @cached_property
+    def judge(self) -> Ints:
+        """The judge of each row, -1 for answers; shape (rows,)."""
+        of_context = np.full(len(self.contexts) + 1, -1, np.int64)
+        of_context[self.judges] = np.arange(len(self.judges))
+        return of_context[self.context]
+
+    @cached_property
+    def signals(self) -> list[str | None]:
+        """What judges have said: signals, None where they were skipped."""
+        return sorted({self.labels[label].signal for label in self.label[self.judge >= 0].tolist()}, key=str)
+
+    @cached_property
+    def signal(self) -> Ints:
+        """The signal of each label, an index into :attr:`signals`; -1 for those that no judge has; shape (labels,)."""
+        return np.array([self.signals.index(one.signal) if one.signal in self.signals else -1 for one in self.labels], np.int64)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(judges, kinds of answer, signals)."""
+        return len(self.judges), KINDS, len(self.signals)
+
+    @cached_property
+    def column(self) -> Ints:
+        """Of each row: its judge, whether the answer was missing and its signal, as one number; -1 for answers; (rows,)."""
+        code = (self.judge * 2 + self.is_missing) * len(self.signals) + self.signal[self.label] if self.judges else self.judge
+        return np.where(self.judge >= 0, code, -1)
+
+    def counts_of(self, column: int, right: float) -> list[tuple[int, float]]:
+        """Return the places in an array of :attr:`shape`, flat, that a row counts at, and how much; ``right`` is its score."""
+        rest, signal = divmod(column, len(self.signals))
+        judge, is_missing = divmod(rest, 2)
+        parts = [(1, 1.0)] if is_missing else [(0, right), (2, 1.0 - right)]
+        return [((judge * KINDS + kind) * len(self.signals) + signal, share) for kind, share in parts if share]
+
+    @cached_property
+    def _stages(self) -> tuple[list[str], list[str]]:
+        asked = [self.contexts[i] for i in self.judges]
+        return sorted({one.stage for one in asked}), sorted({one.model for one in asked})
+
+    @cached_property
+    def _stage(self) -> Ints:
+        return np.array([self._stages[0].index(self.contexts[i].stage) for i in self.judges], np.int64)
+
+    @cached_property
+    def features(self) -> FloatArray:
+        """Of each judge: 1, and 1 for its model; shape (judges, 1 + models)."""
+        models = np.array([[self.contexts[i].model == name for name in self._stages[1]] for i in self.judges], np.float64)
+        return np.column_stack((np.ones(len(self.judges)), models.reshape(len(self.judges), len(self._stages[1]))))
+
+    @cached_property
+    def possible(self) -> BoolArray:
+        """The signals that each judge may give, those that its stage has given; a skipped one None; (judges, signals)."""
+        found = np.zeros((len(self.judges), len(self.signals)), np.bool_)
+        is_skip = np.array([self.contexts[i].model == SKIP for i in self.judges], np.bool_)
+        at = np.flatnonzero(self.judge >= 0)
+        judge, signal = self.judge[at], self.signal[self.label[at]]
+        for j in range(len(self.judges)):
+            alike = (self._stage == self._stage[j]) & (is_skip == is_skip[j])
+            found[j, signal[alike[judge]]] = True
+            if not found[j].any():
+                found[j] = [(one is None) == is_skip[j] for one in self.signals]
+        return found
+
+    @cached_property
+    def follows(self) -> FloatArray:
+        """P(label | its signal, the label before), by judge; the last label before is none.
+
+        Shape (judges, labels + 1, labels); 0 for labels whose arm is not possible there.
+        """
+        n = len(self.labels)
+        counts = np.zeros((len(self._stages[0]), n + 1, n))
+        at = np.flatnonzero(self.judge >= 0)
+        np.add.at(counts, (self._stage[self.judge[at]], self.before[at], self.label[at]), 1.0)
+        found = np.zeros((len(self.judges), n + 1, n))
+        for j, context in enumerate(self.judges):
+            arms = (None, *self.contexts[context].arms)
+            fits = np.array([label.arm in arms for label in self.labels], np.bool_)
+            for signal in np.flatnonzero(self.possible[j]):
+                here = np.flatnonzero(fits & (self.signal == signal))
+                if len(here):
+                    seen = counts[self._stage[j]][:, here]
+                    prior = (seen.sum(axis=0) + 1e-3) / (seen.sum() + 1e-3 * len(here))
+                    found[j][:, here] = (seen + FOLLOWS_PSEUDO * prior) / (seen.sum(axis=1, keepdims=True) + FOLLOWS_PSEUDO)
+        return found
+
+    # -- the effects: shape (stages, kinds, 1 + models + 1, signals); the last feature is the easiness -------------------
+
+    def no_effects(self) -> FloatArray:
+        """Return effects that are all 0."""
+        return np.zeros((len(self._stages[0]), KINDS, self.features.shape[1] + 1, len(self.signals)))
+
+    def log_chances(self, effects: FloatArray, easy: FloatArray) -> FloatArray:
+        """Return log P(signal | judge, kind of answer, easiness), shape (judges, kinds, signals, points)."""
+        if not self.judges:
+            return np.zeros((*self.shape, len(easy)))
+        own = effects[self._stage]
+        logit = np.einsum("jf,jkfs->jks", self.features, own[:, :, :-1])[..., None] + own[:, :, -1, :, None] * easy
+        logit = np.where(self.possible[:, None, :, None], logit, NEVER)
+        return np.asarray(logit - np.logaddexp.reduce(logit, axis=2, keepdims=True))
+
+    def stepped(self, effects: FloatArray, counts: FloatArray, easy: FloatArray) -> FloatArray:
+        """Return the effects after one Newton step; ``counts`` has shape (judges, kinds, signals, points)."""
+        if not self.judges:
+            return effects
+        chance, moved = np.exp(self.log_chances(effects, easy)), effects.copy()
+        n_features, n_signals = effects.shape[2:]
+        sd = np.repeat([LEVEL_SD, *[MODEL_SD] * (n_features - 2), SLOPE_SD], n_signals)
+        for stage in range(len(effects)):
+            here = np.flatnonzero((self._stage == stage) & (self.possible.sum(axis=1) > 1))
+            if not len(here):
+                continue
+            x = np.concatenate(
+                [np.column_stack((np.broadcast_to(self.features[j], (len(easy), n_features - 1)), easy)) for j in here]
+            )
+            for kind in range(KINDS):
+                said = counts[here, kind].transpose(0, 2, 1).reshape(-1, n_signals)
+                p = chance[here, kind].transpose(0, 2, 1).reshape(-1, n_signals)
+                asked = said.sum(axis=1)
+                now = effects[stage, kind].ravel()
+                gradient = (x.T @ (said - asked[:, None] * p)).ravel() - now / sd**2
+                mixed = np.einsum("n,ns,sr->nsr", asked, p, np.eye(n_signals)) - np.einsum("n,ns,nr->nsr", asked, p, p)
+                curvature = np.einsum("nf,ng,nsr->fsgr", x, x, mixed, optimize=True).reshape(len(now), -1)
+                curvature += np.diag(1.0 / sd**2)
+                step = np.clip(np.linalg.solve(curvature, gradient), -1.0, 1.0)
+                moved[stage, kind] = (now + step).reshape(n_features, n_signals)
+        return moved
+
+
+def kinds_of(types: npt.NDArray[np.int8], right: int, missing: int) -> Ints:
+    """Return whether answers of these types are right (0), missing (1) or wrong (2)."""
+    return np.where(types == right, 0, np.where(types == missing, 1, 2)).astype(np.int64)
