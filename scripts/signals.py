@@ -1,14 +1,14 @@
 """What an application shows, put to use: VineLM and simple rivals on recorded real answers, under the application's own check.
 
 Reads --data (or VINELM_DATA): text-to-SQL systems on Spider (`outcomes/spider_sql.csv.gz` with `nl2sql/`), exam questions
-(`outcomes/exam_retries.csv.gz` with `math/`), generated code (`outcomes/classeval.csv.gz`), and mixed traffic (`mixed/`). Each is a
-complete table of independent first answers, so that every policy can be replayed exactly. For each of --splits random halves, a
-sampler buys rows worth 2 % of the dollars of running every training request on every path that its check lets it reach, or 30 whole
-runs of the strongest system where these are dearer. Every method chooses from these rows, under each budget the policy with the
-highest estimated accuracy, and the choice is replayed on the held-out half.
+(`outcomes/exam_retries.csv.gz` with `math/`), generated code (`outcomes/classeval.csv.gz`), and mixed traffic (`mixed/`).
+Each is a complete table of independent first answers, so that every policy can be replayed exactly. For each of --splits
+random halves, a sampler buys rows worth 2 % of the dollars of running every training request on every path that its check
+lets it reach, or 30 whole runs of the strongest system where these are dearer. Every method chooses from these rows, under
+each budget the policy with the highest estimated accuracy, and the choice is replayed on the held-out half.
 
-Methods are compared at equal dollars: at what VineLM spent on the held-out requests under each budget. Every method, VineLM too,
-mixes two of its plans by request, by what they promise. Intervals draw requests (with their groups) and profiles.
+Methods are compared at equal dollars: at what VineLM spent on the held-out requests under each budget. Every method, VineLM
+too, mixes two of its plans by request, by what they promise. Intervals draw requests (with their groups) and profiles.
 """
 
 from __future__ import annotations
