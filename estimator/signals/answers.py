@@ -68,6 +68,7 @@ class AnswerTable:
         weight: Weight of the row.
         is_repeat: Whether it is the model's earlier answer again, or again none, which says nothing more about the request.
         cost_usd: Dollars of the row, tools included.
+        turn: Invocations before it.
         repeats: For each context with ``is_again``: rows, and those whose answer is the model's earlier one; (contexts, 2).
     """
 
@@ -82,6 +83,7 @@ class AnswerTable:
     weight: FloatArray
     is_repeat: BoolArray
     cost_usd: FloatArray
+    turn: Ints
     repeats: FloatArray
 
     def __len__(self) -> int:
@@ -168,6 +170,7 @@ class AnswerTable:
             weight=np.array([1.0 / counts[key] for key in same]),
             is_repeat=np.array(is_repeat, np.bool_),
             cost_usd=np.array([row.cost_usd + row.tool_cost_usd for row in scored]),
+            turn=np.array([row.depth - 1 for row in scored], np.int64),
             repeats=np.array([repeated[context] for context in names], np.float64).reshape(-1, 2),
         )
 

@@ -7,7 +7,7 @@ the predictive probability, by which plans are chosen, and the spread over the f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ from vinelm.trie.arrays import FloatArray
 
 FITS = 8
 """Fits to resampled requests."""
+LEAST_RISE = 0.1
+"""Least dollars of an invocation by its place, over the mean."""
 LEAST_WEIGHT = 1e-4
 """A latent pair of less weight in its fit is left out."""
 
@@ -40,6 +42,8 @@ class Predictive:
         label_follows_class: Answers of one class have one label.
         cost_usd: Dollars for a request of mean size, shape (contexts,).
         cost_by_fit: The same by each of the fits, shape (contexts, fits).
+        growth: See :class:`AnswerFit`.
+        turn: Likewise, shape (contexts,).
     """
 
     contexts: tuple[Context, ...]
@@ -54,6 +58,12 @@ class Predictive:
     label_follows_class: bool
     cost_usd: FloatArray
     cost_by_fit: FloatArray
+    growth: float = 0.0
+    turn: FloatArray = field(default_factory=lambda: np.zeros(1))
+
+    def rise(self, earlier: int) -> FloatArray:
+        """Return the dollars of an invocation after so many others over ``cost_usd``, shape (contexts,)."""
+        return np.broadcast_to(np.maximum(1.0 + self.growth * (earlier - self.turn), LEAST_RISE), len(self.contexts))
 
     @property
     def mean_size(self) -> FloatArray:
@@ -91,6 +101,8 @@ class Predictive:
             label_follows_class=whole.label_follows_class,
             cost_usd=whole.cost_usd,
             cost_by_fit=np.stack([one.cost_usd for one in found], axis=1),
+            growth=whole.growth,
+            turn=whole.turn,
         )
 
 
