@@ -387,7 +387,7 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
     of_point = ((at * size[:, None]).sum(axis=0) + PSEUDO_COUNTS) / (at.sum(axis=0) + PSEUDO_COUNTS)
     of_point /= float(np.exp(model.log_weights) @ of_point)
     expected = np.bincount(table.context, weight * (posterior @ of_point)[pattern], n)
-    usual = _usual_dollars(table, paid, expected)
+    usual = _usual_dollars(table, np.asarray(paid, np.float64), np.asarray(expected, np.float64))
     cost_usd = (paid + PSEUDO_COUNTS * usual) / (expected + PSEUDO_COUNTS)
     turn, growth = _growth(table, weight, cost_usd[table.context] * (posterior @ of_point)[pattern])
     return replace(model, cost_usd=cost_usd, size=of_point, turn=turn, growth=growth)
