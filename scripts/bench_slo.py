@@ -1,14 +1,17 @@
 """Latency SLOs under load: SLO violations and right answers in time of static plans, the paper's and risk-aware policies.
 
 Engines and their load are simulated (`scripts/science/simulator.py`); requests are simulated or recorded
-(`slo_workloads.py`). Bursty arrivals come from a real trace if --data (or VINELM_DATA) has one. The trie is annotated on other
-requests than those served. Objective: highest accuracy within the SLO. "crowd" arrivals come four times as fast, with load
-reports that are fresh, old, or old and corrected by our own dispatches since.
+(`slo_workloads.py`). Requests end by --stop: an oracle's, as in the paper, or the workflow's own check. Bursty arrivals come
+from a real trace if --data (or VINELM_DATA) has one. The trie is annotated on other requests than those served. Objective:
+highest accuracy within the SLO. "crowd" arrivals come four times as fast, with load reports that are fresh, old, or old and
+corrected by our own dispatches since.
 
 There are two static plans. That of the paper is the best by the trie's means, which are those of idle engines. The strong one
-is the best of the same plans in simulations under the load that is served, with other requests and seeds (`slo_rivals.py`).
-All policies but the last plan over a complete annotation; the last is the program over a sparse one, bought for 2 % of the
-dollars of up to 500 requests.
+is the best of the same plans in simulations under the load that is served, with other requests and seeds (`slo_rivals.py`);
+it is also served with a guard (no further call that does not fit now) and hedged (a late call is made again, of the fastest
+other model). Reactive greedy takes, of the models whose expected time × 1.5 fits now, the most accurate. All policies but the
+last plan over a complete annotation; the last is the program over a sparse one, bought for 2 % of the dollars of up to 500
+requests.
 """
 
 from __future__ import annotations
@@ -43,6 +46,9 @@ from slo_figures import (
     AWARE,
     DEVIATION,
     FRESH,
+    GREEDY,
+    GUARDED,
+    HEDGED,
     LOAD_AWARE,
     OLD,
     OLD_CORRECTED,
@@ -56,7 +62,7 @@ from slo_figures import (
     summary,
     violations_by_weight,
 )
-from slo_rivals import PlansUnderLoad, sparse_annotation
+from slo_rivals import PlansUnderLoad, greedy_chooser, guarded_chooser, hedged_chooser, sparse_annotation
 from slo_workloads import WORKLOADS, SloWorkload
 
 from vinelm.controller import Planner
@@ -66,6 +72,7 @@ ARRIVALS = ("idle", "Poisson", "bursty")
 SLOTS, SLOPE, OTHERS = 8, 0.06, 2.4  # per engine: concurrent requests, slowdown per request, mean running background requests
 BUSY = 1.84  # mean number of our running first calls if each went to the average model: one per second for simulated models
 CROWD = 4.0
+STOPS = ("oracle", "workflow")
 FIGURES = ("violation_rate", "accuracy", "in_slo_accuracy", "cost_usd")
 
 
@@ -73,6 +80,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", choices=WORKLOADS, default="simulated")
     parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder with arrivals/ and outcomes/")
+    parser.add_argument(
+        "--stop",
+        choices=STOPS,
+        default=STOPS[0],
+        help="who ends a request: an oracle, or the workflow's own check",
+    )
     parser.add_argument("--arrivals", nargs="+", choices=(*ARRIVALS, "crowd"), default=(*ARRIVALS, "crowd"))
     parser.add_argument("--slos", nargs="+", type=float, help="seconds [default: the workload's six]")
     parser.add_argument("--seeds", type=int, default=5)
@@ -86,11 +99,12 @@ def main() -> int:
     options = parser.parse_args()
     made = provenance(options)
     started = time.perf_counter()
-    workload = workload_of(options.workload, options.data)  # computed before the workers fork, so that they share it
+    workload = workload_of(options.workload, options.data, options.stop)  # before the workers fork, which share it
     by_weight = measured(options)
     about = {
         "workload": options.workload,
         "about": workload.about,
+        "stop": options.stop,
         "seeds": options.seeds,
         "run_s": round(time.perf_counter() - started, 1),
     }
@@ -129,13 +143,13 @@ def figures_of(by_weight: dict[float | None, list[dict]]) -> dict[str, object]:
 
 
 @cache
-def workload_of(name: str, data: Path | None) -> SloWorkload:
-    return WORKLOADS[name](data)
+def workload_of(name: str, data: Path | None, stop: str) -> SloWorkload:
+    return WORKLOADS[name](data).stopped_by(stop)
 
 
 def rows_of(name: str, data: Path | None, seed: int, options: argparse.Namespace, late_weight: float | None) -> list[dict]:
     """All rows of one seed."""
-    workload = workload_of(name, data)
+    workload = workload_of(name, data, options.stop)
     if options.slos:
         workload = replace(workload, slos_s=tuple(options.slos))
     bench = Bench.of(workload, seed, late_weight)
@@ -219,10 +233,14 @@ class Bench:
         """Return the policies; all have the same target and latency cap."""
         objective = Objective(maximize="accuracy", max_latency_s=slo_s)
         program = replace(objective, risk="dp", late_weight=self.late_weight)
+        strong = plans.best(slo_s, self.late_weight)
         return {
             STATIC: static_chooser(best_workflow_level(self.planner, objective), self.planner),
-            STRONG: static_chooser(plans.best(slo_s, self.late_weight), self.planner),
+            STRONG: static_chooser(strong, self.planner),
+            HEDGED: hedged_chooser(strong, self.planner),
             UNAWARE: replanning_chooser(self.planner, objective, has_load=False),
+            GUARDED: guarded_chooser(strong, self.planner, slo_s),
+            GREEDY: greedy_chooser(self.planner, slo_s),
             AWARE: replanning_chooser(self.planner, objective),
             DEVIATION: replanning_chooser(self.planner, replace(objective, risk="mean+sd")),
             PROGRAM: replanning_chooser(self.planner, program),

@@ -81,7 +81,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     tables = load_tables(Path(arguments.data), None, names)
     settings = Settings(splits=arguments.splits, coverage=arguments.coverage, is_checked=False)
     found: dict[str, Any] = {"splits": settings.splits, "coverage": settings.coverage, "depth": arguments.depth, "tables": {}}
-    for name, (table, about) in tables.items():
+    for name, one in tables.items():
+        table, about = one.table, one.about
         seconds = seconds_of(Path(arguments.data), table) if name == "exams" else None
         found["tables"][name] = {"about": about, "requests": len(table), "bounds": {}}
         for amount in AMOUNTS if seconds is not None else AMOUNTS[:1]:

@@ -35,7 +35,7 @@ from coverage_parts.worlds import RecordedWorld, World
 from result_files import add_results_option, provenance, write_results
 from science.complete_tables import as_recorded_table
 from signals_parts.buying import bought, catalog_of, template_of
-from signals_parts.systems import load_tables
+from signals_parts.systems import OWN_CHECK, load_tables
 
 from vinelm.errors import VineLMError
 from vinelm.evaluation import Evaluation, OutcomeTable
@@ -82,7 +82,7 @@ def parsed() -> argparse.Namespace:
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Draw the worlds of every kind, one after the other."""
-    tables = [] if arguments.data is None else [table for table, _ in load_tables(arguments.data, None).values()]
+    tables = [] if arguments.data is None else [one.table for one in load_tables(arguments.data, None, OWN_CHECK).values()]
     counts = {
         "paths": arguments.worlds,
         "signals": arguments.worlds if arguments.signal_worlds is None else arguments.signal_worlds,

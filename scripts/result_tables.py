@@ -14,6 +14,12 @@ Places are JSON pointers. What follows the last " : " is a format of Python, or 
 "12.3", in points. A value that is not there is a dash. A column of several values is a text with places in braces:
 
     MAE / max = {/tables/*/mae:.2p} / {/tables/*/max_abs:.1p}
+
+A claim stands between two comments that name an interval (value, low, high), and holds only where the interval says so:
+"ahead" ("more accurate", "saves") needs a lower end above 0, "behind" an upper end below 0, "same" an interval around 0. With
+"*" for the rows it has to hold in every one. On the pages of `CLAIMED` no sentence about VineLM may use such a word elsewhere.
+
+    VineLM is <!-- claim: signals.json | /tables/*/lead/static | ahead -->ahead of<!-- end of claim --> the static plan.
 """
 
 from __future__ import annotations
@@ -32,6 +38,19 @@ BLOCK = re.compile(r"(<!-- result: (?P<spec>[^\n]*?) -->\n)(?P<table>.*?)(<!-- e
 VALUE = re.compile(r"(<!-- value: (?P<name>[^\n|]*?) \| (?P<place>[^\n]*?) : (?P<form>\S+) -->)[^\n<]*(<!-- end of value -->)")
 PLACE = re.compile(r"\{(?P<place>/[^{}:]*)(?::(?P<form>[^{}]*))?\}")
 NOTHING = "-"
+CLAIM = re.compile(
+    r"<!-- claim: (?P<name>[^\n|]*?) \| (?P<place>[^\n|]*?) \| (?P<verb>[^\n|]*?) -->(?P<text>[^<]*)<!-- end of claim -->",
+    re.DOTALL,
+)
+CLAIMED = ("README.md", "docs/results.md", "docs/comparison.md", "docs/rivals.md")
+"""Pages whose claims are held against intervals."""
+WORDS = {
+    "ahead": re.compile(r"\bahead\b|\bmore accurate\b|\bmore often right\b|\bcheaper\b|\bsaves?\b|\bsaved\b"),
+    "behind": re.compile(r"\bbehind\b|\bless accurate\b|\bahead of VineLM\b|\bmore accurate than VineLM\b"),
+    "same": re.compile(r"\bsame\b|\bas accurate\b|\bno more than chance\b|\bequal\b"),
+}
+"""What a claim of each kind says."""
+_TOLD = re.compile(r"\bahead of\b|\bis ahead\b|\bmore accurate\b|\bas accurate\b|\bsaves\b|\bbehind\b|\bsame accuracy\b")
 
 
 class ResultTableError(Exception):
@@ -122,11 +141,60 @@ def fresh(page: str, read: Callable[[str], Any]) -> str:
     return VALUE.sub(value, BLOCK.sub(lambda block: block[1] + table(block["spec"], read) + block[4], page))
 
 
+def claims(page: str, read: Callable[[str], Any]) -> list[str]:
+    """What is wrong with the claims of a page, one line each: an interval that says something else, or a word that does."""
+    wrong = []
+    for found in CLAIM.finditer(page):
+        said = " ".join(found["text"].split())
+        if found["verb"] not in WORDS or not WORDS[found["verb"]].search(said):
+            wrong.append(f"{said!r} is no claim of the kind {found['verb']!r}: kinds are {', '.join(WORDS)}")
+            continue
+        intervals = rows_at(read(found["name"]), found["place"])
+        if not intervals or not all(isinstance(one, dict) and {"low", "high"} <= one.keys() for one in intervals):
+            raise ResultTableError(f"{found['name']} has no interval at {found['place']}")
+        wrong += [
+            f"{said!r}: {found['name']} {found['place']} is {shown(one.get('value'), '.3g')} [{shown(one['low'], '.3g')}, "
+            f"{shown(one['high'], '.3g')}]"
+            for one in intervals
+            if not holds(found["verb"], one["low"], one["high"])
+        ]  # fmt: skip
+    return wrong
+
+
+def holds(verb: str, low: float | None, high: float | None) -> bool:
+    """Whether an interval says "ahead", "behind" or "same"; an end that is not known says nothing."""
+    if verb == "ahead":
+        return low is not None and low > 0
+    if verb == "behind":
+        return high is not None and high < 0
+    return low is not None and high is not None and low <= 0 <= high
+
+
+def rows_at(found: Any, place: str) -> list[Any]:
+    """The values at a pointer, one for each row that its "*" stands for."""
+    head, star, tail = place.partition("/*")
+    if not star:
+        return [at(found, place)]
+    rows = at(found, head)
+    keys = list(rows) if isinstance(rows, dict) else [str(i) for i in range(len(rows or ()))]
+    return [at(found, f"{head}/*{tail}", key) for key in keys]
+
+
+def unheld(page: str) -> list[str]:
+    """Sentences about VineLM that claim something outside of a claim; code, tables and what is quoted do not count."""
+    text = CLAIM.sub(" ", BLOCK.sub(" ", page))
+    text = re.sub(r"```.*?```|^\|.*?$|`[^`\n]*`|<!--.*?-->|\]\([^)]*\)", " ", text, flags=re.DOTALL | re.MULTILINE)
+    sentences = re.split(r"(?<=[.:;!?])\s+|\n\s*\n|\n(?=- )", text)
+    return [
+        " ".join(one.removeprefix("- ").split()) for one in map(str.strip, sentences) if "VineLM" in one and _TOLD.search(one)
+    ]
+
+
 def pages(root: Path) -> Iterator[Path]:
-    """README and the pages of docs/ that have such a table."""
+    """README and the pages of docs/ that have such a table, and those whose claims are held."""
     for path in (root / "README.md", *sorted((root / "docs").rglob("*.md"))):
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        if BLOCK.search(text) or VALUE.search(text):
+        if BLOCK.search(text) or VALUE.search(text) or (text and path.relative_to(root).as_posix() in CLAIMED):
             yield path
 
 
@@ -162,13 +230,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="exit with 1 if a page differs from the results")
     is_check = parser.parse_args().check
-    stale = []
+    stale, wrong = [], []
     try:
         for path in pages(ROOT):
             page = path.read_text(encoding="utf-8")
             made = fresh(page, reader(ROOT))
+            name = path.relative_to(ROOT).as_posix()
+            wrong += [f"{name}: {line}" for line in claims(made, reader(ROOT))]
+            wrong += [f"{name}: a claim without an interval: {line}" for line in (unheld(made) if name in CLAIMED else [])]
             if made != page:
-                stale.append(path.relative_to(ROOT).as_posix())
+                stale.append(name)
                 if not is_check:
                     path.write_text(made, encoding="utf-8")
     except ResultTableError as error:
@@ -176,10 +247,12 @@ def main() -> int:
         return 2
     for name in stale:
         print(f"{name}: {'differs from the results' if is_check else 'written'}")
+    for line in wrong:
+        print(line)
     unused = unquoted(ROOT)
     for name in unused:
         print(f"results/{name}: no page names it")
-    return 1 if unused or (stale and is_check) else 0
+    return 1 if wrong or unused or (stale and is_check) else 0
 
 
 if __name__ == "__main__":

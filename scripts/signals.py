@@ -1,11 +1,14 @@
 """What an application shows, put to use: VineLM and simple rivals on recorded real answers, under the application's own check.
 
 Reads --data (or VINELM_DATA): text-to-SQL systems on Spider (`outcomes/spider_sql.csv.gz` with `nl2sql/`), exam questions
-(`outcomes/exam_retries.csv.gz`) and generated code (`outcomes/classeval.csv.gz`). Each is a complete table of independent first
-answers, so that every policy can be replayed exactly. For each of --splits random halves, a sampler buys rows worth 2 % of the
-dollars of running every training request on every path that its check lets it reach. Every method chooses from these rows,
-under each budget the policy with the highest estimated accuracy, and the choice is replayed on the held-out half. Intervals are
-paired bootstraps over groups of requests.
+(`outcomes/exam_retries.csv.gz` with `math/`), generated code (`outcomes/classeval.csv.gz`), and mixed traffic (`mixed/`).
+Each is a complete table of independent first answers, so that every policy can be replayed exactly. For each of --splits
+random halves, a sampler buys rows worth 2 % of the dollars of running every training request on every path that its check
+lets it reach, or 30 whole runs of the strongest system where these are dearer. Every method chooses from these rows, under
+each budget the policy with the highest estimated accuracy, and the choice is replayed on the held-out half.
+
+Methods are compared at equal dollars: at what VineLM spent on the held-out requests under each budget. Every method, VineLM
+too, mixes two of its plans by request, by what they promise. Intervals draw requests (with their groups) and profiles.
 """
 
 from __future__ import annotations
@@ -20,11 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from result_files import add_results_option, provenance, write_results
-from signals_parts.buying import BUYERS
-from signals_parts.figures import summary
+from signals_parts import equal_dollars
+from signals_parts.buying import BUYERS, SCORED
+from signals_parts.figures import Comparison, summary
 from signals_parts.protocol import Settings, SplitResult, Task, run_task
 from signals_parts.results import page_figures, require_measured
-from signals_parts.systems import load_tables
+from signals_parts.systems import Loaded, load_tables
 from signals_parts.text import as_text
 
 from vinelm.errors import ConfigError, InputError
@@ -39,7 +43,7 @@ ABOUT = (
     "ECE: expected calibration error of the probability that an answer is right, ten bins of equal weight, over the answers "
     "that are returned under the budgets of the mean, and over the best answer after every history, weighted by its chance.",
 )
-QUICK = {"splits": 2, "budgets": (0.0005, 0.0025, 0.01, 0.025), "extra_budgets": (), "is_checked": False}
+QUICK = {"splits": 2, "budgets": (0.0005, 0.0025, 0.01, 0.025), "extra_budgets": (), "n_curve": 6, "is_checked": False}
 
 
 def main() -> int:
@@ -93,9 +97,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     settings = settings_of(arguments)
     depths = [3] if arguments.quick else [whole(text, "--depths") for text in names(arguments.depths)]
     samplers = names(arguments.samplers)
-    unknown = [name for name in samplers if name not in BUYERS]
+    unknown = [name for name in samplers if name not in BUYERS and not name.removeprefix(SCORED).isdecimal()]
     if unknown or not samplers:
-        raise ConfigError(f"--samplers {arguments.samplers!r}: use {', '.join(BUYERS)}")
+        raise ConfigError(f"--samplers {arguments.samplers!r}: use {', '.join(BUYERS)}, {SCORED}300")
     tables = load_tables(Path(arguments.data), arguments.systems, tuple(names(arguments.tables)))
     result: dict[str, Any] = {
         "about": list(ABOUT),
@@ -104,20 +108,32 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         "estimator": settings.estimator,
         "tables": {},
     }
-    for name, (table, about) in tables.items():
-        result["tables"][name] = described(table, about) | {"depths": {}}
-        for depth in depths:
-            by_sampler = {sampler: measured(name, table, depth, sampler, settings, arguments.jobs) for sampler in samplers}
-            result["tables"][name]["depths"][str(depth)] = summary(table, by_sampler, settings)
+    for name, one in tables.items():
+        result["tables"][name] = described(one.table, one.about) | {"depths": {}}
+        for depth in sorted({min(depth, one.most_calls or depth) for depth in depths}):
+            of_table = settings.for_table(one.table, own_budgets=one.own_budgets, depth=depth)
+            # Of requests of one kind the other buyers tell what is to be known; fully scored ones are for mixed traffic.
+            used = [sampler for sampler in samplers if one.own_budgets or not sampler.startswith(SCORED)] or samplers
+            by_sampler = {sampler: measured(name, one, depth, sampler, of_table, arguments.jobs) for sampler in used}
+            found = summary(one.table, by_sampler, of_table)
+            for sampler, splits in by_sampler.items():
+                held = [split.held for split in splits if split.held is not None]
+                found[sampler]["equal_dollars"] = equal_dollars.figures(
+                    held, Comparison.of(one.table, splits), len(of_table.budgets)
+                )
+            result["tables"][name]["depths"][str(depth)] = found
     return result
 
 
 def measured(  # noqa: PLR0917
-    name: str, table: OutcomeTable, depth: int, sampler: str, settings: Settings, jobs: int
+    name: str, one: Loaded, depth: int, sampler: str, settings: Settings, jobs: int
 ) -> list[SplitResult]:
     """Every split, in order."""
     started = time.monotonic()
-    tasks = [Task(table=table, depth=depth, sampler=sampler, seed=seed, settings=settings) for seed in range(settings.splits)]
+    tasks = [
+        Task(table=one.table, depth=depth, sampler=sampler, seed=seed, settings=settings, asked=one.asked)
+        for seed in range(settings.splits)
+    ]
     if jobs > 1:
         with ProcessPoolExecutor(jobs) as pool:
             found = list(pool.map(run_task, tasks))

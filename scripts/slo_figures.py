@@ -7,15 +7,20 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-STATIC, STRONG, UNAWARE, AWARE, DEVIATION, PROGRAM, SPARSE = POLICIES = (
-    "static, idle", "static, under load", "paper, load-unaware", "paper, load-aware", "mean + sd", "stochastic DP",
-    "stochastic DP, 2 %",
+STATIC, STRONG, HEDGED, UNAWARE, GUARDED, GREEDY, AWARE, DEVIATION, PROGRAM, SPARSE = POLICIES = (
+    "static, idle", "static, under load", "static, hedged", "paper, load-unaware", "static, guarded", "reactive greedy",
+    "paper, load-aware", "mean + sd", "stochastic DP", "stochastic DP, 2 %",
 )  # fmt: skip
-LOAD_AWARE = POLICIES[3:]
+LOAD_AWARE = POLICIES[4:]
+RIVALS = (STRONG, GUARDED, HEDGED, GREEDY, AWARE)
+"""Whom the program is compared with."""
 TITLES = {
     STATIC: "static plan, best on idle engines (the paper's baseline)",
     STRONG: "static plan, best in trials under the same load",
+    HEDGED: "the same plan, late calls also made of the fastest other model",
     UNAWARE: "the paper's policy, without load",
+    GUARDED: "the same plan, without calls that do not fit now",
+    GREEDY: "reactive greedy: the most accurate model whose expected time × 1.5 fits now",
     AWARE: "the paper's policy, load-aware",
     DEVIATION: 'VineLM, `risk="mean+sd"`',
     PROGRAM: 'VineLM, `risk="dp"`',
@@ -61,7 +66,7 @@ def summary(rows: list[dict]) -> dict[str, str]:
     for name, field in (("violations", "violation_rate"), ("right in time", "in_slo_accuracy")):
         for policy in POLICIES:
             found[f"{name} at tight SLOs, {policy}"] = stated(of(rows, field, policy=policy, slo_s=tight, **now))
-    for other in (STRONG, AWARE):
+    for other in RIVALS:
         for field, words in (("violation_rate", "violations"), ("in_slo_accuracy", "right in time")):
             mine, theirs = (of(rows, field, policy=p, slo_s=tight, **now) for p in (PROGRAM, other))
             found[f"{words} at tight SLOs, {PROGRAM} over {other}"] = stated(mine - theirs)
@@ -91,7 +96,7 @@ def page_figures(rows: list[dict]) -> dict[str, Any]:
         },
         "program_over": {
             other: {"tight": leads(rows, other, **tight)} | {f"{slo:g} s": leads(rows, other, slo_s=slo, **now) for slo in slos}
-            for other in (STRONG, AWARE)
+            for other in RIVALS
         },
         "old_reports": old_reports(rows, slos[min(2, len(slos) - 1)]),
     }
@@ -111,12 +116,23 @@ def shares(rows: list[dict], **labels) -> dict[str, Any]:
     }
 
 
-def leads(rows: list[dict], other: str, **labels) -> dict[str, str]:
-    """Return how many points the program violates less and is right in time more often than another policy."""
-    found = {}
+def leads(rows: list[dict], other: str, **labels) -> dict[str, Any]:
+    """Return how many points the program violates less and is right in time more often than another policy: text, interval."""
+    found: dict[str, Any] = {}
     for name, field, sign in (("fewer_late", "violation_rate", -1), ("more_right", "in_slo_accuracy", 1)):
         mine, theirs = (of(rows, field, policy=policy, **labels) for policy in (PROGRAM, other))
-        found[name] = plus_minus(sign * (mine - theirs), "") if len(mine) else "-"
+        if not len(mine) or not len(theirs):
+            found[name] = "-"
+            continue
+        gap = 100 * sign * (mine - theirs)
+        found[name] = plus_minus(gap / 100, "")
+        half = half_width(gap)
+        if not np.isnan(half):
+            found[f"{name}_points"] = {
+                "value": float(gap.mean()),
+                "low": float(gap.mean() - half),
+                "high": float(gap.mean() + half),
+            }
     return found
 
 

@@ -1,8 +1,8 @@
-"""What `bench_slo.py` compares with besides the paper's policies: the best static plan under load, and a sparse profile."""
+"""What `bench_slo.py` compares with besides the paper's policies: static plans under load, reactive rules, a sparse profile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +10,7 @@ import numpy as np
 from bench_estimator import buy
 from science.recorded_table import RecordedTable
 from science.replay import ReplayResult
-from science.simulator import SimulationSettings, simulate, static_chooser
+from science.simulator import Hedged, ModelChooser, SimulationSettings, simulate, static_chooser
 
 from vinelm.controller import Planner
 from vinelm.controller.planning.metric import LATE_WEIGHT
@@ -74,6 +74,71 @@ class PlansUnderLoad:
     @property
     def _repeats(self) -> bool:
         return self.count > len(self.training.request_ids)
+
+
+MARGIN = 1.5
+"""A call fits if its expected seconds times this are left."""
+HEDGE_AFTER = 1.5
+"""A call is hedged after its expected seconds times this."""
+
+
+def expected_s(planner: Planner, node: int, load: Mapping[str, float]) -> float:
+    """Expected seconds of the call of a node on its engine as it is loaded now."""
+    annotated = planner.annotated
+    engine = annotated.catalog[planner.trie.models[int(planner.trie.model[node])]].engine
+    return float(annotated.latency_s[node]) + load.get(engine, 0.0)
+
+
+def greedy_chooser(planner: Planner, slo_s: float) -> ModelChooser:
+    """Return the reactive rule: of the models whose expected seconds times 1.5 fit now, the most accurate; else it ends.
+
+    A first call is always made: of the fastest model where none fits.
+    """
+    trie, accuracy = planner.trie, planner.annotated.accuracy
+
+    def choose(node: int, elapsed_s: float, spent_usd: float, load: Mapping[str, float]) -> str | None:
+        children = [int(child) for child in trie.children(node)]
+        seconds = {child: expected_s(planner, child, load) for child in children}
+        fits = [child for child in children if MARGIN * seconds[child] <= slo_s - elapsed_s]
+        if not fits and (node or not children):
+            return None
+        best = max(fits, key=lambda child: float(accuracy[child])) if fits else min(children, key=seconds.__getitem__)
+        return str(trie.models[int(trie.model[best])])
+
+    return choose
+
+
+def guarded_chooser(path: Sequence[str], planner: Planner, slo_s: float) -> ModelChooser:
+    """Return a static plan that makes no further call whose expected seconds times 1.5 do not fit now."""
+    follow, trie = static_chooser(path, planner), planner.trie
+
+    def choose(node: int, elapsed_s: float, spent_usd: float, load: Mapping[str, float]) -> str | None:
+        model = follow(node, elapsed_s, spent_usd, load)
+        if model is None or not node:
+            return model
+        fits = MARGIN * expected_s(planner, trie.child(node, str(model)), load) <= slo_s - elapsed_s
+        return model if fits else None
+
+    return choose
+
+
+def hedged_chooser(path: Sequence[str], planner: Planner) -> ModelChooser:
+    """Return a static plan whose late calls are made again, of the fastest other model; the first answer is taken.
+
+    Where the other model answered first, the plan goes on as if its own model had.
+    """
+    trie, models = planner.trie, planner.trie.models
+
+    def choose(node: int, elapsed_s: float, spent_usd: float, load: Mapping[str, float]) -> Hedged | None:
+        depth = int(trie.depth[node])
+        if depth == len(path):
+            return None
+        own = trie.child(node, path[depth])
+        others = [int(child) for child in trie.children(node) if int(child) != own]
+        fastest = min(others, key=lambda child: expected_s(planner, child, load))
+        return Hedged(path[depth], models[int(trie.model[fastest])], HEDGE_AFTER * expected_s(planner, own, {}))
+
+    return choose
 
 
 def sparse_annotation(training: RecordedTable, seed: int) -> AnnotatedTrie:

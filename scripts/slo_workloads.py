@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -34,6 +35,8 @@ SPIDER_S = {  # assumed mean seconds of one call; the record has none
     "mistral-7b__dts_sql": 2.0,
     "codellama-13b__lora": 3.0,
 }
+PASSES = 0.95, 0.4
+"""Chance that the simulated workflow's check passes a right and a wrong answer."""
 SPIDER_SIGMA = 0.45, 0.3  # of the log-normals over calls, and over requests (shared by all systems)
 
 
@@ -46,6 +49,15 @@ class SloWorkload:
     slos_s: tuple[float, ...]
     seconds: dict[str, float]
     split: Callable[[int], tuple[RecordedTable, RecordedTable]]
+
+    def stopped_by(self, stop: str) -> SloWorkload:
+        """The same requests, ended by an ``oracle`` or by the ``workflow``'s own check."""
+
+        def split(seed: int) -> tuple[RecordedTable, RecordedTable]:
+            training, served = self.split(seed)
+            return training.with_stop(stop), served.with_stop(stop)
+
+        return replace(self, split=split)
 
 
 def simulated(data: Path | None) -> SloWorkload:
@@ -74,7 +86,7 @@ def spider(data: Path | None) -> SloWorkload:
     from recorded_spider import Study  # imports the profiler, which the other workloads do not need
 
     with tempfile.TemporaryDirectory() as folder:
-        table = Study.load(needed(data), Path(folder), "").table.with_stop("oracle")
+        table = Study.load(needed(data), Path(folder), "").table
     rng = np.random.default_rng(20261121)
     mean = np.array([SPIDER_S[name] for name in table.trie.models])
     over_calls, over_requests = SPIDER_SIGMA
@@ -135,7 +147,9 @@ def simulated_requests(count: int, *, seed: int) -> RecordedTable:
     for values in (success, latency, cost):
         values[:, 0] = 0
     ids = tuple(f"r{i}" for i in range(count))
-    return RecordedTable(template, catalog_of(names, "simulated"), trie, ids, success, success.copy(), cost, latency)
+    passed = np.random.default_rng([seed, 8]).random(success.shape) < np.where(success, *PASSES)
+    passed[:, 0] = False
+    return RecordedTable(template, catalog_of(names, "simulated"), trie, ids, success, passed, cost, latency)
 
 
 def recorded_exams(path: Path) -> RecordedTable:
@@ -147,7 +161,7 @@ def recorded_exams(path: Path) -> RecordedTable:
     template = Template((Stage("answer", names), Loop((Stage("reflect", names),), 1)), "oracle")
     trie = Trie.from_template(template)
     fields = ("correct", "cost_usd", "latency_s")
-    values = {field: np.zeros((len(ids), len(trie))) for field in fields}
+    values = {field: np.zeros((len(ids), len(trie))) for field in (*fields, "passed")}
     for node in range(1, len(trie)):
         path_models = trie.prefix(node)
         is_retry = len(path_models) == 2 and path_models[0] == path_models[1]
@@ -156,13 +170,15 @@ def recorded_exams(path: Path) -> RecordedTable:
             record = found.get((question, path_models[-1], "2"), first) if is_retry else first
             for field in fields:
                 values[field][row, node] = float(record[field] or "nan")
+            values["passed"][row, node] = re.fullmatch("[A-J]", record["answer"]) is not None  # as an application checks
     latency = values["latency_s"]
     unknown = np.isnan(latency)
     latency[unknown] = np.broadcast_to(np.nanmean(latency, axis=0), latency.shape)[unknown]
     success = values["correct"] == 1.0
     request_ids = tuple("/".join(question) for question in ids)
     cost = np.nan_to_num(values["cost_usd"])
-    return RecordedTable(template, catalog_of(names, "recorded"), trie, request_ids, success, success.copy(), cost, latency)
+    passed = values["passed"] == 1.0
+    return RecordedTable(template, catalog_of(names, "recorded"), trie, request_ids, success, passed, cost, latency)
 
 
 def catalog_of(names: tuple[str, ...], provider: str) -> Catalog:

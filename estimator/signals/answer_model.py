@@ -42,6 +42,8 @@ EASY_SD = 2.0
 """Standard deviation of the prior of the easiness."""
 GRID_PRIOR = 10.0
 """Requests that the prior of the grid's weights counts as."""
+DOLLAR_ROUNDS = 4
+"""Rounds in which the dollars of models and of places are told apart."""
 PSEUDO_COUNTS = 6.0
 """Answers that the prior of a rate counts as."""
 LEAST_PRICE = 0.01
@@ -146,6 +148,8 @@ class AnswerFit:
         size: Size of the requests of each latent pair, relative to the mean; shape (points,).
         verdicts: The judges, and the stages that were skipped.
         verdict_effects: Of what judges say; see :class:`~vinelm.estimator.signals.verdicts.Verdicts`.
+        growth: Relative rise of an invocation's dollars with each invocation before it: prompts grow with their history.
+        turn: Invocations before those that ``cost_usd`` is the mean of, by context.
     """
 
     contexts: tuple[Context, ...]
@@ -165,6 +169,8 @@ class AnswerFit:
     size: FloatArray
     verdicts: Verdicts
     verdict_effects: FloatArray
+    growth: float
+    turn: FloatArray
 
     @cached_property
     def log_verdicts(self) -> FloatArray:
@@ -317,7 +323,7 @@ def fit_answers(
         none=np.full(n, 0.05), alike=np.full(n, 0.02), second=0.3, label_rates=_label_rates(table, weights),
         same_again=np.where(again, (same + 0.5 * PSEUDO_COUNTS) / (rows + PSEUDO_COUNTS), np.nan),
         label_follows_class=table.label_follows_class,
-        cost_usd=np.zeros(n), size=np.ones(len(grid)),
+        cost_usd=np.zeros(n), size=np.ones(len(grid)), growth=0.0, turn=np.zeros(n),
         verdicts=table.verdicts, verdict_effects=table.verdicts.no_effects(),
     )  # fmt: skip
     fit = _Fit(labelings, weights, usual)
@@ -406,8 +412,47 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
     of_point = ((at * size[:, None]).sum(axis=0) + PSEUDO_COUNTS) / (at.sum(axis=0) + PSEUDO_COUNTS)
     of_point /= float(np.exp(model.log_weights) @ of_point)
     expected = np.bincount(table.context, weight * (posterior @ of_point)[pattern], n)
-    usual = np.divide(of_model @ paid, of_model @ expected, out=np.zeros(n), where=of_model @ expected > 0.0)
-    return replace(model, cost_usd=(paid + PSEUDO_COUNTS * usual) / (expected + PSEUDO_COUNTS), size=of_point)
+    usual = _usual_dollars(table, np.asarray(paid, np.float64), np.asarray(expected, np.float64))
+    cost_usd = (paid + PSEUDO_COUNTS * usual) / (expected + PSEUDO_COUNTS)
+    turn, growth = _growth(table, weight, cost_usd[table.context] * (posterior @ of_point)[pattern])
+    return replace(model, cost_usd=cost_usd, size=of_point, turn=turn, growth=growth)
+
+
+def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -> FloatArray:
+    """What contexts of few rows lean on: the dollars of their model, times how much dearer their place is for all models.
+
+    A later answer has a longer prompt. With the dollars of the model alone, mostly those of first answers, plans that go
+    on would promise too few. No later place is taken for cheaper. ``paid`` and ``expected`` are dollars and rows (of mean
+    size) by context.
+    """
+    same, later = _same_model(table.contexts), np.array([c.is_later for c in table.contexts])
+    place = [(c.is_later, c.is_later and c.stage) for c in table.contexts]
+    alike = np.array([[float(one == other) for other in place] for one in place])
+    dearer = np.ones(len(place))
+    for _ in range(DOLLAR_ROUNDS):
+        below = same @ (expected * dearer)
+        usual = np.divide(same @ paid, below, out=np.zeros(len(place)), where=below > 0.0)
+        rows = np.divide(paid, usual, out=expected.copy(), where=usual > 0.0)
+        ratio = (alike @ rows + PSEUDO_COUNTS) / (alike @ expected + PSEUDO_COUNTS)
+        dearer = np.where(later, np.maximum(ratio / ratio[~later].mean(), 1.0), 1.0) if (~later).any() else dearer
+    return usual * dearer
+
+
+def _growth(table: AnswerTable, weight: FloatArray, expected_usd: FloatArray) -> tuple[FloatArray, float]:
+    """The mean number of earlier invocations by context, and how dollars rise with each, all contexts together.
+
+    Rows are mostly those of early invocations, which all later ones of a loop share a context with: without the rise, a plan
+    that goes deeper than they do promises too few dollars. Least squares within contexts, shrunk towards none; no fall.
+    """
+    n = len(table.contexts)
+    count = np.bincount(table.context, weight, n)
+    later = np.array([context.is_later for context in table.contexts])
+    total = np.bincount(table.context, weight * table.turn, n)
+    usual = total[later].sum() / max(float(count[later].sum()), TINY)
+    turn = np.where(count > 0.0, total / np.maximum(count, TINY), np.where(later, usual, 0.0))
+    away = table.turn - turn[table.context]
+    excess = np.divide(table.cost_usd, expected_usd, out=np.ones(len(table)), where=expected_usd > 0.0) - 1.0
+    return turn, max(0.0, float((weight * away * excess).sum() / ((weight * away**2).sum() + PSEUDO_COUNTS)))
 
 
 def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: FloatArray, offset: FloatArray) -> FloatArray:

@@ -71,6 +71,7 @@ class AnswerTable:
         weight: Weight of the row.
         is_repeat: Whether it is the model's earlier answer again, or again none, which says nothing more about the request.
         cost_usd: Dollars of the row, tools included.
+        turn: Invocations before it.
         repeats: For each context with ``is_again``: rows, and those whose answer is the model's earlier one; (contexts, 2).
         verdicts: The rows that leave the answer as it is.
     """
@@ -86,6 +87,7 @@ class AnswerTable:
     weight: FloatArray
     is_repeat: BoolArray
     cost_usd: FloatArray
+    turn: Ints
     repeats: FloatArray
     verdicts: Verdicts
 
@@ -178,6 +180,7 @@ class AnswerTable:
             weight=np.array([1.0 / counts[key] for key in same]),
             is_repeat=np.array(is_repeat, np.bool_),
             cost_usd=np.array([row.cost_usd + row.tool_cost_usd for row in scored]),
+            turn=np.array([row.depth - 1 for row in scored], np.int64),
             repeats=np.array([repeated[context] for context in names], np.float64).reshape(-1, 2),
             verdicts=Verdicts(
                 tuple(names), tuple(kinds), of_context, of_label, _labels_before(scored, by_cell, kinds, course),

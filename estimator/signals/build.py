@@ -95,7 +95,7 @@ def signals_trie(
     while True:
         levels = histories(model, course, annotated.trie.models, goes_on=goes_on, least_reach=least_reach)
         if sum(map(len, levels)) <= MOST_HISTORIES or least_reach > 0.2:
-            masses = FitMasses.of(levels, model.cost_by_fit, model.mean_size)
+            masses = FitMasses.of(levels, model)
             selection = selection_optimism(masses)
             evidence = {} if selection is None else {"evidence": {"selection": selection.to_dict()}}
             return _Builder(annotated, model, levels, masses, course).build(goes_on, (meta or {}) | evidence)
@@ -212,7 +212,7 @@ class _Builder:
         level, here, known = self.levels[d], layout.levels[d], self.masses[d]
         of, n = known.node, len(known.parent)
         nodes.reach[here] = np.bincount(of, level.reach, n)
-        nodes.cost[here.start + of] = self.model.cost_usd[level.context]  # of the node's context
+        nodes.cost[here.start + of] = (self.model.cost_usd * self.model.rise(d))[level.context]  # of the node's context
         nodes.cost[here] *= self.levels[d - 1].size[known.parent] if d else 1.0
         nodes.cost_spread[here] = known.cost_usd
         best, passed = level.right.max(axis=1), np.array([label.passed for label in self.model.labels])

@@ -14,6 +14,7 @@ import numpy as np
 
 from vinelm.estimator.signals.answers import Ints
 from vinelm.estimator.signals.history_level import HistoryLevel
+from vinelm.estimator.signals.predictive import Predictive
 from vinelm.plans.promise import SelectionOptimism
 from vinelm.trie.arrays import BoolArray, FloatArray
 
@@ -46,21 +47,20 @@ class FitMasses:
     is_open: BoolArray
 
     @classmethod
-    def of(cls, levels: Sequence[HistoryLevel], cost_by_fit: FloatArray, mean_size: FloatArray) -> list[FitMasses]:
+    def of(cls, levels: Sequence[HistoryLevel], model: Predictive) -> list[FitMasses]:
         """Return those of all lengths.
 
         Args:
             levels: The histories.
-            cost_by_fit: Dollars for a request of mean size, shape (contexts, fits).
-            mean_size: Mean size of all requests by fit, shape (fits,).
+            model: The fits.
         """
-        sizes = [mean_size[None, :], *(level.size_by_fit for level in levels)]
+        sizes = [model.mean_size[None, :], *(level.size_by_fit for level in levels)]
         found = []
-        for level, size in zip(levels, sizes, strict=False):
+        for d, (level, size) in enumerate(zip(levels, sizes, strict=False)):
             code = level.parent * (int(level.model.max(initial=0)) + 1) + level.model
             _, first, node = np.unique(code, return_index=True, return_inverse=True)
             parent = level.parent[first]
-            cost = cost_by_fit[level.context[first]] * size[parent]
+            cost = (model.cost_by_fit * model.rise(d)[:, None])[level.context[first]] * size[parent]
             found.append(cls(node, parent, level.model[first], level.right_by_fit, cost, level.is_open))
         return found
 

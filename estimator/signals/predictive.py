@@ -20,6 +20,8 @@ from vinelm.trie.arrays import FloatArray
 
 FITS = 8
 """Fits to resampled requests."""
+LEAST_RISE = 0.1
+"""Least dollars of an invocation by its place, over the mean."""
 LEAST_WEIGHT = 1e-4
 """A latent pair of less weight in its fit is left out."""
 
@@ -43,6 +45,8 @@ class Predictive:
         cost_by_fit: The same by each of the fits, shape (contexts, fits).
         verdicts: The judges, and the stages that may be skipped.
         log_verdicts: Log P(signal | judge, right / missing / wrong, point), shape (judges, 3, signals, points).
+        growth: See :class:`AnswerFit`.
+        turn: Likewise, shape (contexts,).
     """
 
     contexts: tuple[Context, ...]
@@ -59,6 +63,12 @@ class Predictive:
     cost_by_fit: FloatArray
     verdicts: Verdicts = field(default_factory=Verdicts)
     log_verdicts: FloatArray = field(default_factory=lambda: np.zeros((0, 3, 0, 0)))
+    growth: float = 0.0
+    turn: FloatArray = field(default_factory=lambda: np.zeros(1))
+
+    def rise(self, earlier: int) -> FloatArray:
+        """Return the dollars of an invocation after so many others over ``cost_usd``, shape (contexts,)."""
+        return np.broadcast_to(np.maximum(1.0 + self.growth * (earlier - self.turn), LEAST_RISE), len(self.contexts))
 
     @property
     def mean_size(self) -> FloatArray:
@@ -98,6 +108,8 @@ class Predictive:
             cost_by_fit=np.stack([one.cost_usd for one in found], axis=1),
             verdicts=table.verdicts,
             log_verdicts=np.concatenate([one.log_verdicts[..., at] for one, at in zip(found, kept, strict=True)], axis=3),
+            growth=whole.growth,
+            turn=whole.turn,
         )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from vinelm.extras import required_extra
 from vinelm.objective import Objective
 from vinelm.trie.arrays import FloatArray
 
-Process = Generator[Any, Any, None]
+Process = Generator[Any, Any, Any]
 CALIBRATION = (0, 1, 2, 4, 8, 16, 32)
 """Numbers of background requests at which an engine's slowdown is measured (VineLM paper §5.4)."""
 
@@ -45,7 +45,17 @@ class SimulatedEngine:
     others_mean_s: float = 1.0
 
 
-ModelChooser = Callable[[int, float, float, Mapping[str, float]], str | None]
+class Hedged(NamedTuple):
+    """A call that is made twice: if ``model`` has not answered after so many seconds, ``other`` is asked, too; the first answer
+    is taken, and both are paid.
+    """
+
+    model: str
+    other: str
+    after_s: float
+
+
+ModelChooser = Callable[[int, float, float, Mapping[str, float]], str | Hedged | None]
 """Maps (node, elapsed_s, spent_usd, extra seconds by engine) to the next model; None ends the request."""
 
 
@@ -188,15 +198,31 @@ class _Simulation:
             model = self.choose(node, float(self.env.now) - at_s, cost, load)
             if model is None:
                 break
-            node = table.trie.child(node, model)
-            name = table.catalog[model].engine
-            cost += float(table.cost_usd[row, node])
-            self.load.dispatched(name)
-            base_s = float(table.latency_s[row, node])
-            yield from _serve(self.env, self.slots[name], self.engines[name], base_s, [])
-            self.load.finished(name, None)
+            hedge = model if isinstance(model, Hedged) else None
+            first = table.trie.child(node, hedge.model if hedge else str(model))
+            call = self.env.process(self._call(row, first))
+            cost += float(table.cost_usd[row, first])
+            if hedge is None:
+                node = yield call
+                continue
+            yield call | self.env.timeout(hedge.after_s)
+            if call.is_alive:
+                second = table.trie.child(node, hedge.other)
+                cost += float(table.cost_usd[row, second])
+                answered = yield call | self.env.process(self._call(row, second))
+                node = next(iter(answered.values()))
+            else:
+                node = first
         self.latency[row], self.cost[row], self.node[row] = self.env.now - at_s, cost, node
         self.open -= 1
+
+    def _call(self, row: int, node: int) -> Process:
+        """One call of a request; returns its node."""
+        name = self.table.catalog[self.table.trie.models[int(self.table.trie.model[node])]].engine
+        self.load.dispatched(name)
+        yield from _serve(self.env, self.slots[name], self.engines[name], float(self.table.latency_s[row, node]), [])
+        self.load.finished(name, None)
+        return node
 
     def _others(self, engine: SimulatedEngine) -> Process:
         while True:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import date
 
+import numpy as np
+
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.outcome_table import OutcomeCell
@@ -14,6 +16,8 @@ from vinelm.template import Loop, Stage, Template
 
 BUYERS = SAMPLERS
 """Who can buy rows, by name."""
+SCORED = "scored-"
+"""With a number: so many requests are answered by every system once, whatever that costs."""
 MOST_IDLE = 20_000
 """Paths in a row that buy nothing new, after which everything is taken to be bought."""
 
@@ -74,6 +78,13 @@ def bought(
         if len(cells) == before:
             break
         round_ += 1
+    return table.observations_of(cells, template)
+
+
+def scored(table: OutcomeTable, template: Template, n: int, seed: int) -> list[Observation]:
+    """The first answer of every system to ``n`` requests, drawn at random: fully scored requests."""
+    drawn = np.random.default_rng(seed).permutation(len(table))[:n]
+    cells = [OutcomeCell(int(r), (name,), False) for r in sorted(drawn.tolist()) for name in table.systems]
     return table.observations_of(cells, template)
 
 

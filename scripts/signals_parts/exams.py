@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from signals_parts.record import Record, UsdPer1000, number, read_rows, some_systems
+from signals_parts.record import Asked, Record, UsdPer1000, number, read_questions, read_rows, some_systems
 
 from vinelm.errors import DatasetError
 from vinelm.evaluation import OutcomeTable
@@ -14,6 +15,7 @@ from vinelm.evaluation.outcome_table import NO_ANSWER
 from vinelm.trie.arrays import FloatArray
 
 FILE = Path("outcomes") / "exam_retries.csv.gz"
+TEXTS = Path("math") / "exams.jsonl.gz"
 LABELS = ("error", "no answer", "answer")
 ABOUT = (
     "answers, accuracy and dollars real; no check of its own: any letter passes; a second try is another model's independent "
@@ -62,7 +64,16 @@ def load_exams(data: Path) -> Record:
         groups=tuple(requests),
     )
     chosen = systems if len(systems) <= MOST_SYSTEMS else some_systems(systems, 0)
-    return Record("exams", outcomes, {"exams": dict.fromkeys(chosen)}, lambda chosen: costs(outcomes, chosen), ABOUT)
+    asked = Asked({name: name.split("/")[0] for name in requests}, read_questions(data / TEXTS, request_of, words_of))
+    return Record("exams", outcomes, {"exams": dict.fromkeys(chosen)}, lambda chosen: costs(outcomes, chosen), ABOUT, asked)
+
+
+def request_of(question: dict[str, Any]) -> str:
+    return f"{question['exam']}/{question['question_id']}"
+
+
+def words_of(question: dict[str, Any]) -> str:
+    return " ".join((question["context"], question["question"], *question["choices"].values()))
 
 
 def costs(outcomes: OutcomeTable, chosen: UsdPer1000) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from science.complete_tables import as_recorded_table
@@ -9,6 +10,8 @@ from science.path_rivals import BestSingle, Method, MixedSingle, PathOnly, Stati
 from science.replay import oracle
 from science.scored_cascade import ScoredCascade
 from signals_parts.buying import catalog_of, template_of
+from signals_parts.record import Asked
+from signals_parts.routers import KindTable, KnnRouter
 from signals_parts.vinelm_signals import VineLMSignals
 
 from vinelm.evaluation import OutcomeTable
@@ -25,6 +28,9 @@ TITLES = {
     "vote": "vote of k",
     "two_agree": "two agree",
     "scored_cascade": "scorer",
+    "kind_table": "by kind",
+    "knn": "nearest",
+    "vinelm_kinds": "with kinds",
     ORACLE: "oracle",
 }
 """Name of each method in the tables, by its key."""
@@ -32,12 +38,22 @@ REFERENCES = ("static", "path_only", "mixed_single")
 """Every method is compared with these."""
 
 
-def methods() -> tuple[Method, ...]:
-    """All methods but the oracle."""
-    rivals: tuple[Method, ...] = (
-        PathOnly(), StaticPlan(), BestSingle(), MixedSingle(), VoteOfK(), UntilTwoAgree(), ScoredCascade()
-    )  # fmt: skip
-    return (VineLMSignals(), *rivals)
+def methods(depth: int, asked: Asked, kinds: Callable[[Asked], Method] | None = None) -> tuple[Method, ...]:
+    """All methods but the oracle.
+
+    Args:
+        depth: most calls; where one is all, whatever compares several answers is left out.
+        asked: what is known before the first call; rivals that need what is not there are left out.
+        kinds: VineLM with the kinds declared, from what is asked; left out without it.
+    """
+    found: list[Method] = [VineLMSignals(), PathOnly(), StaticPlan(), BestSingle(), MixedSingle()]
+    if depth > 1:
+        found += [VoteOfK(), UntilTwoAgree(), ScoredCascade()]
+    if asked.kinds:
+        found += [KindTable(asked)] + ([kinds(asked)] if kinds else [])
+    if asked.texts:
+        found.append(KnnRouter(asked))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

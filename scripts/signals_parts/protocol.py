@@ -10,15 +10,18 @@ from typing import Any
 
 import numpy as np
 from science.complete_tables import as_recorded_table
-from signals_parts.buying import bought, catalog_of, template_of
+from science.path_rivals import BestSingle, PathPolicy
+from signals_parts.buying import SCORED, bought, catalog_of, scored, template_of
 from signals_parts.calibration import Calibration
+from signals_parts.curves import MIXED, UNMIXED, Curve, Held
 from signals_parts.methods import ORACLE, Oracle, methods
+from signals_parts.record import Asked
 
 from vinelm.catalog import Catalog
 from vinelm.estimator import ObservationTable, make_estimator
 from vinelm.estimator.validation.checks import validate_estimate
 from vinelm.evaluation import OutcomeTable
-from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
+from vinelm.evaluation.rivals import Evidence, PolicyResult
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.trie import Trie
@@ -27,6 +30,9 @@ from vinelm.trie.arrays import FloatArray
 
 MEAN_RANGE = (0.5, 25.0)
 EXTRA = (0.1, 0.3, 2.0, 20.0)
+FLOOR_RUNS = 30
+"""Rows for at least so many whole runs of the strongest system."""
+NO_BOUND_USD = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +47,8 @@ class Settings:
         extra_budgets: further ones, each shown by itself.
         estimator: of the annotated trie.
         continued_share: share of the paths that go on below a passed answer, where the sampler has that setting.
+        n_curve: budgets of a curve of dollars and accuracy.
+        curve: these budgets; plans are chosen for them, too.
         is_checked: measure the optimism of choosing paths, which what they promise allows for (some seven more fits).
     """
 
@@ -52,6 +60,15 @@ class Settings:
     estimator: str = "latent"
     continued_share: float = 0.15
     is_checked: bool = True
+    n_curve: int = 40
+    curve: tuple[float, ...] = ()
+
+    def for_table(self, table: OutcomeTable, *, own_budgets: bool, depth: int) -> Settings:
+        """With budgets between the prices of the table's own systems, if so, and those of the curves."""
+        prices = np.sort(table.cost_usd.mean(axis=0))
+        n = len(self.budgets)
+        own = {"budgets": tuple(np.geomspace(prices[0], prices[-1], n).tolist()), "extra_budgets": ()} if own_budgets else {}
+        return replace(self, **own, curve=tuple(np.geomspace(0.8 * prices[0], 1.5 * depth * prices[-1], self.n_curve).tolist()))
 
     @property
     def every_budget(self) -> tuple[float, ...]:
@@ -68,6 +85,7 @@ class Task:
     sampler: str
     seed: int
     settings: Settings
+    asked: Asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,13 +115,14 @@ class Served:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitResult:
-    """What came of a task: held-out rows of the table, the rows bought, and what each method did."""
+    """What came of a task: held-out rows of the table, the rows bought, and what each method did, its plans included."""
 
     held_out: tuple[int, ...]
     n_rows: int
     n_continued: int
     spent_usd: float
     served: dict[str, Served] = field(default_factory=dict)
+    held: Held | None = None
 
 
 def split(groups: Sequence[str], held_out: float, seed: int) -> tuple[list[int], list[int]]:
@@ -120,22 +139,16 @@ def run_task(task: Task) -> SplitResult:
     """Buy, estimate, choose, replay."""
     settings = task.settings
     training, kept = split(task.table.groups, settings.held_out, task.seed)
-    table, held_out = task.table.rows(training), task.table.rows(kept)
+    held_out = task.table.rows(kept)
     catalog = catalog_of(task.table)
     template = template_of(task.depth).bind(tuple(catalog))
-    everything = as_recorded_table(table, template, catalog).exhaustive_cost_usd
-    budget_usd = settings.coverage * everything
-    rows = bought(
-        table,
-        template,
-        catalog,
-        sampler=task.sampler,
-        budget_usd=budget_usd,
-        seed=task.seed,
-        continued_share=settings.continued_share,
-    )
+    rows = rows_of(task, task.table.rows(training), template, catalog)
     evidence = Evidence(rows, estimated(rows, template, catalog, settings), task.depth)
-    served = {method.name: serve(method, evidence, held_out, settings) for method in methods()}
+    served, curves = {}, {}
+    for method in methods(task.depth, task.asked):
+        served[method.name], curves[method.name] = serve(method, evidence, held_out, settings)
+    ours = curves.pop("vinelm")
+    curves |= {UNMIXED: ours, MIXED: ours.by_promise}
     served[ORACLE] = results([Oracle(budget).run(held_out) for budget in settings.every_budget])
     return SplitResult(
         held_out=tuple(kept),
@@ -143,7 +156,38 @@ def run_task(task: Task) -> SplitResult:
         n_continued=sum(row.is_continued for row in rows),
         spent_usd=sum(row.cost_usd for row in rows),
         served=served,
+        held=Held(tuple(kept), curves, references(task.table, evidence, held_out)),
     )
+
+
+def rows_of(task: Task, table: OutcomeTable, template: Template, catalog: Catalog) -> list[Observation]:
+    """Rows worth a share of the exhaustive dollars, or 30 whole runs of the strongest system if these are dearer."""
+    settings = task.settings
+    if task.sampler.startswith(SCORED):
+        return scored(table, template, int(task.sampler.removeprefix(SCORED)), task.seed)
+    everything = as_recorded_table(table, template, catalog).exhaustive_cost_usd
+    whole_run = float(PathPolicy((strongest(task.table),) * task.depth).run(table).cost_usd.mean())
+    return bought(
+        table,
+        template,
+        catalog,
+        sampler=task.sampler,
+        budget_usd=max(settings.coverage * everything, FLOOR_RUNS * whole_run),
+        seed=task.seed,
+        continued_share=settings.continued_share,
+    )
+
+
+def strongest(table: OutcomeTable) -> str:
+    """The system that is right most often on the whole table: what its reputation says."""
+    return table.systems[int(table.success.mean(axis=0).argmax())]
+
+
+def references(table: OutcomeTable, evidence: Evidence, held_out: OutcomeTable) -> dict[str, FloatArray]:
+    """The system that the rows say is best, and the strongest, each asked once: success and dollars, (2, requests)."""
+    best = BestSingle().fit(evidence).choose(NO_BOUND_USD).policy
+    policies = {"best_single": best, "strongest": PathPolicy((strongest(table),))}
+    return {name: np.array(policy.run(held_out), np.float64) for name, policy in policies.items()}
 
 
 def estimated(rows: Sequence[Observation], template: Template, catalog: Catalog, settings: Settings) -> AnnotatedTrie:
@@ -156,24 +200,26 @@ def estimated(rows: Sequence[Observation], template: Template, catalog: Catalog,
     return replace(found, meta={**found.meta, "evidence": evidence})
 
 
-def serve(method: Any, evidence: Evidence, held_out: OutcomeTable, settings: Settings) -> Served:
+def serve(method: Any, evidence: Evidence, held_out: OutcomeTable, settings: Settings) -> tuple[Served, Curve]:
     """Choose under every budget and replay."""
     _ = evidence.planner, evidence.drawn  # shared: no method's own time
     started = time.perf_counter()
     chooser = method.fit(evidence)
     first = chooser.choose(settings.every_budget[0])
     plan_s = time.perf_counter() - started
-    chosen: list[PolicyChoice] = [first, *(chooser.choose(budget) for budget in settings.every_budget[1:])]
-    served = results([choice.policy.run(held_out) for choice in chosen])
-    return replace(
-        served,
-        promised_accuracy=np.array([choice.promised_accuracy for choice in chosen]),
-        promised_cost_usd=np.array([choice.promised_cost_usd for choice in chosen]),
-        words=tuple(choice.words for choice in chosen),
+    n = len(settings.every_budget)
+    curve, chosen = Curve.of(chooser, held_out, (*settings.every_budget, *settings.curve))
+    plans = curve.chosen[:n]
+    return Served(
+        success=curve.success[plans],
+        cost_usd=curve.cost_usd[plans],
+        promised_accuracy=curve.promised[plans, 0],
+        promised_cost_usd=curve.promised[plans, 1],
+        words=tuple(choice.words for choice in chosen[:n]),
         plan_s=plan_s,
         lookup_us=first.lookup_us,
         calibration=Calibration.of([choice.policy for choice in chosen[: len(settings.budgets)]], held_out),
-    )
+    ), curve
 
 
 def results(found: Sequence[PolicyResult]) -> Served:

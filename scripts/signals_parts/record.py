@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from science.complete_tables import for_systems
 
@@ -20,6 +22,14 @@ UsdPer1000 = Mapping[str, float | None]
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What is known of requests before the first call, by request: the kind (task, exam, database) and the text."""
+
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Record:
     """The answers of every system of one file.
 
@@ -29,6 +39,9 @@ class Record:
         choices: the choices of systems that are measured by default, by the name of the table.
         cost_usd: dollars of the systems of a choice, (requests, systems in its order).
         about: one sentence: what is real and what is assumed.
+        asked: what is known of the requests before the first call.
+        most_calls: that may be made for one request; None without a limit of the record's own.
+        own_budgets: budgets are spread between the prices of the table's own systems.
     """
 
     name: str
@@ -36,6 +49,9 @@ class Record:
     choices: Mapping[str, UsdPer1000]
     cost_usd: Callable[[UsdPer1000], FloatArray]
     about: str
+    asked: Asked = Asked()
+    most_calls: int | None = None
+    own_budgets: bool = False
 
     def table(self, choice: UsdPer1000) -> OutcomeTable:
         """The table of a choice of systems, priced."""
@@ -65,6 +81,17 @@ def read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
     if not rows:
         raise DatasetError(f"{path}: no rows")
     return rows
+
+
+def read_questions(path: Path, key: Callable[[dict[str, Any]], str], text: Callable[[dict[str, Any]], str]) -> dict[str, str]:
+    """The texts of questions by request, of gzipped JSON lines; nothing where the file is not there."""
+    if not path.exists():
+        return {}
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            return {key(one): text(one) for one in map(json.loads, lines)}
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DatasetError(f"{path}: cannot read the questions: {error}") from error
 
 
 def number(row: Mapping[str, str], column: str, path: Path) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from recorded_spider import COST_SEED, COST_SIGMA, USD_PER_1000_CALLS
-from signals_parts.record import Record, UsdPer1000, read_rows, some_systems
+from signals_parts.record import Asked, Record, UsdPer1000, read_rows, some_systems
 
 from vinelm.errors import DatasetError
 from vinelm.evaluation import OutcomeTable
@@ -59,7 +59,8 @@ def load_spider(data: Path) -> Record:
     statements = [[recorded[request.id, name] for name in systems] for request in requests]
     outcomes = executed(requests, systems, statements, workflow.score)
     order = [(row["question_id"], row["model"]) for row in rows]
-    return Record("spider", outcomes, choices(systems, base), lambda chosen: costs(outcomes, order, chosen), ABOUT)
+    asked = Asked({one.id: one.data["db_id"] for one in requests}, {one.id: one.data["question"] for one in requests})
+    return Record("spider", outcomes, choices(systems, base), lambda chosen: costs(outcomes, order, chosen), ABOUT, asked)
 
 
 def executed(requests: list[Request], systems: tuple[str, ...], statements: list[list[str]], score: Scorer) -> OutcomeTable:

@@ -6,9 +6,10 @@ import csv
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from signals_parts import classeval, exams, spider
-from signals_parts.record import Record, UsdPer1000
+from signals_parts import classeval, exams, mixed, spider
+from signals_parts.record import Asked, Record, UsdPer1000
 
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.evaluation import OutcomeTable
@@ -17,15 +18,29 @@ LOADERS: Mapping[str, tuple[Path, Callable[[Path], Record]]] = {
     "spider": (spider.FILE, spider.load_spider),
     "exams": (exams.FILE, exams.load_exams),
     "classeval": (classeval.FILE, classeval.load_classeval),
+    "routerbench": (mixed.ROUTERBENCH, mixed.load_routerbench),
+    "llmrouter": (mixed.LLMROUTER, mixed.load_llmrouter),
 }
 FEWEST = 2
+OWN_CHECK = ("spider", "exams", "classeval")
+"""The records of workflows of several calls whose requests are of one kind, for studies of those."""
 
 
-def load_tables(data: Path, systems: Path | None, only: tuple[str, ...] = ()) -> dict[str, tuple[OutcomeTable, str]]:
-    """The priced tables by name, each with what is real and what is assumed in it.
+class Loaded(NamedTuple):
+    """A priced table and its record: what is real and what is assumed, and what is known of the requests."""
+
+    table: OutcomeTable
+    about: str
+    asked: Asked
+    most_calls: int | None
+    own_budgets: bool
+
+
+def load_tables(data: Path, systems: Path | None, only: tuple[str, ...] = ()) -> dict[str, Loaded]:
+    """The priced tables by name.
 
     Args:
-        data: folder with ``outcomes/`` and ``nl2sql/``; files that it lacks are left out.
+        data: folder with ``outcomes/``, ``nl2sql/``, ``math/`` and ``mixed/``; files that it lacks are left out.
         systems: CSV file with the columns name and usd_per_1000 (empty: recorded or assumed); None for the default choices.
         only: names of tables, or of the files' records (``spider`` stands for all choices of Spider systems); empty for all.
 
@@ -34,7 +49,7 @@ def load_tables(data: Path, systems: Path | None, only: tuple[str, ...] = ()) ->
         ConfigError: ``systems`` or ``only`` names what is not there.
     """
     named = None if systems is None else read_systems(systems)
-    found: dict[str, tuple[OutcomeTable, str]] = {}
+    found: dict[str, Loaded] = {}
     known: set[str] = set()
     is_there = False
     for name, (file, load) in LOADERS.items():
@@ -48,7 +63,7 @@ def load_tables(data: Path, systems: Path | None, only: tuple[str, ...] = ()) ->
         known |= set(record.outcomes.systems)
         for choice, usd in (record.choices if named is None else in_record(record, named)).items():
             if not only or choice in only or name in only:
-                found[choice] = (record.table(usd), record.about)
+                found[choice] = Loaded(record.table(usd), record.about, record.asked, record.most_calls, record.own_budgets)
     if not is_there:
         raise DatasetError(f"{data}: none of {', '.join(str(file) for file, _ in LOADERS.values())} is there")
     lacking = sorted(set(named or ()) - known)

@@ -5,10 +5,20 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from signals_parts.curves import MIXED, UNMIXED
 from signals_parts.methods import TITLES
+from signals_parts.results import interval, share
 
 WIDTH = 79
-SHORT = {"single": "single", "mixed_single": "mixed", "two_agree": "agree", "path_only": "paths", "static": "static"}
+SHORT = {
+    "single": "single",
+    "mixed_single": "mixed",
+    "two_agree": "agree",
+    "path_only": "paths",
+    "static": "static",
+    "kind_table": "kind",
+    "knn": "near",
+}
 
 
 def as_text(result: dict[str, Any]) -> str:
@@ -25,8 +35,30 @@ def as_text(result: dict[str, Any]) -> str:
         for depth, samplers in table["depths"].items():
             for sampler, found in samplers.items():
                 bought = f"{found['rows']:.0f} rows by {sampler!r}, {found['continued_rows']:.0f} below a passed check"
+                bought += f", ${found['spent_usd']:.3g}"
                 lines += ["", *textwrap.wrap(f"depth {depth}, {bought}", WIDTH), *of_methods(found), *by_budget(found)]
+                lines += ["", *at_equal_dollars(found["equal_dollars"])]
     return "\n".join(lines)
+
+
+def at_equal_dollars(found: dict[str, Any]) -> list[str]:
+    """Leads of VineLM over each rival at VineLM's own dollars, dollars saved at equal accuracy, and what was promised."""
+    lines = [f"{'at equal dollars, points':<27} {'mixed':>20} {'one plan':>20} {'dollars':>8}"]
+    for name, lead in found["over"][MIXED].items():
+        alone = found["over"][UNMIXED][name]
+        lines.append(f"over {TITLES.get(name, name):<22} {interval(lead):>20} {interval(alone):>20} {lead['dollars']:8.2f}")
+    best, gain = found["best_rival"], found["mixed_less_unmixed_at_the_same_bound"]
+    hindsight = interval(found["over_in_hindsight"][best])
+    lines += textwrap.wrap(f"best rival: {TITLES.get(best, best)}; mixed in hindsight, VineLM is over it by {hindsight}", WIDTH)
+    lines.append(f"two plans mixed over one at the same bound: {interval(gain)}")
+    for reference, by_method in found["saved"].items():
+        lines.append(f"dollars saved where as accurate as {reference.replace('_', ' ')}: {share(by_method[MIXED])}")
+    said = found["promises"][MIXED]
+    lines += [
+        f"promised less achieved {100 * said['promised_less_achieved']:+.1f},",
+        f"90 % intervals cover {said['covered_at_90']:.2f}, spent over bound {said['spent_over_bound']:.2f}",
+    ]
+    return lines
 
 
 def of_methods(found: dict[str, Any]) -> list[str]:
@@ -54,12 +86,13 @@ def of_methods(found: dict[str, Any]) -> list[str]:
 def by_budget(found: dict[str, Any]) -> list[str]:
     """Accuracy under each budget, a column per method."""
     methods = found["methods"]
-    short = {name: SHORT.get(name, TITLES.get(name, name).split()[0])[:7] for name in methods}
-    lines = ["", f"{'$/1,000':>8}" + "".join(f"{short[name]:>8}" for name in methods)]
+    wide = min(8, (WIDTH - 8) // len(methods))
+    short = {name: SHORT.get(name, TITLES.get(name, name).split()[0])[: wide - 1] for name in methods}
+    lines = ["", f"{'$/1,000':>8}" + "".join(f"{short[name]:>{wide}}" for name in methods)]
     rows = next(iter(methods.values()))["budgets"]
     for i in sorted(range(len(rows)), key=lambda i: rows[i]["max_cost_usd"]):
         mark = " " if rows[i]["is_in_mean"] else "*"
-        figures = "".join(f"{methods[name]['budgets'][i]['accuracy']:8.3f}" for name in methods)
+        figures = "".join(f"{methods[name]['budgets'][i]['accuracy']:{wide}.3f}" for name in methods)
         lines.append(f"{1000 * rows[i]['max_cost_usd']:7.2f}{mark}{figures}")
     return [*lines, "* not part of the mean"]
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from science.path_rivals import Chooser, PathPolicy
+from signals_parts.curves import PromisedChoice
 
 from vinelm.controller import Planner
 from vinelm.estimator import estimate_signals
@@ -96,8 +98,9 @@ class SignalChooser:
         """See :meth:`Chooser.choose`."""
         objective = Objective(maximize="accuracy", max_cost_usd=max_cost_usd)
         decision = self.planner.plan(objective)
-        return PolicyChoice(
+        return PromisedChoice(
             policy=SignalPolicy(self.planner, objective),
+            promise=decision.promise,
             promised_accuracy=decision.promise.accuracy,
             promised_cost_usd=decision.path_cost_usd,
             words=f"{decision.next_model} first",
@@ -125,11 +128,28 @@ class VineLMSignals:
 
     name: str = "vinelm"
 
-    def fit(self, evidence: Evidence) -> SignalChooser:
+    def fit(self, evidence: Evidence) -> Chooser:
         """See :meth:`Method.fit`."""
-        signals = estimate_signals(evidence.estimate, evidence.rows)
-        assert signals is not None, "the tables' rows have answers, and the template is a loop"
-        return SignalChooser(signals, Planner(signals))
+        signals = estimate_signals(evidence.estimate, evidence.rows) if evidence.depth > 1 else None
+        return PathChooser(evidence.planner) if signals is None else SignalChooser(signals, Planner(signals))
+
+
+@dataclass(frozen=True)
+class PathChooser:
+    """The chooser where nothing but the application's check is seen: paths of models."""
+
+    planner: Planner
+
+    def choose(self, max_cost_usd: float) -> PolicyChoice:
+        """See :meth:`Chooser.choose`."""
+        decision = self.planner.plan(Objective(maximize="accuracy", max_cost_usd=max_cost_usd))
+        return PromisedChoice(
+            policy=PathPolicy(decision.path),
+            promise=decision.promise,
+            promised_accuracy=decision.promise.accuracy,
+            promised_cost_usd=decision.path_cost_usd,
+            words=", ".join(decision.path),
+        )
 
 
 def said_right(outcomes: Outcomes, place: int) -> float:

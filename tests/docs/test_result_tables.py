@@ -137,3 +137,52 @@ def test_a_column_may_hold_several_values_and_points(script):
     assert script.shown([0.01, None, -0.02], "+.0p") == "+1, -, -2"
     with pytest.raises(script.ResultTableError, match="nothing for the column 'z'"):
         made(script, "f.json | rows /rows | z = {/rows/*/y:.1f} and {/rows/*/z}")
+
+
+def test_the_pages_claim_what_the_intervals_say(script):
+    for page in script.pages(ROOT):
+        text = page.read_text(encoding="utf-8")
+        assert script.claims(text, script.reader(ROOT)) == [], page.name
+        if page.relative_to(ROOT).as_posix() in script.CLAIMED:
+            assert script.unheld(text) == [], f"{page.name}: say by which interval: <!-- claim: FILE | PLACE | ahead -->"
+    assert {page.relative_to(ROOT).as_posix() for page in script.pages(ROOT)} >= {*script.CLAIMED}
+
+
+@pytest.mark.parametrize(
+    ("place", "verb", "text", "wrong"),
+    [
+        ("/rows/*/lead", "ahead", "is ahead of", ["0.01 [-0.01, 0.02]"]),
+        ("/rows/0/lead", "ahead", "is ahead of", []),
+        ("/rows/0/lead", "ahead", "saves dollars", []),
+        ("/rows/1/lead", "ahead", "is\nmore accurate", ["0.01 [-0.01, 0.02]"]),
+        ("/rows/1/lead", "same", "by no more than chance", []),
+        ("/rows/0/lead", "same", "as accurate", ["0.02 [0.01, 0.03]"]),
+        ("/rows/0/lead", "behind", "is behind", ["0.02 [0.01, 0.03]"]),
+        ("/rows/2/lead", "behind", "is behind", []),
+        ("/rows/3/lead", "ahead", "saves 40 %", ["0.4 [-, 0.5]"]),
+        ("/rows/0/lead", "ahead", "wins", ["no claim of the kind"]),
+        ("/rows/0/lead", "best", "is ahead of", ["no claim of the kind"]),
+    ],
+)
+def test_a_claim_has_to_be_that_of_its_interval(script, place, verb, text, wrong):
+    ends = [(0.02, 0.01, 0.03), (0.01, -0.01, 0.02), (-0.02, -0.03, -0.01), (0.4, None, 0.5)]
+    found = {"rows": [{"lead": dict(zip(("value", "low", "high"), one, strict=True))} for one in ends]}
+    if "*" in place:
+        found["rows"] = found["rows"][:2]
+    page = f"VineLM <!-- claim: f.json | {place} | {verb} -->{text}<!-- end of claim --> it."
+    told = script.claims(page, lambda name: found)
+    assert len(told) == len(wrong)
+    assert all(one in line for one, line in zip(wrong, told, strict=True))
+
+
+def test_a_claim_needs_an_interval(script):
+    page = "<!-- claim: f.json | /rows/a | ahead -->is ahead<!-- end of claim -->"
+    with pytest.raises(script.ResultTableError, match="no interval at /rows/a"):
+        script.claims(page, lambda name: FOUND)
+
+
+def test_a_sentence_about_vinelm_claims_nothing_outside_of_a_claim(script):
+    page = "VineLM is ahead of it. A router is ahead. `VineLM is ahead`.\n\n| VineLM | is ahead |\n\n- VineLM\n  saves $2."
+    assert script.unheld(page) == ["VineLM is ahead of it.", "VineLM saves $2."]
+    held = "VineLM is <!-- claim: f.json | /x | ahead -->ahead of<!-- end of claim --> it, and nothing else."
+    assert script.unheld(held) == []

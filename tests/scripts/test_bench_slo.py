@@ -48,7 +48,7 @@ def test_every_policy_meets_every_load_at_every_slo(scripts, rows):
     names = ["policy", "slo_s", "arrivals", "per_second", "load_age_s", "has_dispatch_correction", "seed"]
     assert all([*row] == [*names, *bench.FIGURES] for row in rows)
     found = {tuple(row[name] for name in names) for row in rows}
-    assert len(found) == len(rows) == 2 * (3 * (3 + 4 * 2) + 3 + 4 * 3)
+    assert len(found) == len(rows) == 2 * (3 * (4 + 6 * 2) + 4 + 6 * 3)
     assert {row["policy"] for row in rows} == set(figures.POLICIES)
     assert {row["arrivals"] for row in rows} == {"idle", "Poisson", "bursty (gamma; no trace at hand)", "crowd"}
     for row in rows:
@@ -110,11 +110,11 @@ def test_the_summary_compares_within_seeds(scripts):
 
 def test_recorded_exams_are_what_the_record_says(scripts, tmp_path):
     _, workloads, _ = scripts
-    lines = ["dataset,question_id,model,round,correct,cost_usd,latency_s"]
+    lines = ["dataset,question_id,model,round,correct,cost_usd,latency_s,answer"]
     for question, model, round_, correct, latency in (
         ("1", "a", 1, 0, 2.0), ("1", "a", 2, 1, 5.0), ("1", "b", 1, 1, 3.0), ("2", "a", 1, 1, 2.0), ("2", "b", 1, 0, ""),
     ):  # fmt: skip
-        lines.append(f"x,{question},{model},{round_},{correct},0.01,{latency}")
+        lines.append(f"x,{question},{model},{round_},{correct},0.01,{latency},{'A' if question == '1' else ''}")
     path = tmp_path / "exams.csv.gz"
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
     table = workloads.recorded_exams(path)
@@ -123,6 +123,7 @@ def test_recorded_exams_are_what_the_record_says(scripts, tmp_path):
     assert [bool(table.success[0, node[path]]) for path in node] == [False, True, True, True, True]
     assert [float(table.latency_s[0, node[path]]) for path in node] == [2.0, 3.0, 5.0, 3.0, 3.0]
     assert float(table.latency_s[1, node["b",]]) == 3.0  # not recorded: the model's mean
+    assert table.with_stop("workflow").ended[:, node["a",]].tolist() == [True, False]  # a letter passes, right or wrong
     assert not table.success[1, node["b", "b"]]  # nor is its retry, which repeats the wrong answer
 
 
@@ -144,8 +145,44 @@ def test_the_pages_quote_means_over_seeds_and_leads_within_them(scripts):
     assert found["by_slo"]["1 s"][figures.STATIC]["late"] == pytest.approx(0.6)
     assert found["by_slo"]["2 s"][figures.STATIC]["text"] == "30.0 % (50.0 %)"
     assert found["tight"][figures.PROGRAM]["late"] == pytest.approx(0.16 * 0.75)
-    assert found["program_over"][figures.STRONG]["1 s"] == {"fewer_late": "9.0 ± 12.7", "more_right": "0.0 ± 0.0"}
+    lead = found["program_over"][figures.STRONG]["1 s"]
+    assert (lead["fewer_late"], lead["more_right"]) == ("9.0 ± 12.7", "0.0 ± 0.0")
+    assert lead["fewer_late_points"]["high"] == pytest.approx(9.0 + 12.7, abs=0.1)
+    assert found["program_over"][figures.GREEDY]["1 s"] == {"fewer_late": "-", "more_right": "-"}
     assert found["old_reports"][figures.PROGRAM]["fresh"] == "12.0 % (8.0 %)"
     assert found["by_slo"]["1 s"][figures.SPARSE] == {}
     weights = figures.violations_by_weight({0.5: rows, 1.0: rows})
     assert list(weights) == ["0.5", "1", figures.AWARE]
+
+
+def test_rules_that_react_make_the_calls_that_fit_and_a_hedge_takes_the_first_answer(scripts, bench):
+    from science.simulator import Hedged, simulate
+    from slo_rivals import MARGIN, expected_s, greedy_chooser, guarded_chooser, hedged_chooser
+
+    planner, trie = bench.planner, bench.planner.trie
+    seconds = {trie.models[int(trie.model[node])]: expected_s(planner, int(node), {}) for node in trie.children(0)}
+    greedy = greedy_chooser(planner, 100.0)
+    assert greedy(0, 0.0, 0.0, {}) == "large"
+    right = {name: planner.annotated.accuracy[trie.child(0, name)] for name in trie.models}
+    fits = [name for name in seconds if seconds[name] <= seconds["medium"]]
+    assert greedy(0, 99.999 - MARGIN * seconds["medium"], 0.0, {}) == max(fits, key=right.__getitem__)
+    assert greedy(0, 99.99, 0.0, {}) == "tiny"  # nothing fits: the fastest is asked all the same, once
+    assert greedy(trie.node(("tiny",)), 99.99, 0.0, {}) is None
+    assert greedy(0, 0.0, 0.0, {"large": 99.0, "medium": 99.0, "small": 99.0}) == "tiny"  # engines as they are loaded now
+    guarded = guarded_chooser(("tiny", "large"), planner, 100.0)
+    assert guarded(0, 99.0, 0.0, {}) == "tiny"
+    assert guarded(trie.node(("tiny",)), 0.0, 0.0, {}) == "large"
+    assert guarded(trie.node(("tiny",)), 99.0, 0.0, {}) is None
+    hedge = hedged_chooser(("large",), planner)(0, 0.0, 0.0, {})
+    assert (hedge.model, hedge.other) == ("large", "tiny")
+    table, times = bench.served, np.arange(len(bench.served.request_ids)) * 1000.0
+    settings = bench.settings("idle", 0)
+
+    def once_by(choice):
+        return simulate(table, times, lambda node, *_: None if node else choice, settings)
+
+    once, own, other = map(once_by, (Hedged("large", "tiny", 2.5), "large", "tiny"))
+    slow = own.latency_s > 2.5
+    assert 0 < slow.sum() < len(slow)
+    np.testing.assert_allclose(once.latency_s, np.where(slow, np.minimum(own.latency_s, 2.5 + other.latency_s), own.latency_s))
+    np.testing.assert_allclose(once.cost_usd, own.cost_usd + np.where(slow, other.cost_usd, 0.0))

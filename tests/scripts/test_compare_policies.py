@@ -90,7 +90,7 @@ def test_leads_are_differences_and_lie_in_their_intervals(found):
 def test_seconds_are_the_record_s_and_means_where_there_are_none(script, data):
     from signals_parts.systems import load_tables
 
-    table, _ = load_tables(data, None, ("exams",))["exams"]
+    table = load_tables(data, None, ("exams",))["exams"].table
     seconds = script.seconds_of(data, table)
     assert np.unique(seconds[:, table.column["middle"]]).tolist() == [6.0]
     assert seconds.mean(axis=0)[[table.column[name] for name, *_ in MODELS]].tolist() == [1.0, 6.0, 3.0]

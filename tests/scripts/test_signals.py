@@ -14,6 +14,7 @@ import pytest
 from vinelm.errors import ConfigError
 
 SCRIPTS = str(Path(__file__).parents[2] / "scripts")
+ROUTED = {"kind_table", "knn"}
 METHODS = {"path_only", "static", "single", "mixed_single", "vote", "two_agree", "scored_cascade", "oracle"}
 QUICK = ("--coverage", "0.3", "--quick", "--json")
 SHARES = {"GPT-4@2024": 0.8, "santacoder-1.1B@2024": 0.3, "CodeGeeX@2023": 0.0, "deepseek-coder-6.7b@2024": 0.5}
@@ -103,7 +104,7 @@ def data(tmp_path_factory):
 def tables(script, data):
     from signals_parts.systems import load_tables
 
-    return {name: table for name, (table, _) in load_tables(data, None).items()}
+    return {name: one.table for name, one in load_tables(data, None).items()}
 
 
 def test_statements_are_executed_and_equal_rows_agree(tables):
@@ -299,6 +300,10 @@ def test_every_method_is_measured_on_every_table(script, data, monkeypatch, caps
         gap = found["differences"]["static"]["two_agree"]
         accuracy = found["methods"]["two_agree"]["accuracy"] - found["methods"]["static"]["accuracy"]
         assert gap["value"] == pytest.approx(accuracy)
+        equal = found["equal_dollars"]
+        assert {*equal["over"]["mixed"]} == {*found["methods"]} - {"vinelm", "oracle"}
+        assert all(one["low"] <= one["value"] <= one["high"] for one in equal["over"]["mixed"].values())
+        assert equal["over_in_hindsight"]["static"]["value"] <= equal["over"]["mixed"]["static"]["value"] + 1e-9
     text = script.as_text(result)
     assert max(map(len, text.splitlines())) <= 80
 
@@ -351,12 +356,30 @@ def test_a_damaged_file_is_named(script, tmp_path, monkeypatch, capsys):
 
 
 def test_the_results_of_the_readme_are_those_of_the_run(script):
-    method = {"accuracy": 0.5, "promised_less_achieved": 0.01, "spent_over_promised": 0.9, "ece_points": {"returned": 2.0}}
     over = {"value": 0.013, "low": -0.002, "high": 0.03}
-    found = {"methods": {"vinelm": method, "static": method}, "vinelm_over": {"static": over}}
-    (one,) = script.page_figures({"tables": {"exams": {"depths": {"3": {"priced": found}}}}})["tables"]
-    assert one["right"] == {"vinelm": 50.0, "static": 50.0}
-    assert (one["title"], one["over_static"]) == ("nine models, exam questions", "+1.3 [-0.2, +3.0]")
+    said = {"promised_less_achieved": 0.01, "spent_over_promised": 0.9, "spent_over_bound": 0.8, "covered_at_90": 0.9}
+    leads = {"static": over, "mixed_single": over}
+    equal = {
+        "over": {"mixed": leads, "unmixed": leads},
+        "over_in_hindsight": leads,
+        "best_rival": "static",
+        "by_budget": [{"accuracy": 0.4}, {"accuracy": 0.6}],
+        "mixed_less_unmixed_at_the_same_bound": over,
+        "promises": {"mixed": said},
+        "saved": {"strongest": {"mixed": {"value": 0.4, "low": None, "high": 0.5}}},
+    }
+    found = {"methods": {"vinelm": {"ece_points": {"returned": 2.0}}}, "rows": 9.0, "spent_usd": 1.0, "equal_dollars": equal}
+    tables = {
+        "exams": {"depths": {"3": {"priced": found, "scored-300": found}}},
+        "llmrouter": {"depths": {"1": {"priced": found}}},
+    }
+    pages = script.page_figures({"tables": tables})
+    assert [one["title"].split(",")[0] for one in pages["tables"]] == ["nine models", "nine models"]
+    assert len(pages["scored-300"]) == 1
+    one = pages["tables"][0]
+    assert one["right"] == {"vinelm": 50.0, "static": pytest.approx(48.7), "mixed_single": pytest.approx(48.7)}
+    assert (one["best_rival"], one["over_best"]) == ("static plan", "+1.3 [-0.2, +3.0]")
+    assert one["saved_text"] == {"strongest": "40 % [below -100, 50]"}
 
 
 @pytest.mark.parametrize(("depths", "samplers"), [("4", "priced"), ("3,4", "cascade")])

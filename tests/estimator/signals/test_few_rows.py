@@ -72,3 +72,24 @@ def test_each_model_has_its_own_share_of_answers_that_only_agree_with_right_ones
     of_model = {context.model: float(found.alike[i]) for i, context in enumerate(found.contexts)}
     assert of_model["m0"] > 0.15
     assert max(of_model["m1"], of_model["m2"]) < 0.1
+
+
+def test_a_long_loop_promises_the_dollars_of_its_later_turns():
+    """Prompts carry their history: each turn costs half as much again as the first. Hardly any row is of a late turn."""
+    world = World.draw(np.random.default_rng(3), 200)
+    deep = [((0, 1, 2, 0), 4), ((2, 0, 1), 24), ((1, 2), 90), ((0, 1), 90), ((2, 0), 90)]
+    rows = world.rows(lambda request: [path for path, n in deep if request < n])
+    price = {"m0": 1.0, "m1": 2.0, "m2": 8.0}
+    course = Course.chain(("generate", *["repair"] * 3))
+    rows = list(rows)
+    for growth in (0.5, 0.0):
+        known = [replace(row, cost_usd=price[row.model] * (1.0 + growth * (row.depth - 1))) for row in rows]
+        model = Predictive.of(AnswerTable.of(known, course), fits=0)
+        late = [
+            (c.model, usd)
+            for c, usd in zip(model.contexts, model.cost_usd * model.rise(3), strict=True)
+            if c.is_later and not c.is_again
+        ]
+        assert {name for name, _ in late} == {*price}
+        for name, usd in late:  # the mean of all later rows of the model is 1.55 times its first
+            assert usd == pytest.approx(price[name] * (1.0 + 3 * growth), rel=0.2), (name, growth)

@@ -22,7 +22,7 @@ STAGES = [("generate", MODELS), ("repair", MODELS)]
 
 def fits_of(model):
     levels = histories(model, chain(STAGES), MODELS, goes_on=True, least_reach=0.0)
-    return levels, FitMasses.of(levels, model.cost_by_fit, model.mean_size)
+    return levels, FitMasses.of(levels, model)
 
 
 def every_plan(known, by_fit, cost, fit):

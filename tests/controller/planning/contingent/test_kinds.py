@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 from science.branching_cases import annotated_at_random
-from science.contingent_checks import MOST_PLANS, _plans, check_prices
+from science.contingent_checks import MOST_PLANS, check_prices, number_of_plans
 from science.random_cases import _model
 
 from vinelm.catalog import Catalog
@@ -36,7 +36,7 @@ def test_plans_by_kind_are_the_best_of_all_plans(seed: int) -> None:
     template, trie = kinded(base)
     while True:
         annotated = annotated_at_random(rng, trie, template, CATALOG)
-        if _plans(annotated, 0, False) <= MOST_PLANS:
+        if number_of_plans(annotated, 0, False) <= MOST_PLANS:
             break
     assert check_prices(annotated) == []
 
