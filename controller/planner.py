@@ -144,6 +144,7 @@ class Planner:
         """
         if not objective.mixes:
             return None
+        # No mixture is kept as None, so that a missing item needs a mark of its own: the objective.
         known = self._mixtures.get(objective, objective)
         if isinstance(known, Objective):
             hull = self._path_hull(objective) if self._contingent is None else self._contingent.hull(objective)
@@ -182,6 +183,7 @@ class Planner:
             objective: one that :attr:`~Objective.mixes`.
         """
         request = PlanRequest(objective, 0, float(self.annotated.latency_s[0]), 0.0, None, candidates, False)
+        # A frontier holds every corner: what it drops is no better in anything that is compared or bounded.
         store = None if candidates is not None else self._cache.stores_for(objective).unloaded
         frontier = None if store is None else store.get(0)
         view = SubtreeView(self.metrics, request) if frontier is None else frontier.view(self.metrics, request)

@@ -182,6 +182,7 @@ class MixedDecision(Decision):
         objective = self.request.objective
         found: dict[str, float] = {}
         if objective.min_accuracy is not None:
+            # Under confidence the floor counts lower bounds: what is mixed for it is met, whatever the estimate has to spare.
             found[FLOOR] = 0.0 if self.binding == FLOOR else self.accuracy - objective.min_accuracy
         for bound in self.low.slack:
             if bound in self.high.slack and bound not in (FLOOR, self._mean_cap):

@@ -80,6 +80,7 @@ class Hull:
     def of(cls, cost_usd: FloatArray, value: FloatArray) -> Hull:
         """Return the hull of plans with these dollars and values, at least one of them; shape (plans,)."""
         corners: list[tuple[float, float]] = []
+        # By rising dollars; a point that makes the last corner lie below the line to it takes its place (a monotone chain).
         for at in np.lexsort((-value, cost_usd)).tolist():
             cost, worth = float(cost_usd[at]), float(value[at])
             if corners and worth <= corners[-1][1]:
@@ -105,6 +106,7 @@ class Hull:
             wanted = floor
         if not 0 < at < len(bounds) or wanted in (bounds[at - 1], bounds[at]):
             return None
+        # The bounds are the corners' own figures, not rounded: a plan that is asked for within its own dollars is found again.
         low, high = bounds[at - 1], bounds[at]
         share = (wanted - low) / (high - low)
         if not LEAST_SHARE < share < 1.0:

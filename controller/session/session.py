@@ -215,6 +215,7 @@ class Session(StopRulePolicy):
 
     def _draw(self) -> None:
         """Plan by the bound that was drawn for the request, here or by the run that began it."""
+        # Where spend control or a new trie has moved the bound since the request began, the drawn one still holds.
         if self.bound is None or not self.objective.mixes:
             self._replanner.objectives = (self.objective,)
         else:

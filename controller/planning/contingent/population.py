@@ -89,6 +89,7 @@ class Population:
 
         A plan may be dearer than the objective's bound: then it is one of two.
         """
+        # Only the edge that spans the bound is refined: the rest of the hull has no say in a mixture.
         capped, loose = self._spanning(self.curve), [] if self.uncapped is None else self._spanning(self.uncapped)
         corners = capped + [corner for corner in loose if self.problem.admits(self._plan(corner))]
         allowed = self._allowed

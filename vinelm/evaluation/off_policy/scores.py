@@ -66,6 +66,7 @@ class Scores:
         """Return the scores of requests of which these shares follow these policies: the expectation over who follows which."""
         if len(scores) == 1:
             return scores[0]
+        # The expectation over the draws has less noise than one draw for each request, and the same mean.
         mean: dict[str, Any] = {name: np.tensordot(shares, [getattr(one, name) for one in scores], axes=1) for name in _ARRAYS}
         return cls(**mean, balance={key: column for one in scores for key, column in one.balance.items()})
 
