@@ -142,7 +142,7 @@ def trie(found: AnnotatedTrie) -> str:
 def plan(found: AnnotatedTrie) -> str:
     """The plan for the highest accuracy under a bound; nodes beyond the bound are dashed."""
     boxes = trie_boxes(found)
-    decision = vinelm.plan(found, maximize="accuracy", max_cost_usd=BOUND_USD)
+    decision = vinelm.plan(found, maximize="accuracy", max_cost_usd=BOUND_USD, mix=False)
     chosen = tuple(found.trie.prefix(decision.target))
     for prefix, box in boxes.items():
         if prefix and prefix == chosen[: len(prefix)]:

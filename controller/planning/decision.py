@@ -17,6 +17,12 @@ from vinelm.trie.arrays import FloatArray
 EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", COST_CAP: "least cost instead"}
 
 
+def spare(limit: float, used: float) -> float:
+    """Return what a bound leaves; nothing where that is rounding, as at the corner that a mixture's part is asked for."""
+    left = limit - used
+    return left if abs(left) > 1e-12 * abs(limit) else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """The best plan that begins with ``next_model``.

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
-from vinelm.controller.planning.decision import Alternative, BoundUse, Decision
+from vinelm.controller.planning.decision import Alternative, BoundUse, Decision, spare
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, UNITS
 from vinelm.objective import Objective
 from vinelm.plans.promise import Promise, error_between_fits
@@ -188,7 +188,7 @@ class MixedDecision(Decision):
             if bound in self.high.slack and bound not in (FLOOR, self._mean_cap):
                 found[bound] = min(self.low.slack[bound], self.high.slack[bound])
         if objective.max_cost_usd is not None and self._mean_cap is not None:
-            found[COST_CAP] = objective.max_cost_usd - self.path_cost_usd
+            found[COST_CAP] = spare(objective.max_cost_usd, self.path_cost_usd)
         return found
 
     @property

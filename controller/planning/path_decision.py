@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.controller.planning.decision import EFFORT, Alternative, BoundUse, Decision
+from vinelm.controller.planning.decision import EFFORT, Alternative, BoundUse, Decision, spare
 from vinelm.controller.planning.frontier import Frontier
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS, Metric
 from vinelm.controller.planning.subtree import SubtreeView
@@ -153,8 +153,8 @@ class PathDecision(Decision):
     def slack(self) -> dict[str, float]:
         """What each bound leaves unused at ``target``, in seconds, dollars or as a fraction; negative if it is violated."""
         view = self._target_view
-        sign = dict.fromkeys(view.bounds, -1.0) | {FLOOR: 1.0}
-        return {bound: sign[bound] * float(view.values(bound)[1] - view.limit(bound)) for bound in view.bounds}
+        left = {bound: spare(view.limit(bound), float(view.values(bound)[1])) for bound in view.bounds}
+        return {bound: -amount if bound == FLOOR else amount for bound, amount in left.items()}
 
     @property
     def bounds(self) -> list[BoundUse]:

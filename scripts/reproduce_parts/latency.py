@@ -23,7 +23,7 @@ def figure_10(workload: str, data: Path | None, seeds: Sequence[int], arrivals: 
         seeds: each is other requests, arrivals and background traffic.
         arrivals: kinds of `bench_slo.py` with load.
     """
-    found = workload_of(workload, data)
+    found = workload_of(workload, data, "oracle")
     rows = [row for seed in seeds for kind in arrivals for row in Bench.of(found, seed).rows(kind, data)]
     rows = [row for row in rows if row["load_age_s"] in FRESH]
     policies = {

@@ -194,9 +194,10 @@ def test_a_bound_on_mean_dollars_is_corrected_where_asked(workflow, catalog):
     objective = Objective(maximize="accuracy", max_cost_usd=0.002)
     for corrects in (True, False):
         vine = control(workflow, catalog, trie=annotated, correct_spend=corrects)
-        for _ in range(120):
+        for _ in range(150):
             session = vine.session(objective)
-            planned = session.planner.plan(session.objective).path_cost_usd
+            drawn = session.objective if session.bound is None else session.objective.drawn(session.bound)
+            planned = session.planner.plan(drawn).path_cost_usd
             if session._on_spent is not None:
                 session._on_spent(1.4 * planned)
         bounds[corrects] = session.objective.max_cost_usd

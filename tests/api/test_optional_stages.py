@@ -19,7 +19,7 @@ from vinelm.template import SKIP, Loop, Stage, Template
 from vinelm.traces import ObservationStore, check_store
 from vinelm.vinefile import load_trie, save_trie
 
-WORTH = Objective(maximize="accuracy", max_cost_usd=0.003)
+WORTH = Objective(maximize="accuracy", max_cost_usd=0.003, mix=False)
 """A judge at $0.0002 tells which answers of $0.001 are to be given again for $0.004."""
 
 

@@ -108,7 +108,8 @@ def test_a_served_request_takes_the_way_that_its_rows_say(profile_of, request):
     for objective, asked in product((BEST, DEAR), workflow.requests):
         session = vine.session(objective, request=asked)
         state = app.invoke(workflow.graph_input(asked), context=vine.context(policy=session, request=asked))
-        prefix, place, is_right = replayed(planner, objective, rows, asked)
+        drawn = objective if session.bound is None else objective.drawn(session.bound)
+        prefix, place, is_right = replayed(planner, drawn, rows, asked)
         assert session.invocations[-1].prefix == prefix
         assert bool(workflow.score(asked, state)) is is_right
         ways = [prefix[:k] for k in range(1, len(prefix) + 1)]

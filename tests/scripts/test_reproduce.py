@@ -136,10 +136,10 @@ def test_late_requests_are_counted_under_load(script):
 
     from reproduce_parts import latency
 
-    whole = latency.workload_of("simulated", None)
+    whole = latency.workload_of("simulated", None, "oracle")
     small = replace(whole, slos_s=(2.0,), split=lambda seed: [part.rows(range(20)) for part in whole.split(seed)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(latency, "workload_of", lambda name, data: small)
+        patch.setattr(latency, "workload_of", lambda name, data, stop: small)
         patch.setattr(sys.modules["slo_rivals"], "TRIALS", 1)
         found = script.figure_10("simulated", None, (0,))
     assert set(found["policies"]) == set(latency.POLICIES)

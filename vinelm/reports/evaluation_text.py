@@ -13,6 +13,9 @@ from vinelm.reports.formatting import objective_words, percent, seconds, usd
 
 NOT_IDENTIFIED = "not identified"
 
+MOST_WORDS = 100
+"""Most characters of the rival's plans in the sentence of a verdict."""
+
 
 def evaluation_sentence(found: Evaluation) -> str:
     """Return the verdict as one sentence, and a second one if some budgets of a sweep alone are worth it."""
@@ -25,7 +28,8 @@ def evaluation_sentence(found: Evaluation) -> str:
 
 def _sentence(found: Evaluation) -> str:
     own, rival, gain = found.headline, found.rival, found.gain
-    other = f"{_name(rival)} ({' / '.join(rival.plans)})"
+    plans = " / ".join(rival.plans)  # of mixtures too long for a sentence: the lines below it have them
+    other = f"{_name(rival)} ({plans})" if len(plans) <= MOST_WORDS else _name(rival)
     if found.verdict == "gain":
         return (
             f"Use {_name(own)}: {_reaches(found, own)} against {_reaches(found, rival)} for the {other},"

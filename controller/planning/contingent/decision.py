@@ -12,7 +12,7 @@ import numpy as np
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
-from vinelm.controller.planning.decision import EFFORT, Alternative, BoundUse, Decision
+from vinelm.controller.planning.decision import EFFORT, Alternative, BoundUse, Decision, spare
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS
 from vinelm.plans.promise import Z90, Promise, SelectionOptimism
 from vinelm.trie.arrays import FloatArray
@@ -244,7 +244,7 @@ class ContingentDecision(Decision):
             if bound in (LATENCY_CAP, COST_CAP):
                 found[bound] = cap.limit - cap.most_used(self.plan)
         if self.node == 0 and objective.max_cost_usd is not None and objective.cost_budget == "population":
-            found[COST_CAP] = objective.max_cost_usd - self.plan.cost_usd
+            found[COST_CAP] = spare(objective.max_cost_usd, self.plan.cost_usd)
         return found
 
     @property

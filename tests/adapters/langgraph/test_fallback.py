@@ -119,7 +119,7 @@ def test_after_the_deadline_the_failure_is_raised(annotated, wanted):
 
 
 def test_at_the_cap_the_failure_is_raised(annotated):
-    objective = Objective(maximize="accuracy", max_cost_usd=0.009)
+    objective = Objective(maximize="accuracy", max_cost_usd=0.009, mix=False)
     first = Planner(annotated).plan(objective, may_stop=False).next_model
     session, _, answer = serve(annotated, EchoBackend(failing(first)), objective=objective)
     assert isinstance(answer, CallError)

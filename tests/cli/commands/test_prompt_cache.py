@@ -173,10 +173,11 @@ def test_the_trie_and_the_store_show_it(made, capsys):
 
 def test_the_plan_keeps_the_model_with_a_cache_and_switches_without(made, capsys):
     goal = ("--minimize", "cost", "--min-accuracy", FLOOR.min_accuracy)
-    kept, switched = (from_json(capsys, "plan", made[has_cache][1], *goal)["plans"][0]["plan"] for has_cache in (True, False))
-    assert len(kept) > 1
-    assert len(set(kept)) == 1
-    assert len(set(switched)) == 2
+    kept, switched = (from_json(capsys, "plan", made[has_cache][1], *goal)["plans"][0] for has_cache in (True, False))
+    kept, switched = ([one["plan"] for one in found.get("mixed_plans", [found])] for found in (kept, switched))
+    assert max(map(len, kept)) > 1
+    assert all(len(set(plan)) == 1 for plan in kept)
+    assert any(len(set(plan)) == 2 for plan in switched)
 
 
 def test_it_pays_when_served(made):

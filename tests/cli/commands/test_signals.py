@@ -78,7 +78,8 @@ def test_the_plan_over_outcomes_stands_before_that_over_paths(estimated, capsys)
     decision = vinelm.plan("t.vine", maximize="accuracy", max_cost_usd=0.002, signals=True)
     assert found[0]["accuracy"] == decision.accuracy
     assert found[0]["promise"] == json.loads(json.dumps(decision.promise.to_dict()))
-    assert found[0]["contingent_plan"] == decision.plan.to_dict()
+    parts = [part["contingent_plan"] for part in found[0].get("mixed_plans", found[:1])]
+    assert parts == [plan.plan.to_dict() for _, plan in decision.parts]
     assert decision.metrics.annotated.outcomes is not None
 
 

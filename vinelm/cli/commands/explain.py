@@ -83,20 +83,21 @@ def command(
     expected_s, expected_usd = _used(annotated, nodes)
     with in_options():
         planner = Planner(annotated)
+        here: dict[str, Any] = {
+            "node": node,
+            "elapsed_s": expected_s if elapsed_s is None else elapsed_s,
+            "spent_usd": expected_usd if spent_usd is None else spent_usd,
+            "load": _loads(annotated, loads),
+            "stage": None if arm is None else _arm(annotated, node, arm),
+        }
+        shares: tuple[float, ...] = (1.0,)
         mixture = planner.mixture(objective)
-        decisions = [
-            planner.plan(
-                one,
-                node=node,
-                elapsed_s=expected_s if elapsed_s is None else elapsed_s,
-                spent_usd=expected_usd if spent_usd is None else spent_usd,
-                load=_loads(annotated, loads),
-                stage=None if arm is None else _arm(annotated, node, arm),
-            )
-            for one in ((objective,) if mixture is None else (mixture.low, mixture.high))
-        ]
+        decisions = [planner.plan(objective, **here)]
+        if mixture is not None:
+            both = [planner.plan(one, **here) for one in (mixture.low, mixture.high)]
+            if both[0].words != both[1].words:  # else the requests of both go on alike from here
+                shares, decisions = (1.0 - mixture.share, mixture.share), both
     _check_effect(objective, elapsed_s, spent_usd)
-    shares = (1.0,) if mixture is None else (1.0 - mixture.share, mixture.share)
     if as_json:
         _print_json(objective, shares, decisions)
         return
