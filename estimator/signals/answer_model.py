@@ -28,7 +28,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from vinelm.estimator.latent.logistic_regression import sigmoid
-from vinelm.estimator.signals.answers import AnswerTable, Context, Ints
+from vinelm.estimator.signals.answers import AnswerTable, Ints
+from vinelm.estimator.signals.course import Context
 from vinelm.estimator.signals.verdicts import Verdicts
 from vinelm.signals import Label
 from vinelm.template import SKIP

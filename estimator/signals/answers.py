@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from vinelm.errors import EvidenceError
-from vinelm.estimator.signals.course import Course
+from vinelm.estimator.signals.course import Context, Course
 from vinelm.estimator.signals.verdicts import Verdicts
 from vinelm.rows.observation import Observation
 from vinelm.signals import Label
@@ -22,34 +21,6 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 
 Ints = npt.NDArray[np.int64]
 Cells = dict[tuple[str, tuple[str, ...]], Observation]
-
-
-class Context(NamedTuple):
-    """Under which an answer is given: all that its chance of being right depends on, besides the request.
-
-    Args:
-        stage: The stage.
-        model: The model.
-        is_later: Whether an earlier invocation of the request has given an answer that this one may have seen.
-        is_again: Whether the same model has answered before, at whatever stage.
-        arms: The stages that the application may go on to; none where it has no choice, or the request ends.
-        answers: Whether the stage writes an answer; what one that does not, such as a router, shows is not right or wrong.
-        after: See :meth:`shown`, of the last invocation before it that wrote no answer; empty without one.
-        keeps: Whether the answer that there is stays as it is: the stage judges it, or is skipped.
-    """
-
-    stage: str
-    model: str
-    is_later: bool
-    is_again: bool
-    arms: tuple[str, ...] = ()
-    answers: bool = True
-    after: tuple[str, ...] = ()
-    keeps: bool = False
-
-    def shown(self, label: Label) -> tuple[str, ...]:
-        """Return what an invocation without an answer leaves behind: stage, model, and signal with the stage that follows."""
-        return self.stage, self.model, f"{label.signal or ''} > {label.arm or ''}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from vinelm.errors import EvidenceError
 from vinelm.estimator.signals.answer_model import ALIKE, NONE, OF_TYPE, OWN, RIGHT, SECOND, USUAL
-from vinelm.estimator.signals.answers import AnswerTable, Context, Ints
-from vinelm.estimator.signals.course import Course
+from vinelm.estimator.signals.answers import AnswerTable, Ints
+from vinelm.estimator.signals.course import Context, Course
 from vinelm.estimator.signals.predictive import FITS, Predictive
 from vinelm.rows.observation import Observation
 from vinelm.signals import Label

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.estimator.signals.answer_model import ALIKE, N_TYPES, NONE, OF_TYPE, OWN, RIGHT, SECOND, USUAL
-from vinelm.estimator.signals.answers import Context, Ints
-from vinelm.estimator.signals.course import Course
+from vinelm.estimator.signals.answers import Ints
+from vinelm.estimator.signals.course import Context, Course
 from vinelm.estimator.signals.history_level import HistoryLevel
 from vinelm.estimator.signals.predictive import Predictive
 from vinelm.estimator.signals.verdicts import KINDS, kinds_of

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.estimator.signals.answer_model import Labelings, fit_answers
-from vinelm.estimator.signals.answers import AnswerTable, Context
+from vinelm.estimator.signals.answers import AnswerTable
+from vinelm.estimator.signals.course import Context
 from vinelm.estimator.signals.verdicts import Verdicts
 from vinelm.signals import Label
 from vinelm.trie.arrays import FloatArray

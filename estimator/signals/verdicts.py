@@ -14,17 +14,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from vinelm.estimator.signals.course import Context
 from vinelm.signals import Label
 from vinelm.template import SKIP
 from vinelm.trie.arrays import BoolArray, FloatArray
-
-if TYPE_CHECKING:
-    from vinelm.estimator.signals.answers import Context
 
 Ints = npt.NDArray[np.int64]
 KINDS = 3

@@ -33,6 +33,7 @@ Toys, workflows to profile whose every row is known; loaded by name in child pro
     ``toys.replayed``: applications that are run from the start with recorded answers
     ``toys.chat``: an application that holds its models at module level
     ``toys.judged``: scored by a model
+    ``toys.verified``: answers that a simulated model judges
     ``toys.priced``: on a backend that prices its calls beforehand
     ``toys.sdk``: on a real SDK
     ``toys.wired``: on a remote backend whose wire answers by itself; rate limits that count

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from threading import RLock
-from types import MappingProxyType
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -14,6 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from vinelm.adapters.langgraph.path.graph_values import channels_of, graph_values
 from vinelm.adapters.langgraph.path.path_channel import Note, PathValue, ShownOutcome, models_of, shown_of
 from vinelm.signals import Outcome, Signals
+from vinelm.template import Template
 
 Path = tuple[str, ...]
 NOTHING: ShownOutcome = {"signal": None, "answer_class": None}
@@ -28,9 +28,9 @@ class RunOutcomes:
     Args:
         signals: what the workflow declares.
         observe: tells the policy the outcome of the invocation at the end of a prefix.
-        verdicts: by stage the key under which it writes a verdict, of those that judge an answer.
         failed: called as ``failed(what, error, prefix)`` if the application's ``signal`` or ``agree`` raises, or its state
             lacks a part of an answer; it raises, or the invocation shows nothing of that kind.
+        template: says which stages judge an answer, and where they write their verdicts; None: none does.
     """
 
     def __init__(
@@ -38,10 +38,12 @@ class RunOutcomes:
         signals: Signals,
         observe: Callable[[Path, Outcome], None],
         failed: Callable[[str, Exception, Path], None],
-        verdicts: Mapping[str, str] = MappingProxyType({}),
+        template: Template | None,
     ) -> None:
         self.signals = signals
-        self._verdicts, self._stages = verdicts, dict[Path, str]()
+        judges = () if template is None else template.stages
+        self._verdicts = {stage.name: stage.verdict for stage in judges if stage.verdict is not None}
+        self._stages: dict[Path, str] = {}
         self._observe, self._failed = observe, failed
         self._lock = RLock()
         self._shown: dict[Path, ShownOutcome] = {}

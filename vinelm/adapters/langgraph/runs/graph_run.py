@@ -209,11 +209,9 @@ class GraphRun:
         self.trail: InnerTrail | None = None
         self._unwritten_usd = 0.0
         self._turns: dict[str, int] = {}
-        self.outcomes: RunOutcomes | None = None
-        if signals is not None:
-            judges = () if template is None else template.stages
-            verdicts = {stage.name: stage.verdict for stage in judges if stage.verdict is not None}
-            self.outcomes = RunOutcomes(signals, _weakly(self._observe), _weakly(self._degrade), verdicts)
+        self.outcomes = (
+            None if signals is None else RunOutcomes(signals, _weakly(self._observe), _weakly(self._degrade), template)
+        )
 
     @property
     def can_keep_account(self) -> bool:
@@ -379,8 +377,7 @@ class GraphRun:
         if self.policy.is_canary is not None:
             drawn = drawn_of(value)
             self.policy.is_canary = self.policy.is_canary if drawn is None else drawn
-        if self.policy.bound != bound_of(value):
-            self.policy.bound = bound_of(value)
+        self.policy.bound = bound_of(value)
         kind = kind_in(value)
         if kind is not None and self.policy.kind not in (None, kind):  # inputs may have changed since
             self._guarded("begin", lambda: self.policy.begin(kind, "as the request began"), None, prefix)

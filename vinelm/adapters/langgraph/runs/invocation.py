@@ -40,6 +40,7 @@ class InvocationScope:
         path: models of the request's invocations; ends with this invocation's own.
         answering: the chat model of the present attempt; neither is set where the stage is skipped.
         model: the chat model for the stage: ``answering``, or one that calls it and falls back.
+        is_skipped: whether the stage is left out: its function is not to be called.
 
     Args:
         models: makes the chat model.
@@ -64,6 +65,7 @@ class InvocationScope:
         "_tried",
         "_usages",
         "answering",
+        "is_skipped",
         "model",
         "path",
         "stage",
@@ -99,6 +101,7 @@ class InvocationScope:
         """Begin an attempt with the model at the end of ``path``."""
         run, observers = self._run, self._observers
         self.path = path
+        self.is_skipped = path[-1] == SKIP  # kept, not computed where the node asks: there nothing of ours may fail
         self._tokens: list[Any] = []
         self._started_s = run.clock.now()
         hears = False
@@ -166,11 +169,6 @@ class InvocationScope:
         self._tell_end(failed)
         self._begin(path)
         return True
-
-    @property
-    def is_skipped(self) -> bool:
-        """True if the stage is left out: its function is not to be called."""
-        return self.path[-1] == SKIP
 
     @property
     def is_kept_by_run(self) -> bool:
