@@ -378,8 +378,7 @@ class GraphRun:
             drawn = drawn_of(value)
             self.policy.is_canary = self.policy.is_canary if drawn is None else drawn
         self.policy.bound = bound_of(value)
-        kind = kind_in(value)
-        if kind is not None and self.policy.kind not in (None, kind):  # inputs may have changed since
+        if (kind := kind_in(value)) is not None and self.policy.kind not in (None, kind):  # inputs may have changed since
             self._guarded("begin", lambda: self.policy.begin(kind, "as the request began"), None, prefix)
         self._guarded("resumed", lambda: self.policy.resumed(prefix, costs_usd, told), None, prefix)
         if self.outcomes is not None:
