@@ -41,6 +41,7 @@ PARTS = Path(__file__).parent / "peers_parts"
 DOLLARS = {"linear": 6.0, "branching": 1.5, "agent": 0.08}
 """For choosing: each model alone on 60 to 130 questions; 2 to 5 % of what every path on every question costs."""
 LONGEST_S = 1200
+"""Seconds that a peer may take to choose, or to serve; it has failed then."""
 
 
 @dataclass(frozen=True)
@@ -245,9 +246,12 @@ class Bench:
         }
         command = [str(python_of(PEERS[peer].environment)), str(PARTS / f"{PEERS[peer].adapter}.py"), what, *told]
         home = self.folder / app / peer
-        done = subprocess.run(
-            command, cwd=home, env=environment, capture_output=True, text=True, check=False, timeout=LONGEST_S
-        )
+        try:
+            done = subprocess.run(
+                command, cwd=home, env=environment, capture_output=True, text=True, check=False, timeout=LONGEST_S
+            )
+        except subprocess.TimeoutExpired as late:
+            raise subprocess.CalledProcessError(124, command, stderr=f"no end after {LONGEST_S} s") from late
         (home / f"{name or what}.txt").write_text(done.stdout + done.stderr, encoding="utf-8")
         done.check_returncode()
 

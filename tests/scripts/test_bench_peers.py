@@ -5,6 +5,7 @@ No peer is installed here and nothing is fetched: a fake peer and a stand-in for
 
 import ast
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -269,17 +270,34 @@ def test_vinelm_goes_through_its_own_commands_and_serves_at_a_rivals_dollars(ben
     assert at["less_rival"]["ahead"] in ("it", "neither")
 
 
-def test_the_page_does_not_call_ahead_who_is_not():
-    """docs/comparison.md quotes results/peers.json (tests/docs/test_result_tables.py); every application and peer is in it."""
-    found = json.loads((SCRIPTS.parent / "results" / "peers.json").read_text(encoding="utf-8"))
+NAMED = {
+    "today": "today's model",
+    "single": "best single model",
+    "agentopt": "agentopt",
+    "cascadeflow": "cascadeflow",
+    "litellm": "LiteLLM",
+    "llmrouter": "LLMRouter",
+}
+
+
+def test_the_page_names_every_tool_that_is_ahead_of_vinelm_and_no_other():
+    """The tables themselves are held by tests/docs/test_result_tables.py; here the sentence that says who is ahead."""
+    root = SCRIPTS.parent
+    found = json.loads((root / "results" / "peers.json").read_text(encoding="utf-8"))
+    page = (root / "docs" / "comparison.md").read_text(encoding="utf-8")
     assert set(found["apps"]) == KNOWN
-    for app in found["apps"].values():
-        assert {"today", "single", "agentopt", "cascadeflow", "litellm", "llmrouter", "vinelm"} <= set(app["rows"])
-        for row in app["rows"].values():
-            for difference in (row.get("less_today"), row.get("vinelm_at_its_dollars", {}).get("less_rival")):
-                if difference:
-                    low, high = difference["accuracy_interval"]
-                    assert difference["ahead"] == ("it" if low > 0 else "other" if high < 0 else "neither")
+    for app, figures in found["apps"].items():
+        ahead = {"it": set(), "other": set(), "neither": set()}
+        assert set(figures["rows"]) == {*NAMED, "vinelm"}
+        for peer, name in NAMED.items():
+            difference = figures["rows"][peer]["vinelm_at_its_dollars"]["less_rival"]
+            low, high = difference["accuracy_interval"]
+            assert difference["ahead"] == ("it" if low > 0 else "other" if high < 0 else "neither")
+            ahead[difference["ahead"]].add(name)
+        sentence = re.search(rf"<!-- {app}: who is ahead -->(.*?)<!-- end -->", page, re.DOTALL)[1]
+        behind, _, rest = sentence.partition("VineLM is ahead of")
+        assert {one for one in NAMED.values() if one in behind} == ahead["other"], app
+        assert {one for one in NAMED.values() if one in rest.partition(".")[0]} == ahead["it"], app
 
 
 def test_pinned_packages_are_exact():
