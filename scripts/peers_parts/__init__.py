@@ -1,0 +1,1 @@
+"""The parts of ``scripts/bench_peers.py``: the applications, the server, the questions, and an adapter for each peer."""
