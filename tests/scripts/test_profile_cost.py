@@ -29,6 +29,7 @@ def test_a_complete_profile_costs_what_every_reached_cell_costs(profile_cost):
     assert told == pytest.approx(executed, rel=0.03)
 
 
+@pytest.mark.long
 def test_every_set_of_models_has_a_price(profile_cost):
     found = profile_cost.measure()
     assert [row["models"].split(":")[0].split()[0] for row in found["rows"]] == ["2", "4", "8"]
