@@ -234,11 +234,6 @@ class Planner:
         return thread
 
     @property
-    def known_mixtures(self) -> tuple[Mixture | None, ...]:
-        """What :meth:`mixture` has found so far, for each objective."""
-        return tuple(self._mixtures.values())
-
-    @property
     def index_bytes(self) -> int:
         """Memory of the frontiers built so far."""
         return self._cache.nbytes

@@ -141,9 +141,9 @@ class Objective:
         name = self._mean_bound
         if name is None:
             raise ConfigError("plans are mixed under a bound on a mean only, and this objective has none")
-        cap = self.max_cost_usd if self.cost_budget == "per_request" else None
         if name == "max_cost_usd":
             return replace(self, max_cost_usd=bound, min_accuracy=None, mix=False)
+        cap = self.max_cost_usd if self.cost_budget == "per_request" else None
         return replace(self, max_cost_usd=cap, min_accuracy=bound, mix=False)
 
     @property

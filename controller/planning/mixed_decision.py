@@ -148,7 +148,7 @@ class MixedDecision(Decision):
     @property
     def words(self) -> str:
         """See :attr:`Decision.words`."""
-        return "; ".join(f"{share:.0%} of requests: {plan.words}" for share, plan in self.parts)
+        return "; ".join(self.shown)
 
     @property
     def shown(self) -> tuple[str, ...]:

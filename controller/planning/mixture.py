@@ -40,13 +40,9 @@ class Mixture(NamedTuple):
     low_bound: float
     high_bound: float
 
-    def is_high(self, key: str) -> bool:
-        """Return whether the request with this key follows the dearer plan: depends on the key and the share alone."""
-        return place_of(key) < self.share
-
     def bound_of(self, key: str) -> float:
-        """Return the bound that is drawn for a request, for :meth:`Objective.drawn`."""
-        return self.high_bound if self.is_high(key) else self.low_bound
+        """Return the bound that is drawn for the request with this key, for :meth:`Objective.drawn`."""
+        return drawn(((self.share, self.high_bound), (1.0 - self.share, self.low_bound)), key)
 
 
 def place_of(key: str) -> float:

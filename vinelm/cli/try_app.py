@@ -163,7 +163,7 @@ def _rows(compared: AgainstToday) -> Iterator[tuple[str, ...]]:
     for title, plan in compared.aims():
         points = f"{100 * plan.gain:+.1f} points ({100 * plan.gain_low:+.1f} to {100 * plan.gain_high:+.1f})"
         cost = usd - plan.saved_usd
-        yield title, points, f"${1000 * cost:.3g}", f"{100 * (cost / usd - 1.0):+.0f} %" if usd else "-"
+        yield title, points, f"${1000 * cost:.3g}", f"{100 * (cost / usd - 1.0):+z.0f} %" if usd else "-"
 
 
 def serving_lines(objective: Objective) -> tuple[str, str]:
