@@ -45,10 +45,15 @@ class Shape:
         return self.ends[-1].tokens if self.ends else 0
 
     def steps(self, most: int) -> tuple[Point, ...]:
-        """Return the ends of at most ``most`` >= 1 blocks, evenly spread and always with the last one."""
-        stride = max(-(-len(self.blocks) // most), 1)
-        kept = range(len(self.blocks) - 1, -1, -stride)
-        return tuple(Point(self.blocks[index], (index + 1) * BLOCK_TOKENS) for index in reversed(kept))
+        """Return the ends of at most ``most`` >= 1 blocks and of the last one.
+
+        They are evenly spread from the start, by a power of two, so that those of a longer prompt are among those of its prefixes.
+        """
+        stride = 1
+        while stride * most < len(self.blocks):
+            stride *= 2
+        stops = [stop for stop in range(1, len(self.blocks) + 1) if stop % stride == 0 or stop == len(self.blocks)]
+        return tuple(Point(self.blocks[stop - 1], stop * BLOCK_TOKENS) for stop in stops)
 
 
 def shape_of(parts: Iterable[str], key: bytes) -> Shape:
