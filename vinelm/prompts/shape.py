@@ -47,7 +47,7 @@ class Shape:
     def steps(self, most: int) -> tuple[Point, ...]:
         """Return the ends of at most ``most`` >= 1 blocks and of the last one.
 
-        They are evenly spread from the start, by a power of two, so that those of a longer prompt are among those of its prefixes.
+        They are evenly spread from the start, by a power of two: prompts with a common beginning have common points there.
         """
         stride = 1
         while stride * most < len(self.blocks):
