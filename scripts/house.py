@@ -54,6 +54,7 @@ CORE_FOLDERS = (
     "rows",
     "signals",
     "template",
+    "tools",
     "trie",
     "vinefile",
 )
