@@ -41,7 +41,7 @@ def attacked(kind, every, redis=None):
     assert {key: found.get(key, []) for key in CLEAN} == CLEAN
 
 
-@pytest.mark.parametrize("kind", ["chat models", "agents", "evidence", "telemetry"])
+@pytest.mark.parametrize("kind", ["chat models", "agents", pytest.param("evidence", marks=pytest.mark.long), "telemetry"])
 @pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.long)])
 def test_no_fault_of_ours_fails_a_request_or_leaves_anything_behind(kind, every):
     attacked(kind, every)

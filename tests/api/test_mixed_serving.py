@@ -142,7 +142,7 @@ def test_a_planner_that_fails_leaves_the_application_running(monkeypatch):
         strict.session(BETWEEN)
 
 
-@pytest.mark.parametrize("factor", [0.97, 1.03])
+@pytest.mark.parametrize("factor", [pytest.param(0.97, marks=pytest.mark.long), 1.03])
 def test_spend_control_moves_the_share_until_the_bound_is_met(factor):
     """Requests cost more, or less, than planned: fewer, or more, of them follow the dearer plan, and both plans stay."""
     shares = [float(TRIE.cost_usd[TRIE.trie.path(plan.target)].sum()) for plan in (LOW, HIGH)]

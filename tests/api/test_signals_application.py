@@ -96,7 +96,7 @@ def replayed(planner, objective, rows, request):
     return prefix, place, rows[request.id, prefix[: place + 1]].success
 
 
-@pytest.mark.parametrize("profile_of", ["whole", "merged"])
+@pytest.mark.parametrize("profile_of", ["whole", pytest.param("merged", marks=pytest.mark.long)])
 def test_a_served_request_takes_the_way_that_its_rows_say(profile_of, request):
     inputs, rows, trie = request.getfixturevalue(profile_of)
     assert trie.trie.is_merged is (profile_of == "merged")

@@ -118,6 +118,7 @@ def test_the_keywords_of_a_plan_are_the_fields_of_an_objective():
     assert list(ObjectiveFields.__annotations__) == [field.name for field in dataclasses.fields(Objective) if field.init]
 
 
+@pytest.mark.long
 def test_a_report_takes_the_trie_itself(tmp_path):
     page = vinelm.report("a.db", vinelm.load_trie("a.vine"), tmp_path / "out")
     assert page == tmp_path / "out" / "report.html"

@@ -42,6 +42,7 @@ def test_each_budget_is_judged_alone(demo):
     assert all(one["level"] == pytest.approx(level) for one in found["by_budget"])
 
 
+@pytest.mark.long
 def test_the_commands_read_what_it_wrote(demo, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     folder, _ = demo

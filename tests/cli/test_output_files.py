@@ -106,6 +106,7 @@ def test_what_is_no_file_is_refused_and_stays(folder, capsys, command, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("command", "inside"), [("report", "report.html"), ("demo", "report.html"), ("demo", "demo.db")])
+@pytest.mark.long
 def test_nor_is_anything_replaced_inside_a_folder(folder, capsys, command, inside, kind):
     name, args = COMMANDS[command]
     (folder / name).mkdir()

@@ -87,6 +87,7 @@ def profiled(capsys, *more, code=0):
     return json.loads(capsys.readouterr().out or "null")
 
 
+@pytest.mark.long
 def test_modes_and_workers_buy_the_same_by_the_command_line(folder, capsys):
     inline = profiled(capsys, "--coverage", "0.5", "--store", "a.db", "--isolation", "inline")
     process = profiled(capsys, "--coverage", "0.5", "--store", "b.db", "--workers", "3")

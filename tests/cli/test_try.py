@@ -46,6 +46,7 @@ def test_a_dry_run_buys_nothing(project, capfd):
     assert not (project / "app.db").exists()
 
 
+@pytest.mark.long
 def test_a_dry_run_says_what_the_comparison_takes(project, capfd):
     assert main(["profile", "workflow:workflow", "--models", "models.toml", "--budget-usd", "0.001", "--dry-run"]) == 0
     said = " ".join(capfd.readouterr().out.split())

@@ -34,6 +34,7 @@ def followed(tmp_path_factory):
     return folder, [(command[0], vinelm(*command, cwd=folder)) for command in commands]
 
 
+@pytest.mark.long
 def test_every_command_of_the_page_works_in_order(followed):
     folder, printed = followed
     assert [command for command, _ in printed] == ["check", "profile", "estimate", "plan"]
@@ -44,6 +45,7 @@ def test_every_command_of_the_page_works_in_order(followed):
     assert (folder / "my-app.vine").is_file()
 
 
+@pytest.mark.long
 def test_the_plan_over_what_requests_show_is_the_one_on_the_page(followed):
     (code, shown) = re.search(
         r"```python\n(from vinelm import Objective, load_trie.*?)```\n\n```\n(.*?)```", PAGE, re.DOTALL
@@ -52,6 +54,7 @@ def test_the_plan_over_what_requests_show_is_the_one_on_the_page(followed):
     assert done.stdout == shown
 
 
+@pytest.mark.long
 def test_the_section_about_the_service_runs_as_it_stands(followed):
     code = PAGE.partition("## In the service")[2].partition("```python\n")[2].partition("```")[0]
     done = subprocess.run([sys.executable, "-c", code], cwd=followed[0], capture_output=True, text=True, check=False)
@@ -62,6 +65,7 @@ def test_the_section_about_the_service_runs_as_it_stands(followed):
 
 
 @pytest.mark.parametrize("max_cost_usd", [0.0001, 0.01])
+@pytest.mark.long
 def test_the_profiled_app_is_served(followed, monkeypatch, max_cost_usd):
     from vinelm import Catalog, Objective, VineLM
     from vinelm.backends import create_backends

@@ -106,6 +106,7 @@ def test_the_states_that_it_did_not_keep_are_said_to_be_missing(store, workflow)
     assert "scored again from their stored state" in notes[0]
 
 
+@pytest.mark.long
 def test_the_command_line_says_what_would_happen_and_writes_nothing(store, workflow, monkeypatch, capsys, tmp_path):
     models = tmp_path / "models.toml"
     models.write_text((BEFORE / "models.toml").read_text().replace('model = "sonnet"', 'model = "sonnet"\nmax_tokens = 2048'))

@@ -102,6 +102,7 @@ def test_every_row_has_its_label_its_answer_and_its_class(tmp_path, execution):
                 assert (one.answer_class == other.answer_class) == same_letter(json.loads(one.answer), json.loads(other.answer))
 
 
+@pytest.mark.long
 def test_a_fresh_process_gives_the_same_rows(tmp_path, one_zygote):
     """Those below a passed check included."""
     source = WorkflowSource(function="kit.toys.profiling:load_showing")

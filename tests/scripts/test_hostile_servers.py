@@ -13,6 +13,7 @@ SOME = ("header_bytes", "status_504_after_charging", "redirect_307", "usage_nega
 
 # Servers that break off leave transports for the garbage collector, at a time of its choosing.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.long
 def test_nothing_gets_through():
     lines = []
     found = run(lines.append, only=SOME, providers=("openai", "sglang"))

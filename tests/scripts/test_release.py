@@ -70,6 +70,7 @@ def checkout(tmp_path):
     return folder
 
 
+@pytest.mark.long
 def test_a_second_build_elsewhere_gives_the_same_bytes(release, checkout, tmp_path):
     second = tmp_path / "second"
     git(tmp_path, "clone", "--quiet", str(checkout), str(second))

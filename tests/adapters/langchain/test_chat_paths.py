@@ -56,7 +56,7 @@ def app_of(vine, generate=None, **options):
     return graph.compile(checkpointer=InMemorySaver())
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", [pytest.param("sync", marks=pytest.mark.long), "async"])
 def test_a_resumed_run_goes_on_and_the_next_turn_begins_anew(vine, mode):
     """It began anew at ``repair``, which then ran as a first invocation."""
     app, seen = app_of(vine), []

@@ -207,7 +207,7 @@ class SlowSaver(FileSaver):
         return super().put(*arguments)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [Agent, *(pytest.param(shape, marks=pytest.mark.long) for shape in SHAPES[:-1])])
 def test_the_next_turn_has_a_cap_of_its_own_where_checkpoints_are_saved_late(tmp_path, shape):
     for turn in range(2):
         app = shape(tmp_path)

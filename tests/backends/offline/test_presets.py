@@ -43,6 +43,7 @@ def test_unknown_preset_names_the_known():
         simulated_catalog("papers")
 
 
+@pytest.mark.long
 def test_in_one_wins_no_mixture_beats_the_best_single_model(databases, judge, requests, make_call):
     """Oracle stop, depth 2, every path: nothing is both as accurate and as cheap as the all-rounder asked again and again."""
     catalog = simulated_catalog("one-wins")

@@ -152,6 +152,7 @@ for request in make_requests(12):
 """
 
 
+@pytest.mark.long
 def test_another_process_gives_the_same_bits(databases, pytestconfig):
     def run(hash_seed):
         arguments = [sys.executable, "-c", CHILD, str(pytestconfig.rootpath / "tests" / "backends"), str(databases)]

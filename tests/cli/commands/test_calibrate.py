@@ -225,6 +225,7 @@ def test_a_wrong_address_is_one_line(engine, capsys, tmp_path):
 
 
 @pytest.mark.parametrize("others", [1, 3])
+@pytest.mark.long
 def test_ctrl_c_is_one_word_and_keeps_a_curve_if_there_is_one(engine, tmp_path, others):
     """In a process of its own, as from a terminal, while a measured call is under way: with one other, nothing is known yet."""
     engine.service_s, engine.others, engine.stuck_at = 0.001, itertools.cycle([0, 0, 1, 3]), others

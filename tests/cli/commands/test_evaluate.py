@@ -42,6 +42,7 @@ def test_the_verdict_comes_first_and_nothing_is_called(profiled, capsys):
     assert not Path("s.evaluate.db").exists()
 
 
+@pytest.mark.long
 def test_the_report_says_the_same_of_the_same_store(profiled, capsys):
     assert main(["estimate", "s.db", "-o", "t.vine", "--no-check", "-q"]) == 0
     capsys.readouterr()

@@ -47,6 +47,7 @@ workflow = Workflow(
 
 
 @pytest.mark.parametrize("isolation", ["inline", "process"])
+@pytest.mark.long
 def test_it_is_one_line_and_exit_1(tmp_path, monkeypatch, capsys, isolation):
     name = f"broken_app_{isolation}"
     (tmp_path / f"{name}.py").write_text(APP)

@@ -25,6 +25,7 @@ def folder(tmp_path, monkeypatch):
     sys.modules.pop("my_app", None)
 
 
+@pytest.mark.long
 def test_the_next_command_is_one_that_works(capsys):
     assert main([*PROFILE, "--coverage", "0.005"]) == 0
     said = " ".join(capsys.readouterr().out.split())

@@ -43,6 +43,7 @@ def test_an_interrupted_profile_is_resumed_alike(shop, capsys):
     assert steps == once
 
 
+@pytest.mark.long
 def test_a_dry_run_plays_the_samplers_own_rounds_up_to_the_coverage(shop, capsys):
     dry = ["--dry-run", "--coverage", "0.6", "--store", "s.db"]
     adaptive = profiled(capsys, "s.db", "--sampler", "priced", *dry)

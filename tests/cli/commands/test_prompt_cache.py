@@ -115,6 +115,7 @@ def is_kept(prefix):
     return len(prefix) > 1 and prefix[-1] == prefix[-2]
 
 
+@pytest.mark.long
 def test_the_store_has_the_cached_tokens_of_every_row(made):
     store, _, _ = made[True]
     with ObservationStore.open(store) as opened:

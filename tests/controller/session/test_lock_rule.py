@@ -84,6 +84,7 @@ def test_nothing_that_changes_is_touched_without_the_lock(planner):
     assert session.breaches == []
 
 
+@pytest.mark.long
 def test_what_many_threads_did_is_all_counted(planner):
     session = Session(planner, EACH, clock=VirtualClock())
     with ThreadPoolExecutor(16) as pool:

@@ -15,7 +15,11 @@ from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 TESTS = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("expected_usd", [0.0001, 0.6, 0.9], ids=["cheaper", "as expected", "dearer"])
+@pytest.mark.parametrize(
+    "expected_usd",
+    [pytest.param(0.0001, marks=pytest.mark.long), 0.6, pytest.param(0.9, marks=pytest.mark.long)],
+    ids=["cheaper", "as expected", "dearer"],
+)
 def test_a_request_that_another_process_resumes_keeps_its_cap(expected_usd):
     """$0.6 of $1 are spent here, whatever the trie expected; there only one of the three calls of $0.3 may be made."""
     graph, vine, saver = capped.application(0.0)

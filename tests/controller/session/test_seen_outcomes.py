@@ -82,8 +82,8 @@ class Request:
         return self.planner.plan(self.objective, node=self.node, stage=self.arm, may_stop=self.node > 0).next_model
 
 
-@pytest.mark.parametrize("objective", [BEST, CAPPED])
-@pytest.mark.parametrize("returns_earlier", [True, False])
+@pytest.mark.parametrize("objective", [pytest.param(BEST, marks=pytest.mark.long), CAPPED])
+@pytest.mark.parametrize("returns_earlier", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_session_does_what_the_planner_says_of_each_outcome(objective, returns_earlier):
     happened, rng = Counter(), np.random.default_rng(0)
     for seed in range(20):

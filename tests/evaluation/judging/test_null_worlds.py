@@ -20,6 +20,7 @@ def gains(seeds, folder):
 
 
 @pytest.mark.parametrize("kind", ["alike", "one-wins"])
+@pytest.mark.long
 def test_a_gain_is_not_claimed_in_a_few_worlds_without_one(kind, tmp_path):
     over_all, alone = claims(kind, range(4), tmp_path)
     assert over_all <= 1  # P(more | 5 %) = 1.4 %; the long test measures the share

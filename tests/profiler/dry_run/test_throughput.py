@@ -75,6 +75,7 @@ def test_models_on_one_engine_share_its_limits():
     assert rates_of(catalog_for(workflow), {"test": ToyBackend()}) == ()
 
 
+@pytest.mark.long
 def test_a_forecast_takes_the_hours_that_the_rates_allow():
     workflow = toy(n_requests=8)
     catalog = catalog_for(workflow)

@@ -101,10 +101,12 @@ print(sorted({name.partition(".")[0] for name in left if name} & {"resource", "f
 """
 
 
+@pytest.mark.long
 def test_nothing_fails_at_import(tmp_path):
     assert run(IMPORT_ALL, tmp_path, WINDOWS) == ["[]"]
 
 
+@pytest.mark.long
 def test_the_command_line_says_so_in_one_line(tmp_path):
     code = "import sys; from vinelm.cli.main import main; sys.exit(main(sys.argv[1:]))"
     (tmp_path / "sitecustomize.py").write_text(WINDOWS)

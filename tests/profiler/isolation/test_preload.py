@@ -27,6 +27,7 @@ def server():
 
 
 @pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.long
 def test_a_forked_unit_imports_nothing_and_reads_no_certificates(tmp_path, server, is_async):
     arguments = {"url": server.url, "notes": str(tmp_path), "is_async": is_async}
     loaded = load(**arguments)

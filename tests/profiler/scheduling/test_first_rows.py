@@ -89,7 +89,7 @@ def test_a_broken_stage_stops_any_number_of_workers_at_the_same_rows(tmp_path, b
     assert by_cell(rows) == by_cell(alone[1])
 
 
-@pytest.mark.parametrize("sampler", ["exhaustive", "cascade"])
+@pytest.mark.parametrize("sampler", ["exhaustive", pytest.param("cascade", marks=pytest.mark.long)])
 def test_after_the_repair_the_rows_are_executed_again(tmp_path, broken_stage, sampler, monkeypatch):
     workflow = toy(n_requests=12, build=build_with)
     stopped, _, lost, _ = run(tmp_path / "s.db", workflow, sampler=sampler)

@@ -79,7 +79,7 @@ def probed(page, folder, width, *options):
     return json.loads(found[1]), console
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (500, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), pytest.param(500, "dark", marks=pytest.mark.long)])
 def test_every_figure_is_drawn_and_nothing_fails(page, tmp_path, width, scheme):
     options = ("--blink-settings=preferredColorScheme=0",) if scheme == "dark" else ()
     found, console = probed(page, tmp_path, width, *options)

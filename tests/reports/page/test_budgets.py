@@ -84,7 +84,7 @@ def probed(page, folder, width):
 
 
 @needs_browser
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.long), 390])
 def test_the_slider_moves_the_plan_and_nothing_scrolls_sideways(page, tmp_path, width):
     found = probed(page, tmp_path, width)
     seen = found["seen"]

@@ -19,6 +19,7 @@ def page_of(path):
     return store_page(path, vinelm.estimate(path, check=False))
 
 
+@pytest.mark.long
 def test_an_evaluation_that_is_handed_over_changes_nothing_but_the_time(tmp_path):
     path = made_store(tmp_path / "s.db", {"small": 0.6, "large": 0.8}, PRICES, requests=40, depth=1)
     trie = vinelm.estimate(path, check=False)
@@ -101,6 +102,7 @@ def test_lines_of_the_chart_go_from_cheap_to_dear(page):
         assert all(low <= y <= high for low, y, high in zip(series.low, series.y, series.high, strict=True))
 
 
+@pytest.mark.long
 def test_one_call_is_left_to_one_model(tmp_path):
     page = page_of(made_store(tmp_path / "s.db", {"small": 0.3, "large": 0.85}, PRICES, requests=300, depth=1))
     assert page.headline.startswith("Do not bother: VineLM over paths does what the best single model")

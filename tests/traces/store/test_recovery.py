@@ -255,6 +255,7 @@ with ObservationStore.create(sys.argv[1], an_identity()) as store, store.exclusi
 """
 
 
+@pytest.mark.long
 def test_a_disk_that_stays_full_leaves_a_note_that_only_its_own_store_may_use(tmp_path):
     path, other = tmp_path / "s.db", tmp_path / "other.db"
     for store in (path, other):
@@ -284,7 +285,9 @@ print(main(["store", "info", str(path)]), main(["store", "check", str(path)]), s
 """
 
 
-@pytest.mark.parametrize("state", ["folded", "log", "old", "read-only file"])
+@pytest.mark.parametrize(
+    "state", ["log", "read-only file", *(pytest.param(one, marks=pytest.mark.long) for one in ("folded", "old"))]
+)
 def test_a_store_is_read_where_nothing_may_be_written(tmp_path, live, state):
     path, child = live
     folder, endings = tmp_path / "read only", [""]

@@ -177,6 +177,7 @@ def test_unsafe_by_the_variable_is_said_as_loudly_and_once(tmp_path):
         assert done.stderr.count("WARNING: VINELM_UNSAFE_SANDBOX=1: model-written code runs WITHOUT a sandbox") == int(unsafe)
 
 
+@pytest.mark.long
 def test_the_command_refuses_without_bubblewrap(tmp_path):
     command = [sys.executable, "-m", "vinelm.workflows.examples.coding.app", "--limit", "1"]
     environment = {name: value for name, value in os.environ.items() if name != boundary.UNSAFE} | {"PATH": "/nowhere"}

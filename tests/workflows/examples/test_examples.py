@@ -170,6 +170,7 @@ def test_bad_input_is_one_line(tmp_path, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.long
 def test_one_command_learns_and_serves(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     spec, brief = "vinelm.workflows.examples.react.app:workflow", Defaults(0.002, max_error=1.0, max_cost_usd=1.0)

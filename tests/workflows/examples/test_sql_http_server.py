@@ -167,7 +167,7 @@ def test_a_failed_call_and_a_fault_of_ours(running, capsys):
     assert capsys.readouterr().err == "error: unexpected KeyError\n"
 
 
-@pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("ends", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
 def test_it_is_started_and_stopped_by_a_command(workflow, annotated, tmp_path, ends):
     save_trie(tmp_path / "x.vine", annotated)
     command = [sys.executable, "-m", "vinelm.workflows.examples.sql.app", "--trie", str(tmp_path / "x.vine"), "--port", "0"]

@@ -41,7 +41,7 @@ def graph_cell(workflow, catalog, backends, request, prefix):
     return (workflow.score(request, state), policy.verdicts[len(prefix)]), policy.invocations
 
 
-@pytest.mark.parametrize("failure_rate", [0.0, 0.15])
+@pytest.mark.parametrize("failure_rate", [pytest.param(0.0, marks=pytest.mark.long), 0.15])
 def test_every_cell_is_what_a_run_of_the_graph_shows(folder, two_models, failure_rate):
     workflow = nl2sql_2(folder)
     backends = {"simulated": SimulatedBackend(workflow.writer, seed=3, catalog=two_models, failure_rate=failure_rate)}
