@@ -10,7 +10,7 @@ from sqlalchemy import delete, select
 
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
-from vinelm.template.kinds import learnt_kind, learnt_kinds, of_kinds, stage_title, without_kinds
+from vinelm.template.kinds import base_stages, learnt_kind, learnt_kinds, of_kinds, stage_title, without_kinds
 from vinelm.traces.databases import schema
 from vinelm.traces.store.store import ObservationStore
 
@@ -51,6 +51,29 @@ def told_apart(store: ObservationStore, rows: Iterable[Observation], template: T
         return rows, template  # without kinds, or served rows, which name the stages of their kind
     base = without_kinds(template)
     return [_titled(row, learnt_kind(found.get(row.request_id), template.kinds), base) for row in rows], template
+
+
+def learnt_of_requests(store: ObservationStore, template: Template) -> dict[str, str]:
+    """Return what kind each registered request counts as; empty where the template has no kinds.
+
+    Args:
+        store: Only read.
+        template: Of an estimate of the store.
+    """
+    found = request_kinds(store) if template.kinds else {}
+    return {name: learnt_kind(found.get(name), template.kinds) for name in store.request_ids()} if template.kinds else {}
+
+
+def untitled(rows: Iterable[Observation], template: Template) -> list[Observation]:
+    """Return rows by the stages of a template of kinds as those of the application's own stages."""
+    names, base = base_stages(template), without_kinds(template)
+
+    def plain(row: Observation) -> Observation:
+        # Where one stage alone may follow, the application's own rows need not say which one did.
+        arm = None if row.arm is None or base.stage_after(row.depth) is not None else names[row.arm]
+        return replace(row, stage=names[row.stage], arm=arm)
+
+    return list(map(plain, rows))
 
 
 def _titled(row: Observation, kind: str, base: Template) -> Observation:
