@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -155,6 +156,7 @@ def _fitted(
     Nothing is checked yet.
     """
     from vinelm.estimator import ObservationTable, make_estimator
+    from vinelm.estimator.arms import with_kinds_counted
     from vinelm.traces import ObservationStore
     from vinelm.traces.store.kinds import learnt_of_requests, told_apart
     from vinelm.trie import Trie
@@ -173,6 +175,7 @@ def _fitted(
     charged_usd, rate = _dollars(observations), CallRate(observations, catalog, calls_per_hour)
     cells = ObservationTable.from_observations(rate.warm_rows(), template, Trie.from_template(template))
     annotated = rate.applied(model.fit_cells(cells, template, catalog).annotated_)
+    annotated = with_kinds_counted(annotated, Counter(kinds.values()))
     observations = rate.rows(annotated)
     annotated = with_provenance(
         annotated,

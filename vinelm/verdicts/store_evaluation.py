@@ -149,7 +149,7 @@ class _Subject:
         """The trie that is served: the given one, or that of all rows."""
         if trie is not None:
             return trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
-        half = PlanningHalf(self.rows, self.template, self.catalog, self.estimator)
+        half = PlanningHalf(self.rows, self.template, self.catalog, self.estimator, (self.kinds or {}).values())
         signals = None if half.signals is None else half.signals.annotated
         meta = {"workflow": self.identity.workflow, "dataset_digest": self.identity.dataset_digest}
         return replace(half.annotated, signals=signals, meta={**half.annotated.meta, **meta})

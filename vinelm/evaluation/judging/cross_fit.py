@@ -102,7 +102,8 @@ class CrossFit:
             self.bought.append(BoughtRows.of(side, [row for row in bought if at.get(row.request_id) == judged], base, known))
             on_done(i, parts, "estimating")
             others = [row for row in rows if at.get(row.request_id, judged) != judged]
-            self.planning.append(PlanningHalf(others, template, catalog, estimator))
+            told = [kind for name, kind in known.items() if at[name] != judged]
+            self.planning.append(PlanningHalf(others, template, catalog, estimator, told))
         self._known: dict[tuple[int, tuple[str, ...], float | None], Scores] = {}
         self._ways: dict[tuple[int, Objective, bool, bool], dict[PolicyName, DirectedJudgement]] = {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -14,6 +15,7 @@ from vinelm.catalog import Catalog
 from vinelm.controller import Planner
 from vinelm.errors import InfeasibleError
 from vinelm.estimator import estimate_signals, make_estimator
+from vinelm.estimator.arms import with_kinds_counted
 from vinelm.evaluation.off_policy.answer_steps import TriedSteps
 from vinelm.evaluation.off_policy.planned_steps import (
     Locate,
@@ -103,6 +105,7 @@ class PlanningHalf:
         template: Bound; with the stop rule to plan for.
         catalog: The models.
         estimator: Name of the estimator.
+        kinds: What kind each of the requests counts as, those without a row included; empty takes the shares of the rows.
 
     Attributes:
         annotated: The trie that VineLM plans over.
@@ -114,12 +117,20 @@ class PlanningHalf:
         EvidenceError: The rows say too little for an estimate.
     """
 
-    def __init__(self, rows: Sequence[Observation], template: Template, catalog: Catalog, estimator: str) -> None:
+    def __init__(
+        self,
+        rows: Sequence[Observation],
+        template: Template,
+        catalog: Catalog,
+        estimator: str,
+        kinds: Iterable[str] = (),
+    ) -> None:
         self.rows, self.plain = rows, self
         if template.kinds:
             self.plain = PlanningHalf(untitled(rows, template), without_kinds(template), catalog, estimator)
         self._first = only_first_stage(self.plain.rows)
-        self.annotated: AnnotatedTrie = make_estimator(estimator).fit(rows, template, catalog).annotated_
+        found = make_estimator(estimator).fit(rows, template, catalog).annotated_
+        self.annotated: AnnotatedTrie = with_kinds_counted(found, Counter(kinds))
         self.plans = plans_over(self.annotated)
 
     @cached_property
