@@ -1,5 +1,6 @@
 """Kinds of request in a store: declared, written, made anew, learnt and estimated."""
 
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
@@ -19,7 +20,9 @@ from vinelm.signals.kind import kind_of
 from vinelm.template import Loop, Stage, Template
 from vinelm.template.kinds import learnt_kind, learnt_kinds, of_kinds, without_kinds
 from vinelm.traces import ObservationStore
+from vinelm.traces.imports.export_import import export_store, import_export
 from vinelm.traces.store.kinds import request_kinds, set_request_kinds, told_apart
+from vinelm.traces.store.merge import merge_stores
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
@@ -170,3 +173,28 @@ def test_a_changed_mix_of_kinds_changes_shares_and_is_renewed_without_rows(store
         assert request_kinds(opened) == {}
         assert len(opened.observations()) == n_rows
     assert template.kinds
+
+
+@pytest.mark.parametrize("table", ["rows.csv", "rows.csv.gz"])
+def test_an_export_keeps_the_kinds(store: Path, tmp_path: Path, table: str) -> None:
+    told(store, "code")
+    with ObservationStore.open(store) as opened:
+        kinds = request_kinds(opened)
+        export_store(opened, tmp_path / table)
+    import_export(tmp_path / table, tmp_path / "again.db")
+    with ObservationStore.open(tmp_path / "again.db") as opened:
+        assert request_kinds(opened) == kinds
+
+
+def test_a_merge_keeps_the_kinds_of_all_and_the_first_counts(store: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    shutil.copy(store, other)
+    ids = told(store, "code")
+    with ObservationStore.open(store) as opened:
+        first = {name: kind for name, kind in request_kinds(opened).items() if name != ids[0]}
+        set_request_kinds(opened, first)
+    with ObservationStore.open(other) as opened:
+        set_request_kinds(opened, dict.fromkeys(ids, "poem"))
+    merge_stores([store, other], tmp_path / "merged.db")
+    with ObservationStore.open(tmp_path / "merged.db") as opened:
+        assert request_kinds(opened) == {**first, ids[0]: "poem"}
