@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,7 @@ from signals_parts.record import Asked
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.estimator import ObservationTable, make_estimator
+from vinelm.estimator.arms import with_kinds_counted
 from vinelm.estimator.validation.checks import validate_estimate
 from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
@@ -76,24 +78,37 @@ class KindChooser:
 
 @dataclass(frozen=True)
 class VineLMKinds:
-    """VineLM's plan by the kind of the request, over paths; without kinds that could be learnt it is the plan without."""
+    """VineLM's plan by the kind of the request, over paths; where none can be learnt, without them.
+
+    Args:
+        asked: the kinds.
+        request_ids: all requests that a profile may buy rows of: they say how frequent each kind is.
+    """
 
     asked: Asked
+    request_ids: tuple[str, ...]
     name: str = "vinelm_kinds"
 
     def fit(self, evidence: Evidence) -> KindChooser:
         """See :meth:`Method.fit`."""
-        return KindChooser(Planner(estimated_by_kind(evidence.rows, evidence.estimate, self.asked)), self.asked)
+        return KindChooser(
+            Planner(estimated_by_kind(evidence.rows, evidence.estimate, self.asked, self.request_ids)), self.asked
+        )
 
 
-def estimated_by_kind(rows: Sequence[Observation], plain: AnnotatedTrie, asked: Asked) -> AnnotatedTrie:
+def estimated_by_kind(
+    rows: Sequence[Observation], plain: AnnotatedTrie, asked: Asked, request_ids: Sequence[str]
+) -> AnnotatedTrie:
     """The trie of a template of kinds, checked where the one without kinds is."""
     requests = dict.fromkeys(row.request_id for row in rows)
     kinds = learnt_kinds(asked.kinds[name] for name in requests if name in asked.kinds)
     base = plain.template
     template = of_kinds(base, kinds)
+    if not kinds:
+        return plain
     titled = [by_kind(row, learnt_kind(asked.kinds.get(row.request_id), kinds), base) for row in rows]
-    found = make_estimator("latent").fit(titled, template, plain.catalog).annotated_
+    counts = Counter(learnt_kind(asked.kinds.get(name), kinds) for name in request_ids)
+    found = with_kinds_counted(make_estimator("latent").fit(titled, template, plain.catalog).annotated_, counts)
     if "evidence" not in plain.meta:
         return found
     cells = ObservationTable.from_observations(titled, template, Trie.from_template(template))
