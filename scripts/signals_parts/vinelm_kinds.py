@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from science.path_rivals import Chooser
 from signals_parts.curves import PromisedChoice
 from signals_parts.record import Asked
+from signals_parts.vinelm_signals import VineLMSignals
 
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
@@ -20,8 +22,8 @@ from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
-from vinelm.template import Template
 from vinelm.template.kinds import learnt_kind, learnt_kinds, of_kinds, stage_title
+from vinelm.traces.store.kinds import titled
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -89,11 +91,10 @@ class VineLMKinds:
     request_ids: tuple[str, ...]
     name: str = "vinelm_kinds"
 
-    def fit(self, evidence: Evidence) -> KindChooser:
+    def fit(self, evidence: Evidence) -> Chooser:
         """See :meth:`Method.fit`."""
-        return KindChooser(
-            Planner(estimated_by_kind(evidence.rows, evidence.estimate, self.asked, self.request_ids)), self.asked
-        )
+        found = estimated_by_kind(evidence.rows, evidence.estimate, self.asked, self.request_ids)
+        return KindChooser(Planner(found), self.asked) if found.template.kinds else VineLMSignals().fit(evidence)
 
 
 def estimated_by_kind(
@@ -106,7 +107,7 @@ def estimated_by_kind(
     template = of_kinds(base, kinds)
     if not kinds:
         return plain
-    titled = [by_kind(row, learnt_kind(asked.kinds.get(row.request_id), kinds), base) for row in rows]
+    titled = [titled(row, learnt_kind(asked.kinds.get(row.request_id), kinds), base) for row in rows]
     counts = Counter(learnt_kind(asked.kinds.get(name), kinds) for name in request_ids)
     found = with_kinds_counted(make_estimator("latent").fit(titled, template, plain.catalog).annotated_, counts)
     if "evidence" not in plain.meta:
@@ -114,9 +115,3 @@ def estimated_by_kind(
     cells = ObservationTable.from_observations(titled, template, Trie.from_template(template))
     evidence = validate_estimate(cells, template, plain.catalog, found).to_dict()
     return replace(found, meta={**found.meta, "evidence": evidence})
-
-
-def by_kind(row: Observation, kind: str, base: Template) -> Observation:
-    """The row by the stages of its kind."""
-    follows = None if row.ended(base.stop) else base.stage_after(row.depth)
-    return replace(row, stage=stage_title(row.stage, kind), arm=None if follows is None else stage_title(follows.name, kind))

@@ -50,7 +50,7 @@ def told_apart(store: ObservationStore, rows: Iterable[Observation], template: T
     if not template.kinds or any(stage.name == row.stage for row in rows[:1] for stage in template.stages):
         return rows, template  # without kinds, or served rows, which name the stages of their kind
     base = without_kinds(template)
-    return [_titled(row, learnt_kind(found.get(row.request_id), template.kinds), base) for row in rows], template
+    return [titled(row, learnt_kind(found.get(row.request_id), template.kinds), base) for row in rows], template
 
 
 def learnt_of_requests(store: ObservationStore, template: Template) -> dict[str, str]:
@@ -76,8 +76,11 @@ def untitled(rows: Iterable[Observation], template: Template) -> list[Observatio
     return list(map(plain, rows))
 
 
-def _titled(row: Observation, kind: str, base: Template) -> Observation:
-    """The row by its kind's stages. It says which stage came next: beside those of other kinds its own are no longer alone."""
+def titled(row: Observation, kind: str, base: Template) -> Observation:
+    """Return the row by its kind's stages.
+
+    It says which stage came next: beside those of other kinds its own are no longer alone.
+    """
     arm = row.arm
     if arm is None and row.failure is None and not row.ended(base.stop):
         follows = base.stage_after(row.depth)

@@ -54,8 +54,8 @@ def role_of(name: str, has_signals: bool) -> Role:
     """Return the role of a policy: VineLM is what plans over signals where there are any, else what plans paths."""
     if name == "signals":
         return "vinelm"
-    if name == "in_use":
-        return "single"
+    if name in ("in_use", "no_kinds"):
+        return "single" if name == "in_use" else "paths"
     return "vinelm" if name == "paths" and not has_signals else name  # type: ignore[return-value]
 
 
