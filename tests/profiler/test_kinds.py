@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from kit.stores import made_store
+from kit.toys.profiling import ToyBackend, catalog_for, new_store, toy
 
 from vinelm.api.estimation import estimate
 from vinelm.errors import WorkflowError
 from vinelm.estimator.drift.monitor import DriftMonitor
 from vinelm.estimator.drift.update import updated_trie
+from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.sampling.priced_sampler import PricedSampler, kinds_first
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Observation
@@ -198,3 +200,22 @@ def test_a_merge_keeps_the_kinds_of_all_and_the_first_counts(store: Path, tmp_pa
     merge_stores([store, other], tmp_path / "merged.db")
     with ObservationStore.open(tmp_path / "merged.db") as opened:
         assert request_kinds(opened) == {**first, ids[0]: "poem"}
+
+
+def test_a_resumed_run_with_kinds_buys_what_one_run_would(tmp_path: Path) -> None:
+    workflow = toy(40, kind=lambda inputs: "even" if inputs["question"][-1] in "02468" else "odd")
+    catalog = catalog_for(workflow)
+
+    def run(path: Path, *shares: float) -> tuple[set[tuple[str, tuple[str, ...]]], dict[str, str]]:
+        for share in shares:
+            settings = ProfileSettings(coverage=share, seed=1)
+            with new_store(path, workflow) as opened:
+                profile(workflow, catalog, {"test": ToyBackend()}, opened, settings)
+        with ObservationStore.open(path) as opened:
+            return {(row.request_id, row.prefix) for row in opened.observations()}, request_kinds(opened)
+
+    at_once, kinds = run(tmp_path / "one.db", 0.3)
+    resumed, again = run(tmp_path / "two.db", 0.1, 0.3)
+    assert resumed == at_once
+    assert again == kinds
+    assert set(kinds.values()) == {"even", "odd"}
