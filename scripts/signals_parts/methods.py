@@ -50,7 +50,9 @@ def methods(depth: int, asked: Asked, request_ids: tuple[str, ...]) -> tuple[Met
     if depth > 1:
         found += [VoteOfK(), UntilTwoAgree(), ScoredCascade()]
     if asked.kinds:
-        found += [KindTable(asked), VineLMKinds(asked, request_ids)]
+        found.append(KindTable(asked))
+    if len(set(asked.kinds.values())) > 1:
+        found.append(VineLMKinds(asked, request_ids))
     if asked.texts:
         found.append(KnnRouter(asked))
     return tuple(found)

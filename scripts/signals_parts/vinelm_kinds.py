@@ -107,11 +107,11 @@ def estimated_by_kind(
     template = of_kinds(base, kinds)
     if not kinds:
         return plain
-    titled = [titled(row, learnt_kind(asked.kinds.get(row.request_id), kinds), base) for row in rows]
+    own = [titled(row, learnt_kind(asked.kinds.get(row.request_id), kinds), base) for row in rows]
     counts = Counter(learnt_kind(asked.kinds.get(name), kinds) for name in request_ids)
-    found = with_kinds_counted(make_estimator("latent").fit(titled, template, plain.catalog).annotated_, counts)
+    found = with_kinds_counted(make_estimator("latent").fit(own, template, plain.catalog).annotated_, counts)
     if "evidence" not in plain.meta:
         return found
-    cells = ObservationTable.from_observations(titled, template, Trie.from_template(template))
+    cells = ObservationTable.from_observations(own, template, Trie.from_template(template))
     evidence = validate_estimate(cells, template, plain.catalog, found).to_dict()
     return replace(found, meta={**found.meta, "evidence": evidence})
