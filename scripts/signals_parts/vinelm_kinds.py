@@ -22,8 +22,8 @@ from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
-from vinelm.template.kinds import learnt_kind, learnt_kinds, of_kinds, stage_title
-from vinelm.traces.store.kinds import titled
+from vinelm.template.kinds import learnt_kind, of_kinds, stage_title
+from vinelm.traces.store.kinds import learnt, titled
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -101,8 +101,7 @@ def estimated_by_kind(
     rows: Sequence[Observation], plain: AnnotatedTrie, asked: Asked, request_ids: Sequence[str]
 ) -> AnnotatedTrie:
     """The trie of a template of kinds, checked where the one without kinds is."""
-    requests = dict.fromkeys(row.request_id for row in rows)
-    kinds = learnt_kinds(asked.kinds[name] for name in requests if name in asked.kinds)
+    kinds = learnt(rows, asked.kinds, plain.template)
     base = plain.template
     template = of_kinds(base, kinds)
     if not kinds:

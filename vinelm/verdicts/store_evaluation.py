@@ -29,7 +29,7 @@ from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.template.kinds import without_kinds
 from vinelm.traces import ObservationStore
-from vinelm.traces.store.kinds import learnt_of_requests, told_apart
+from vinelm.traces.store.kinds import learnt_of_requests, told_apart, why_not_told
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie
 
@@ -123,6 +123,7 @@ class _Subject:
     spent_usd: float
     is_judged: bool = False
     kinds: Mapping[str, str] | None = None
+    untold: str | None = None
 
     @classmethod
     def of(cls, store: str | Path, trie: AnnotatedTrie | str | Path | None, seed: int) -> _Subject:
@@ -136,14 +137,14 @@ class _Subject:
                 require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
                 template, estimator = annotated.template, str(annotated.meta.get("estimator", estimator))
             rows, template = told_apart(opened, rows, template)
-            kinds = learnt_of_requests(opened, template)
+            kinds, untold = learnt_of_requests(opened, template), why_not_told(opened, template)
         spent_usd = sum(row.cost_usd + row.tool_cost_usd for row in rows)
         known = set(requests)
         requests = [*requests, *dict.fromkeys(row.request_id for row in rows if row.request_id not in known)]
         require_judgeable(requests, rows, template)
         rate = None if annotated is None else annotated.calls_per_hour
         rows = CallRate(rows, catalog, rate or 0.0).rows(annotated)
-        return cls(identity, requests, rows, template, catalog, estimator, seed, spent_usd, judged is not None, kinds)
+        return cls(identity, requests, rows, template, catalog, estimator, seed, spent_usd, judged is not None, kinds, untold)
 
     def whole(self, trie: AnnotatedTrie | str | Path | None) -> AnnotatedTrie:
         """The trie that is served: the given one, or that of all rows."""
@@ -217,7 +218,7 @@ class _Subject:
         )
 
     def _notes(self, fit: CrossFit, objective: Objective | None) -> tuple[str, ...]:
-        return (*((_JUDGED,) if self.is_judged else ()), *_notes(self.rows, fit, objective))
+        return (*((_JUDGED,) if self.is_judged else ()), *filter(None, (self.untold,)), *_notes(self.rows, fit, objective))
 
 
 def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation, ...]:

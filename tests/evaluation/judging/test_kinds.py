@@ -13,6 +13,7 @@ from vinelm.plans.recommendation import AgainstToday
 from vinelm.reports.evaluation_text import evaluation_lines
 from vinelm.rows.observation import Observation
 from vinelm.template import Stage, Template
+from vinelm.template.kinds import learnt_kinds
 from vinelm.traces import ObservationStore
 from vinelm.traces.store.kinds import learnt_of_requests, set_request_kinds, told_apart, untitled
 
@@ -116,3 +117,13 @@ def test_rows_prove_plans_by_kind_against_what_runs_today(tmp_path) -> None:
     found = vinelm.evaluate(path)
     assert found.verdict == "gain"
     assert found.aims
+
+
+def test_kinds_of_few_answers_are_not_told_apart_and_the_evaluation_says_so(tmp_path) -> None:
+    path = made_store(tmp_path / "a.db", UNLIKE["code"], PRICES, requests=60, kinds=UNLIKE, depth=1)
+    with ObservationStore.open(path) as store:
+        set_request_kinds(store, {name: f"k{i % 6}" for i, name in enumerate(store.request_ids())})  # ten requests of each
+    found = vinelm.evaluate(path, objective=Objective(maximize="accuracy"))
+    assert found.kinds is None
+    assert any(note.startswith("Kinds of request are declared and not told apart") for note in found.notes)
+    assert learnt_kinds(["a"] * 20 + ["b"] * 20, {"a": 3.9, "b": 4.0}) == ("b", "other")
