@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from vinelm.template.kinds import kinds_of_stages
 from vinelm.trie import Trie
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray
 
 Ints = npt.NDArray[np.int64]
@@ -75,3 +78,28 @@ def arms_of(trie: Trie) -> Arms:
         is_choice=count > 1,
         only_stage=only_stage,
     )
+
+
+UNSEEN = 1e-6
+"""What a kind of no request counts as, so that it has a plan."""
+
+
+def with_kinds_counted(annotated: AnnotatedTrie, counts: Mapping[str, float]) -> AnnotatedTrie:
+    """Return a trie whose kinds of request have the shares of these counts; the same trie where it has no kinds.
+
+    What a profile buys need not be spread over kinds as requests are.
+
+    Args:
+        annotated: Of a template of kinds. Merged histories keep their shares: those depend on the difficulty.
+        counts: Requests of each kind, >= 0, or their weights; kinds that are left out have none.
+    """
+    kinds, trie = annotated.template.kinds, annotated.trie
+    if not kinds or annotated.arm is None or annotated.difficulty is not None or not sum(counts.values()) > 0.0:
+        return annotated
+    weight = np.array([counts.get(kind, 0.0) + UNSEEN for kind in kinds])
+    of_stage = dict(zip((stage.name for stage in annotated.template.stages), kinds_of_stages(annotated.template), strict=True))
+    first = np.flatnonzero(trie.source == 0)
+    names = [of_stage[trie.stages[stage]] for stage in trie.stage[trie.target[first]]]
+    arm = annotated.arm.copy()
+    arm[trie.arm_items[first]] = [weight[kinds.index(name)] / weight.sum() for name in names]
+    return replace(annotated, arm=arm)

@@ -75,7 +75,7 @@ def profile(
     identity = settings.identity or with_settings_of(store_identity(workflow, catalog, backends), store)
     parts = {part: digest for part, digest in identity.fingerprint.items() if not part.startswith(SETTING)}
     digests, kinds = request_digests(workflow, requests), kinds_of(workflow, requests)
-    sampler = _sampler_of(settings, workflow, catalog, requests)
+    sampler = _sampler_of(settings, workflow, catalog, requests, kinds)
     noted = settings_of(sampler, requests)
     units = make_units(workflow, catalog, backends)
     with interrupts_raised(), shared_run(store) as shared:
@@ -131,12 +131,14 @@ def _register(
     store.register([scoring_part(workflow, request) for request in requests], inputs)
 
 
-def _sampler_of(settings: ProfileSettings, workflow: Workflow, catalog: Catalog, requests: Sequence[Request]) -> Sampler:
+def _sampler_of(
+    settings: ProfileSettings, workflow: Workflow, catalog: Catalog, requests: Sequence[Request], kinds: Mapping[str, str]
+) -> Sampler:
     if not isinstance(settings.sampler, str):
         return settings.sampler
     return make_sampler(
         settings.sampler, workflow.template.bind(tuple(catalog)), [request.id for request in requests], settings.seed,
-        catalog=catalog, continued_share=continued_share(workflow), candidates=settings.candidates,
+        catalog=catalog, continued_share=continued_share(workflow), candidates=settings.candidates, kinds=kinds,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.errors import ConfigError, EvidenceError
+from vinelm.estimator.arms import with_kinds_counted
 from vinelm.estimator.drift.hypotheses import dollars_of, seconds_of, stop_of
 from vinelm.estimator.drift.monitor import DriftMonitor
 from vinelm.rows.observation import Observation
+from vinelm.template.kinds import kinds_of_stages
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
@@ -28,7 +31,8 @@ def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_
     Seconds of all nodes of an engine, and dollars of all nodes of a model, first change by what the rows of the whole engine or
     model show; then each node's own rows count. Seconds of rows that began under load are left out. Where a stop changes, the
     chances of a right answer given that the request stops, and given that it goes on, stay as they were. Of a trie that knows
-    what requests show, which decides who reaches a node, only seconds by engine and dollars by model change.
+    what requests show, which decides who reaches a node, only seconds by engine and dollars by model change. Kinds of request
+    get the shares that they have among the served requests.
 
     Args:
         annotated: The trie.
@@ -56,6 +60,7 @@ def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_
         meta={**annotated.meta, "updated": facts},
         **_with_stops(annotated, seen),
     )
+    found = with_kinds_counted(found, seen.kinds())
     return found if annotated.signals is None else replace(found, signals=_of_signals(annotated, found, seen))
 
 
@@ -64,7 +69,7 @@ class _Seen:
 
     def __init__(self, annotated: AnnotatedTrie, rows: Sequence[Observation], half_life: float) -> None:
         order = {name: k for k, name in enumerate(dict.fromkeys(row.request_id for row in rows))}
-        self.requests = len(order)
+        self.annotated, self.requests = annotated, len(order)
         finder = DriftMonitor(annotated)
         placed = [(row, node) for row in rows if not row.is_continued and (node := finder.find(row)) is not None]
         self.rows = [row for row, _ in placed]
@@ -73,8 +78,23 @@ class _Seen:
         self.weight = np.exp2(-age / half_life)
         self.size = len(annotated.trie)
         count = np.full(self.size, 1.0) if annotated.count is None else np.maximum(annotated.count.astype(np.float64), 1.0)
-        self.known = count * np.exp2(-self.requests / half_life)
+        self.kept = float(np.exp2(-self.requests / half_life))
+        self.known = count * self.kept
         self.is_plain = annotated.signals is None
+
+    def kinds(self) -> dict[str, float]:
+        """The weight of each kind of request, by the first rows; none where the trie has no kinds."""
+        template, trie = self.annotated.template, self.annotated.trie
+        counts: dict[str, float] = defaultdict(float)
+        if template.kinds:
+            of_stage, meta = kinds_of_stages(template), self.annotated.meta
+            known = float(meta.get("requests_registered") or meta.get("requests") or 1.0) * self.kept
+            first = np.flatnonzero(trie.source == 0)
+            for node, share in zip(trie.target[first], self.annotated.arms_by_edge[0][first], strict=True):
+                counts[of_stage[trie.stage[node]]] = float(share * known)
+            for row, node, weight in zip(self.rows, self.node, self.weight, strict=True):
+                counts[of_stage[trie.stage[node]]] += float(weight) if row.depth == 1 else 0.0
+        return counts
 
     def mean(self, known: FloatArray, value: Any, group: Ints, *, idle: bool = False) -> FloatArray:
         """The means of the nodes; ``group`` says which nodes change together, -1 for none."""

@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 TINY = 1e-9
 """Pseudo-requests with the predicted rates, so that nodes that no request reaches have finite rates."""
 
-FURTHER_REQUESTS = 30.0
+FURTHER_REQUESTS = 100.0
 """Requests of each kind that are predicted besides those of the profile."""
 
 

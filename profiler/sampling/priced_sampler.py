@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from itertools import zip_longest
 from statistics import median
 from typing import NamedTuple, Self
 
@@ -19,6 +20,7 @@ from vinelm.profiler.sampling.baseline import PAIRED, baselines, distinct, is_ru
 from vinelm.requests.protocols import Choice, RequestPath
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import SKIP, Template
+from vinelm.template.kinds import learnt_kind, learnt_kinds
 
 Prefix = tuple[str, ...]
 Models = tuple[str, ...]
@@ -30,6 +32,8 @@ LOWEST_PRICE = 0.01
 """The share of the median price that a model counts with at least."""
 DECIDING_SHARE = 0.5
 """Share of the paths after round 0 that decide between what runs today and the plans that would replace it."""
+OF_EACH_KIND = 8
+"""Requests of each kind that come before all others; with fewer answers of a model nothing is known of it on the kind."""
 PlansOf = Callable[[str], Sequence[tuple[Choice, ...]]]
 """The plans to be run on a request, each as the models of a whole run."""
 Candidates = Callable[[Sequence[Observation]], PlansOf | None]
@@ -70,6 +74,8 @@ class PricedSampler:
         continued_share: Share of the paths, in [0, 1), that go on below an answer which the workflow's own check passed, by one
             invocation each. Without effect under the oracle's stop, and where several stages may follow each other.
         candidates: The plans to compare with what runs today; None buys none of their runs.
+        kinds: The kind of each request. The first answers that are drawn are then about some requests of each kind that an
+            estimate can learn, before all others; None: kinds are not told apart.
 
     Raises:
         ConfigError: A setting is out of its range, or the stages that may come first allow different models.
@@ -85,6 +91,7 @@ class PricedSampler:
         alpha: float = ALPHA,
         continued_share: float = 0.0,
         candidates: Candidates | None = None,
+        kinds: Mapping[str, str] | None = None,
     ) -> None:
         if not alpha >= 0.0:
             raise ConfigError(f"alpha is {alpha}: the exponent of the price must be at least 0")
@@ -97,6 +104,7 @@ class PricedSampler:
         self.alpha = alpha
         self.continued_share = continued_share
         self._candidates = candidates
+        self._kinds = dict(kinds or {})
         self._baselines = baselines(template, catalog)
         self._ends_after_baseline = False
 
@@ -111,7 +119,8 @@ class PricedSampler:
         random.Random(f"priced:{self.seed}").shuffle(order)
         rng = random.Random(f"priced:{self.seed}:{round_}")
         weights = price_weights(prices_usd(self.template, self.catalog, observations), self.alpha)
-        paths = _RoundPaths(self.template, OpenCells(self.template, order, observations), order, weights, rng)
+        cells = OpenCells(self.template, order, observations)
+        paths = _RoundPaths(self.template, cells, kinds_first(order, self._kinds), weights, rng)
         one_by_one = self.template.knows_past_ends and not self.template.joint_invocations
         continues = self.continued_share if self.template.stop == "workflow" and one_by_one else 0.0
         for whole in paired(order, self._baselines) if round_ == 0 else ():
@@ -148,6 +157,21 @@ class PricedSampler:
             for path in distinct((self._baselines[0], *plans_of(request))):
                 if not is_run(rows, self.template, request, path):
                     yield RequestPath(request, path)
+
+
+def kinds_first(order: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]:
+    """Return an order of requests with the first :data:`OF_EACH_KIND` of each kind ahead, a request of each in turn.
+
+    Args:
+        order: The requests.
+        kinds: The kind of each; those that an estimate would not learn are one kind together. None given: nothing changes.
+    """
+    learnt = learnt_kinds(kinds[name] for name in order if name in kinds)
+    of_kind: dict[str, list[str]] = {kind: [] for kind in learnt}
+    for name in order if learnt else ():
+        of_kind[learnt_kind(kinds.get(name), learnt)].append(name)
+    turns = zip_longest(*(names[:OF_EACH_KIND] for names in of_kind.values()))
+    return list(dict.fromkeys((*(name for turn in turns for name in turn if name is not None), *order)))
 
 
 def prices_usd(template: Template, catalog: Catalog | None, observations: Iterable[Observation]) -> dict[str, float]:

@@ -77,6 +77,7 @@ def make_sampler(
     catalog: Catalog | None = None,
     continued_share: float = 0.0,
     candidates: Candidates | None = None,
+    kinds: Mapping[str, str] | None = None,
 ) -> Sampler:
     """Return the sampler of that name over a bound template.
 
@@ -88,13 +89,16 @@ def make_sampler(
         catalog: List prices for ``"priced"``; None: its first round asks all models equally often.
         continued_share: Share of the paths of ``"priced"``, in [0, 1), that go on below a passed check.
         candidates: The plans that ``"priced"`` compares with what runs today.
+        kinds: The kind of each request, each of which ``"priced"`` asks about; None: kinds are not told apart.
 
     Raises:
         ConfigError: no sampler has that name, or ``continued_share`` is out of its range.
     """
     require_sampler(name)
     if name == "priced":
-        return PricedSampler(template, catalog, request_ids, seed, continued_share=continued_share, candidates=candidates)
+        return PricedSampler(
+            template, catalog, request_ids, seed, continued_share=continued_share, candidates=candidates, kinds=kinds
+        )
     if name == "cascade":
         return CascadeSampler(template, request_ids, seed)
     return ExhaustiveSampler(template, request_ids, seed)

@@ -9,18 +9,24 @@ from itertools import count
 
 import numpy as np
 from freeze_parts.tries import Draw, merged, signals
+from science.branching_cases import annotated_at_random
 from science.contingent_brute_force import ContingentQuestion
 from science.contingent_checks import MOST_PLANS, number_of_plans, small_branching
 from science.merged_plans import all_plans, arm_rates, worth
-from science.random_cases import random_annotated
+from science.random_cases import _model, random_annotated
 from scipy.optimize import linprog
 
+from vinelm.catalog import Catalog
 from vinelm.controller.planner import Planner
 from vinelm.objective import Objective
+from vinelm.template import Branch, Loop, Stage, Template
+from vinelm.template.kinds import of_kinds
+from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.decision_graph import DecisionGraph
 
-KINDS = ("paths", "branching", "merged", "signals")
+KINDS = ("paths", "branching", "merged", "signals", "kinds")
+"""Of tries; the last ones tell kinds of request apart."""
 
 TOLERANCE = 1e-5
 Figures = tuple[float, float]
@@ -70,7 +76,7 @@ def random_objective(rng: random.Random, plans: Sequence[Figures]) -> Objective:
 
 def small_tries(kind: str, tries: int, seed: int = 0) -> Iterator[tuple[random.Random, Planner, list[Figures]]]:
     """Yield so many random tries of a kind, each with its planner and the figures of all its deterministic plans."""
-    made = {"paths": _paths, "branching": _branching, "merged": _merged, "signals": _signals}[kind]
+    made = {"paths": _paths, "branching": _branching, "merged": _merged, "signals": _signals, "kinds": _kinds}[kind]
     found = 0
     for number in count():
         rng = random.Random(f"{seed}:{kind}:{number}")
@@ -106,6 +112,20 @@ def _paths(rng: random.Random, number: int) -> _Made:
 def _branching(rng: random.Random, number: int) -> _Made:
     annotated = small_branching(rng)
     return annotated, _contingent(annotated)
+
+
+def _kinds(rng: random.Random, number: int) -> _Made:
+    models = tuple(f"m{i}" for i in range(rng.randint(2, 3)))
+    first, second = Stage("a", answerable=rng.random() < 0.6), Stage("b")
+    steps = rng.choice((
+        (second,), (first, second), (second, Loop((replace(second, name="c"),), times=1)),
+        (first, Branch({"x": (second,), "y": (replace(second, name="c"),)})),
+    ))  # fmt: skip
+    template = of_kinds(Template(steps).bind(models), ("code", "prose", "other")[-rng.randint(2, 3) :])
+    catalog = Catalog(_model(name, engine="e") for name in models)
+    annotated = annotated_at_random(rng, Trie.from_template(template), template, catalog)
+    is_small = 2 <= number_of_plans(annotated, 0, False) <= MOST_PLANS
+    return (annotated, _contingent(annotated)) if is_small else None
 
 
 def _signals(rng: random.Random, number: int) -> _Made:

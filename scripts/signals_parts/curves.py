@@ -18,6 +18,8 @@ from vinelm.trie.arrays import FloatArray
 
 MIXED, UNMIXED = "mixed", "unmixed"
 """VineLM with two of its plans mixed by request, and with one plan for each budget."""
+KINDS = "vinelm_kinds"
+"""VineLM with the kinds of request declared, two plans mixed."""
 UNKNOWN = (float("nan"), float("nan"))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from signals_parts.curves import MIXED, UNMIXED, Held
+from signals_parts.curves import KINDS, MIXED, UNMIXED, Held
 from signals_parts.figures import BOOTSTRAP_SEED, LEVEL, RESAMPLES, Comparison, resample_weights
 
 from vinelm.trie.arrays import FloatArray
@@ -66,18 +66,20 @@ def figures(held: Sequence[Held], compare: Comparison, n_budgets: int) -> dict[s
         n_budgets: so many first budgets are those of the mean.
     """
     drawn = Drawn.of(compare, len(held))
-    rivals = [name for name in held[0].curves if name not in (MIXED, UNMIXED)]
+    rivals = [name for name in held[0].curves if name not in (MIXED, UNMIXED, KINDS)]
+    has_kinds = KINDS in held[0].curves
     over = {ours: {name: lead(held, drawn, ours, name, n_budgets) for name in rivals} for ours in (MIXED, UNMIXED)}
     best = min(rivals, key=lambda name: over[MIXED][name]["value"])
     return {
         "over": over,
         "over_in_hindsight": {name: lead(held, drawn, MIXED, name, n_budgets, hindsight=True) for name in rivals},
         "best_rival": best,
+        "kinds_over": {name: lead(held, drawn, KINDS, name, n_budgets) for name in (MIXED, *rivals)} if has_kinds else {},
         "by_budget": by_budget(held, drawn, best, n_budgets),
         "mixed_less_unmixed_at_the_same_bound": drawn.interval(
             held, [np.mean([at(one, MIXED, b) - at(one, UNMIXED, b) for b in range(n_budgets)], axis=0) for one in held]
         ),
-        "promises": {name: promises(held, name, n_budgets) for name in (MIXED, UNMIXED)},
+        "promises": {name: promises(held, name, n_budgets) for name in (MIXED, UNMIXED, *((KINDS,) if has_kinds else ()))},
         "saved": {
             reference: {name: saved(held, drawn, name, reference) for name in (MIXED, UNMIXED, *rivals)}
             for reference in held[0].references

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from science.complete_tables import as_recorded_table
@@ -12,6 +11,7 @@ from science.scored_cascade import ScoredCascade
 from signals_parts.buying import catalog_of, template_of
 from signals_parts.record import Asked
 from signals_parts.routers import KindTable, KnnRouter
+from signals_parts.vinelm_kinds import VineLMKinds
 from signals_parts.vinelm_signals import VineLMSignals
 
 from vinelm.evaluation import OutcomeTable
@@ -38,19 +38,21 @@ REFERENCES = ("static", "path_only", "mixed_single")
 """Every method is compared with these."""
 
 
-def methods(depth: int, asked: Asked, kinds: Callable[[Asked], Method] | None = None) -> tuple[Method, ...]:
+def methods(depth: int, asked: Asked, request_ids: tuple[str, ...]) -> tuple[Method, ...]:
     """All methods but the oracle.
 
     Args:
         depth: most calls; where one is all, whatever compares several answers is left out.
         asked: what is known before the first call; rivals that need what is not there are left out.
-        kinds: VineLM with the kinds declared, from what is asked; left out without it.
+        request_ids: all requests that rows may be bought of.
     """
     found: list[Method] = [VineLMSignals(), PathOnly(), StaticPlan(), BestSingle(), MixedSingle()]
     if depth > 1:
         found += [VoteOfK(), UntilTwoAgree(), ScoredCascade()]
     if asked.kinds:
-        found += [KindTable(asked)] + ([kinds(asked)] if kinds else [])
+        found.append(KindTable(asked))
+    if len(set(asked.kinds.values())) > 1:
+        found.append(VineLMKinds(asked, request_ids))
     if asked.texts:
         found.append(KnnRouter(asked))
     return tuple(found)

@@ -13,7 +13,7 @@ from science.complete_tables import as_recorded_table
 from science.path_rivals import BestSingle, PathPolicy
 from signals_parts.buying import SCORED, bought, catalog_of, scored, template_of
 from signals_parts.calibration import Calibration
-from signals_parts.curves import MIXED, UNMIXED, Curve, Held
+from signals_parts.curves import KINDS, MIXED, UNMIXED, Curve, Held
 from signals_parts.methods import ORACLE, Oracle, methods
 from signals_parts.record import Asked
 
@@ -145,10 +145,12 @@ def run_task(task: Task) -> SplitResult:
     rows = rows_of(task, task.table.rows(training), template, catalog)
     evidence = Evidence(rows, estimated(rows, template, catalog, settings), task.depth)
     served, curves = {}, {}
-    for method in methods(task.depth, task.asked):
+    for method in methods(task.depth, task.asked, tuple(task.table.request_ids[r] for r in training)):
         served[method.name], curves[method.name] = serve(method, evidence, held_out, settings)
     ours = curves.pop("vinelm")
     curves |= {UNMIXED: ours, MIXED: ours.by_promise}
+    if KINDS in curves:
+        curves[KINDS] = curves[KINDS].by_promise
     served[ORACLE] = results([Oracle(budget).run(held_out) for budget in settings.every_budget])
     return SplitResult(
         held_out=tuple(kept),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from signals_parts.curves import MIXED, UNMIXED
+from signals_parts.curves import KINDS, MIXED, UNMIXED
 from signals_parts.methods import TITLES as METHOD_TITLES
 
 from vinelm.errors import ConfigError
@@ -66,6 +66,19 @@ def row(name: str, found: dict[str, Any]) -> dict[str, Any]:
         "spent_over_bound": equal["promises"][MIXED]["spent_over_bound"],
         "covered_at_90": equal["promises"][MIXED]["covered_at_90"],
         "ece_points": mine["ece_points"],
+    } | ({"kinds": of_kinds(equal)} if equal["kinds_over"] else {})
+
+
+def of_kinds(equal: dict[str, Any]) -> dict[str, Any]:
+    """VineLM with the kinds of request declared, at the dollars that it spent itself."""
+    over, said = equal["kinds_over"], equal["promises"][KINDS]
+    return {
+        "over": {method: points(one) for method, one in over.items()},
+        "over_no_kinds": interval(over[MIXED]),
+        "over_mixed_single": interval(over["mixed_single"]),
+        "over_kind_table": interval(over["kind_table"]),
+        "promised_less_achieved": 100 * said["promised_less_achieved"],
+        "covered_at_90": said["covered_at_90"],
     }
 
 

@@ -44,6 +44,7 @@ def as_text(result: dict[str, Any]) -> str:
 def at_equal_dollars(found: dict[str, Any]) -> list[str]:
     """Leads of VineLM over each rival at VineLM's own dollars, dollars saved at equal accuracy, and what was promised."""
     lines = [f"{'at equal dollars, points':<27} {'mixed':>20} {'one plan':>20} {'dollars':>8}"]
+    lines += [f"{'with kinds, over ' + name:<27} {interval(lead):>20}" for name, lead in found["kinds_over"].items()]
     for name, lead in found["over"][MIXED].items():
         alone = found["over"][UNMIXED][name]
         lines.append(f"over {TITLES.get(name, name):<22} {interval(lead):>20} {interval(alone):>20} {lead['dollars']:8.2f}")

@@ -10,11 +10,13 @@ from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import ObservationStore, StoreIdentity
+from vinelm.traces.store.kinds import set_request_kinds
 
 
 def made_store(
-    path, accuracy, cost_usd, *, requests=120, depth=2, walks=3, failing=0.0, seed=0, is_simulated=False, has_answers=False
-):
+    path, accuracy, cost_usd, *, requests=120, depth=2, walks=3, failing=0.0, seed=0, is_simulated=False, has_answers=False,
+    kinds=None, today=None,
+):  # fmt: skip
     """Write a store and return its path.
 
     Each request has an answer of every model and some longer walks. The check passes 95 % of the right answers and 10 % of the
@@ -31,10 +33,17 @@ def made_store(
         seed: Decides everything.
         is_simulated: What the store says of its models.
         has_answers: Rows have the answer that was given, by which plans over signals are estimated: wrong ones differ.
+        kinds: Accuracies of each kind of request, by name, in place of ``accuracy``; requests are of each in turn.
+        today: The default model of the stages.
     """
     rng = np.random.default_rng(seed)
     names = tuple(accuracy)
-    template = Template((Stage("answer", names), *((Loop((Stage("retry", names),), depth - 1),) if depth > 1 else ())))
+    template = Template(
+        (
+            Stage("answer", names, default=today),
+            *((Loop((Stage("retry", names, default=today),), depth - 1),) if depth > 1 else ()),
+        )
+    )
     models = [
         vinelm.Model(
             name=name, provider="test", model_id="test", engine="e",
@@ -49,8 +58,11 @@ def made_store(
     with ObservationStore.create(path, identity) as store:
         ids = [f"q{i:04d}" for i in range(requests)]
         store.register([Request(name, {"q": name}) for name in ids])
+        kind_of = {name: list(kinds)[i % len(kinds)] for i, name in enumerate(ids)} if kinds else {}
+        set_request_kinds(store, kind_of)
         for request in ids:
-            rows = _rows(rng, request, accuracy, cost_usd, depth, walks, failing)
+            known = kinds[kind_of[request]] if kinds else accuracy
+            rows = _rows(rng, request, known, cost_usd, depth, walks, failing)
             store.add_many([replace(row, **_answer(row)) if has_answers else row for row in rows.values()])
     return path
 

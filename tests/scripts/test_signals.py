@@ -365,7 +365,8 @@ def test_the_results_of_the_readme_are_those_of_the_run(script):
         "best_rival": "static",
         "by_budget": [{"accuracy": 0.4}, {"accuracy": 0.6}],
         "mixed_less_unmixed_at_the_same_bound": over,
-        "promises": {"mixed": said},
+        "kinds_over": leads | {"mixed": over, "kind_table": over},
+        "promises": {"mixed": said, "vinelm_kinds": said},
         "saved": {"strongest": {"mixed": {"value": 0.4, "low": None, "high": 0.5}}},
     }
     found = {"methods": {"vinelm": {"ece_points": {"returned": 2.0}}}, "rows": 9.0, "spent_usd": 1.0, "equal_dollars": equal}
@@ -379,6 +380,8 @@ def test_the_results_of_the_readme_are_those_of_the_run(script):
     one = pages["tables"][0]
     assert one["right"] == {"vinelm": 50.0, "static": pytest.approx(48.7), "mixed_single": pytest.approx(48.7)}
     assert (one["best_rival"], one["over_best"]) == ("static plan", "+1.3 [-0.2, +3.0]")
+    assert one["kinds"]["over_no_kinds"] == "+1.3 [-0.2, +3.0]"
+    assert one["kinds"]["promised_less_achieved"] == pytest.approx(1.0)
     assert one["saved_text"] == {"strongest": "40 % [below -100, 50]"}
 
 

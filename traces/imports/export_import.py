@@ -25,6 +25,7 @@ from vinelm.traces.databases import schema
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.store.atomic import new_store, replaced
 from vinelm.traces.store.judgements import Judgements
+from vinelm.traces.store.kinds import request_kinds, set_request_kinds
 from vinelm.traces.store.row_validation import cell_name, misfit
 from vinelm.traces.store.rows import FIELDS, decode_prefix, encode_prefix, read_rows
 from vinelm.traces.store.shown import ShownRows, SignalRecord, record_of
@@ -83,6 +84,8 @@ def export_store(store: ObservationStore, path: Path) -> int:
         signals = record_of(connection)
         if signals is not None:
             document["signals"] = asdict(signals)
+    if kinds := request_kinds(store):
+        document["kinds"] = kinds
     if kind == "parquet":
         graded = {"success": "float"} if any(isinstance(row.success, float) for row in rows) else {}
         columns = {name: _KINDS[name][0] for name in FIELDS} | graded
@@ -187,6 +190,7 @@ def import_export(table: Path, path: Path) -> int:
                 connection.execute(insert(schema.ledger), exported.others)
         if exported.signals is not None:
             ShownRows(store).set_classes({}, exported.signals)
+        set_request_kinds(store, exported.kinds)
         store.record_source("import", table.name, digest, count)
     return count
 
@@ -200,6 +204,7 @@ class _Exported:
     requests: dict[str, str]
     others: list[dict[str, Any]]
     signals: SignalRecord | None
+    kinds: dict[str, str]
     table_digest: str | None
 
 
@@ -214,6 +219,7 @@ def _exported(table: Path) -> _Exported:
             {str(request): str(digest) for request, digest in document["requests"]},
             [dict(entry) for entry in document["other_spending"]],
             SignalRecord.of_plain(document["signals"]) if "signals" in document else None,
+            {str(request): str(kind) for request, kind in document.get("kinds", {}).items()},
             document.get("sha256"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

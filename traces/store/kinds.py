@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import delete, select
 
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
-from vinelm.template.kinds import learnt_kind, learnt_kinds, of_kinds, stage_title, without_kinds
+from vinelm.template.kinds import (
+    LEAST_ANSWERS,
+    LEAST_REQUESTS,
+    base_stages,
+    learnt_kind,
+    learnt_kinds,
+    of_kinds,
+    stage_title,
+    without_kinds,
+)
 from vinelm.traces.databases import schema
 from vinelm.traces.store.store import ObservationStore
 
@@ -45,16 +55,71 @@ def told_apart(store: ObservationStore, rows: Iterable[Observation], template: T
     rows = list(rows)
     found = request_kinds(store)
     if not template.kinds:
-        profiled = {row.request_id for row in rows}
-        template = of_kinds(template, learnt_kinds(found[name] for name in sorted(profiled) if name in found))
+        template = of_kinds(template, learnt(rows, found, template))
     if not template.kinds or any(stage.name == row.stage for row in rows[:1] for stage in template.stages):
         return rows, template  # without kinds, or served rows, which name the stages of their kind
     base = without_kinds(template)
-    return [_titled(row, learnt_kind(found.get(row.request_id), template.kinds), base) for row in rows], template
+    return [titled(row, learnt_kind(found.get(row.request_id), template.kinds), base) for row in rows], template
 
 
-def _titled(row: Observation, kind: str, base: Template) -> Observation:
-    """The row by its kind's stages. It says which stage came next: beside those of other kinds its own are no longer alone."""
+def learnt_of_requests(store: ObservationStore, template: Template) -> dict[str, str]:
+    """Return what kind each registered request counts as; empty where the template has no kinds.
+
+    Args:
+        store: Only read.
+        template: Of an estimate of the store.
+    """
+    found = request_kinds(store) if template.kinds else {}
+    return {name: learnt_kind(found.get(name), template.kinds) for name in store.request_ids()} if template.kinds else {}
+
+
+def why_not_told(store: ObservationStore, template: Template) -> str | None:
+    """Return why an estimate does not tell the declared kinds apart, as a sentence; None if it does, or none are declared.
+
+    Args:
+        store: Only read.
+        template: Of the estimate.
+    """
+    if template.kinds or not request_kinds(store):
+        return None
+    return (
+        f"Kinds of request are declared and not told apart: two need at least {LEAST_REQUESTS} profiled requests each, and"
+        f" {LEAST_ANSWERS:g} first answers per model."
+    )
+
+
+def learnt(rows: Sequence[Observation], kinds: Mapping[str, str], template: Template) -> tuple[str, ...]:
+    """Return the kinds that these rows are enough to learn, see :func:`~vinelm.template.kinds.learnt_kinds`.
+
+    Args:
+        rows: Rows of a store.
+        kinds: The kind of each request.
+        template: Bound, without kinds.
+    """
+    first = [kinds[row.request_id] for row in rows if row.depth == 1 and row.request_id in kinds]
+    models = {model for stage in template.first_stages for model in stage.models or ()}
+    answers = {kind: count / max(len(models), 1) for kind, count in Counter(first).items()}
+    profiled = dict.fromkeys(row.request_id for row in rows)
+    return learnt_kinds((kinds[name] for name in profiled if name in kinds), answers)
+
+
+def untitled(rows: Iterable[Observation], template: Template) -> list[Observation]:
+    """Return rows by the stages of a template of kinds as those of the application's own stages."""
+    names, base = base_stages(template), without_kinds(template)
+
+    def plain(row: Observation) -> Observation:
+        # Where one stage alone may follow, the application's own rows need not say which one did.
+        arm = None if row.arm is None or base.stage_after(row.depth) is not None else names[row.arm]
+        return replace(row, stage=names[row.stage], arm=arm)
+
+    return list(map(plain, rows))
+
+
+def titled(row: Observation, kind: str, base: Template) -> Observation:
+    """Return the row by its kind's stages.
+
+    It says which stage came next: beside those of other kinds its own are no longer alone.
+    """
     arm = row.arm
     if arm is None and row.failure is None and not row.ended(base.stop):
         follows = base.stage_after(row.depth)

@@ -21,6 +21,7 @@ from vinelm.traces.databases.lock import run_lock
 from vinelm.traces.store.atomic import new_store
 from vinelm.traces.store.checkpoints import ELSEWHERE
 from vinelm.traces.store.judgements import copy_judgements
+from vinelm.traces.store.kinds import request_kinds, set_request_kinds
 from vinelm.traces.store.row_validation import cell_name
 from vinelm.traces.store.rows import encode_prefix, read_rows, values_of
 from vinelm.traces.store.shown import common_record, unite_shown
@@ -45,7 +46,8 @@ def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
     The inputs are not changed; rows keep their order. Inputs may share cells if the rows are equal, as in copies of one store
     that were continued separately; who bought a row is taken from the first. The cost of such a cell counts once, and so does
     the common beginning of two ledgers. Rows that no longer hold are copied as such. Answer classes of requests that several
-    inputs have rows of are computed anew by the next profile, and so are all signals if the inputs declare different ones.
+    inputs have rows of are computed anew by the next profile, and so are all signals if the inputs declare different ones. Of
+    different kinds of one request the first counts, until a profile makes kinds anew.
 
     Args:
         inputs: two or more stores whose identity is now the same.
@@ -70,6 +72,7 @@ def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
         with new_store(path, first) as merged:
             added = _copy_stores(stores, merged)
             unite_shown(stores, merged)
+            set_request_kinds(merged, {name: kind for store in reversed(stores) for name, kind in request_kinds(store).items()})
         return Merged(sum(added), tuple(added))
 
 

@@ -118,12 +118,13 @@ def _unsettled(store: str | Path | PostgresUrl) -> str | None:
     from vinelm.estimator.call_rate import CallRate
     from vinelm.evaluation.judging.today import against_today
     from vinelm.traces import ObservationStore
-    from vinelm.traces.store.kinds import told_apart
+    from vinelm.traces.store.kinds import learnt_of_requests, told_apart
 
     with ObservationStore.open(store) as opened:
         requests, catalog = opened.request_ids(), opened.identity.models()
         rows, template = told_apart(opened, opened.observations(), opened.identity.bound_template())
-    found = against_today(requests, CallRate(rows, catalog).rows(), template, catalog)
+        kinds = learnt_of_requests(opened, template)
+    found = against_today(requests, CallRate(rows, catalog).rows(), template, catalog, kinds=kinds)
     if found is None:
         return None
     if found.why_not:

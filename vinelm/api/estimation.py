@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -107,15 +108,16 @@ def estimate_store(
     from vinelm.evaluation.judging.today import against_today
 
     require_max_error(max_error)
-    annotated, cells, observations, agreement, registered = _fitted(path, estimator, stop, calls_per_hour)
+    annotated, cells, observations, agreement, registered, kinds = _fitted(path, estimator, stop, calls_per_hour)
     if checked:
         evidence, spent_usd, everything_usd = _evidence(annotated, cells, agreement)
         evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
         annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
         charged_usd = annotated.meta["spent_usd"]
         compared = against_today(
-            registered, observations, annotated.template, annotated.catalog, estimator=estimator, spent_usd=charged_usd
-        )
+            registered, observations, annotated.template, annotated.catalog, estimator=estimator, spent_usd=charged_usd,
+            kinds=kinds,
+        )  # fmt: skip
         if compared is not None:
             annotated = replace(annotated, meta={**annotated.meta, META: compared.to_dict()})
     if agreement is not None:  # the correction of what requests show is not worked out: plans are over paths
@@ -143,17 +145,21 @@ def evidence_of(path: str | Path | PostgresUrl) -> tuple[ValidationReport, float
         StoreError: The store cannot be read.
         ConfigError: A judge scored the answers that disagrees with the labels.
     """
-    annotated, cells, _, agreement, _ = _fitted(path, "latent", None)
+    annotated, cells, _, agreement, _, _ = _fitted(path, "latent", None)
     return _evidence(annotated, cells, agreement)
 
 
 def _fitted(
     path: str | Path | PostgresUrl, estimator: str, stop: str | None, calls_per_hour: float = 0.0
-) -> tuple[AnnotatedTrie, ObservationTable, Sequence[Observation], JudgeAgreement | None, Sequence[str]]:
-    """The estimate with its provenance, and what it was made from, the ids of all requests last; nothing is checked yet."""
+) -> tuple[AnnotatedTrie, ObservationTable, Sequence[Observation], JudgeAgreement | None, Sequence[str], Mapping[str, str]]:
+    """The estimate with its provenance, and what it was made from, the ids of all requests and their kinds last.
+
+    Nothing is checked yet.
+    """
     from vinelm.estimator import ObservationTable, make_estimator
+    from vinelm.estimator.arms import with_kinds_counted
     from vinelm.traces import ObservationStore
-    from vinelm.traces.store.kinds import told_apart
+    from vinelm.traces.store.kinds import learnt_of_requests, told_apart
     from vinelm.trie import Trie
 
     model = make_estimator(estimator)
@@ -161,6 +167,7 @@ def _fitted(
         identity, observations, registered = store.identity, store.observations(), store.request_ids()
         judged = JudgedRows.of_store(store)
         observations, template = told_apart(store, observations if judged is None else judged.rows, identity.bound_template())
+        kinds = learnt_of_requests(store, template)
     catalog = identity.models()
     if stop is not None:
         template = template.with_stop(cast("StopRule", stop))
@@ -169,6 +176,7 @@ def _fitted(
     charged_usd, rate = _dollars(observations), CallRate(observations, catalog, calls_per_hour)
     cells = ObservationTable.from_observations(rate.warm_rows(), template, Trie.from_template(template))
     annotated = rate.applied(model.fit_cells(cells, template, catalog).annotated_)
+    annotated = with_kinds_counted(annotated, Counter(kinds.values()))
     observations = rate.rows(annotated)
     annotated = with_provenance(
         annotated,
@@ -183,7 +191,7 @@ def _fitted(
         **({} if judged is None else {"judge": judged.facts}),
     )
     annotated = replace(annotated, meta={**annotated.meta, "spent_usd": charged_usd})
-    return annotated, cells, observations, None if judged is None else judged.agreement, registered
+    return annotated, cells, observations, None if judged is None else judged.agreement, registered, kinds
 
 
 def _refuse_oracle(stop: StopRule) -> None:

@@ -54,8 +54,8 @@ def role_of(name: str, has_signals: bool) -> Role:
     """Return the role of a policy: VineLM is what plans over signals where there are any, else what plans paths."""
     if name == "signals":
         return "vinelm"
-    if name == "in_use":
-        return "single"
+    if name in ("in_use", "no_kinds"):
+        return "single" if name == "in_use" else "paths"
     return "vinelm" if name == "paths" and not has_signals else name  # type: ignore[return-value]
 
 
@@ -138,7 +138,7 @@ def _budgets(found: Evaluation) -> Table:
 
 def evaluation_lines(found: Evaluation) -> list[str]:
     """Return what stands below the tables, a paragraph each."""
-    lines = [_basis(found), *_plans(found), *found.notes]
+    lines = [_basis(found), *_plans(found), *_kinds(found), *found.notes]
     if any(not one.accuracy.is_identified for one in found.policies):
         lines.append(
             "~: where no row was bought, the estimate of the planning half stands in. That is no judgement, and no verdict"
@@ -176,6 +176,24 @@ def _plans(found: Evaluation) -> list[str]:
             "Hindsight: the fixed plan that looks best on the very rows that judge it. It bounds fixed plans, and is no policy."
         )
     return lines
+
+
+def _kinds(found: Evaluation) -> list[str]:
+    """What telling kinds apart is worth, and whether to declare them."""
+    gain = found.kinds
+    if gain is None:
+        return []
+    if gain.is_same:
+        return ["Kinds of request: the plans that look at the kind are those that do not. They are not worth declaring."]
+    if not gain.is_identified:
+        lacking = _lacking(gain.unsupported, gain.effective)
+        return [f"Kinds of request: the rows do not show what they are worth: {lacking}. Profile more, or leave them out."]
+    told = f"Kinds of request, at equal expected dollars: {_gain(found, gain)} over VineLM without them."
+    if gain.low > 0.0:
+        return [f"{told} They are worth declaring."]
+    if gain.high < 0.0:
+        return [f"{told} Take the declaration back: without it plans are better."]
+    return [f"{told} That shows no gain: they are not worth declaring by these rows."]
 
 
 def _price(found: Evaluation) -> str | None:

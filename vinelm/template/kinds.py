@@ -22,14 +22,22 @@ LEAST_REQUESTS = 15
 """A kind with fewer requests in the profile is not learnt: they count as :data:`OTHER`."""
 
 
-def learnt_kinds(labels: Iterable[str]) -> tuple[str, ...]:
+LEAST_ANSWERS = 4.0
+"""A kind with fewer first answers per model, on average, is not learnt either: plans would follow their noise."""
+
+
+def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = None) -> tuple[str, ...]:
     """Return the kinds to learn by name, sorted, and :data:`OTHER`; none where fewer than two could be told apart.
 
     Args:
         labels: The kind of each profiled request, one label a request.
+        answers: First answers about each kind, per model; None: there are enough.
     """
     counts = Counter(labels)
-    often = sorted((-count, kind) for kind, count in counts.items() if kind != OTHER and count >= LEAST_REQUESTS)
+    enough = {kind for kind, count in counts.items() if count >= LEAST_REQUESTS and kind != OTHER}
+    if answers is not None:
+        enough = {kind for kind in enough if answers.get(kind, 0.0) >= LEAST_ANSWERS}
+    often = sorted((-counts[kind], kind) for kind in enough)
     learnt = sorted(kind for _, kind in often[:MOST_KINDS])
     if not learnt or len(counts) < 2:
         return ()

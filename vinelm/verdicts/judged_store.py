@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vinelm.errors import ConfigError
-from vinelm.evaluation.judging.cross_fit import Done, gain_over
+from vinelm.evaluation.judging.cross_fit import Done, gain_between
 from vinelm.evaluation.judging.result import Evaluation
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
-from vinelm.evaluation.off_policy.scores import Scores
 from vinelm.evaluation.store_sweeps.swept_policies import JudgedSweep, SweptBound, judged_sweep
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.verdicts.store_evaluation import evaluate
@@ -76,11 +75,4 @@ def judge_store(
 
 
 def _signals_gain(sweep: JudgedSweep) -> OffPolicyEstimate | None:
-    runs = [both for both in sweep.runs if all({"signals", "paths"} <= set(one) for one in both.by_half)]
-    if not runs:
-        return None
-    own, other = (
-        [Scores.mean([one[name].scores for one in half]) for half in zip(*(both.by_half for both in runs), strict=True)]
-        for name in ("signals", "paths")
-    )
-    return gain_over(own, other, "accuracy")
+    return gain_between(sweep.runs, "signals", "paths", "accuracy")

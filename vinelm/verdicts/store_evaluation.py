@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,19 +15,21 @@ from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.estimator.call_rate import CallRate
 from vinelm.evaluation.judging.against_in_use import LEVEL, against_in_use
-from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, Done, judged_policies
+from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, Done, gain_between, judged_policies
 from vinelm.evaluation.judging.judgeable import require_judgeable, swept
 from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.judging.plan_in_use import PlanInUse
 from vinelm.evaluation.judging.planning_half import PlanningHalf
 from vinelm.evaluation.judging.result import Evaluation, EvaluationVerdict
 from vinelm.evaluation.off_policy.buying import samplers_of
+from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 from vinelm.objective import Objective
 from vinelm.requests.workflow import Workflow
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
+from vinelm.template.kinds import without_kinds
 from vinelm.traces import ObservationStore
-from vinelm.traces.store.kinds import told_apart
+from vinelm.traces.store.kinds import learnt_of_requests, told_apart, why_not_told
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie
 
@@ -120,6 +122,8 @@ class _Subject:
     seed: int
     spent_usd: float
     is_judged: bool = False
+    kinds: Mapping[str, str] | None = None
+    untold: str | None = None
 
     @classmethod
     def of(cls, store: str | Path, trie: AnnotatedTrie | str | Path | None, seed: int) -> _Subject:
@@ -133,19 +137,20 @@ class _Subject:
                 require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
                 template, estimator = annotated.template, str(annotated.meta.get("estimator", estimator))
             rows, template = told_apart(opened, rows, template)
+            kinds, untold = learnt_of_requests(opened, template), why_not_told(opened, template)
         spent_usd = sum(row.cost_usd + row.tool_cost_usd for row in rows)
         known = set(requests)
         requests = [*requests, *dict.fromkeys(row.request_id for row in rows if row.request_id not in known)]
         require_judgeable(requests, rows, template)
         rate = None if annotated is None else annotated.calls_per_hour
         rows = CallRate(rows, catalog, rate or 0.0).rows(annotated)
-        return cls(identity, requests, rows, template, catalog, estimator, seed, spent_usd, judged is not None)
+        return cls(identity, requests, rows, template, catalog, estimator, seed, spent_usd, judged is not None, kinds, untold)
 
     def whole(self, trie: AnnotatedTrie | str | Path | None) -> AnnotatedTrie:
         """The trie that is served: the given one, or that of all rows."""
         if trie is not None:
             return trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
-        half = PlanningHalf(self.rows, self.template, self.catalog, self.estimator)
+        half = PlanningHalf(self.rows, self.template, self.catalog, self.estimator, (self.kinds or {}).values())
         signals = None if half.signals is None else half.signals.annotated
         meta = {"workflow": self.identity.workflow, "dataset_digest": self.identity.dataset_digest}
         return replace(half.annotated, signals=signals, meta={**half.annotated.meta, **meta})
@@ -154,14 +159,14 @@ class _Subject:
         try:
             return CrossFit(
                 self.requests, self.rows, self.template, self.catalog,
-                estimator=self.estimator, seed=self.seed, on_done=on_done,
+                estimator=self.estimator, seed=self.seed, kinds=self.kinds, on_done=on_done,
             )  # fmt: skip
         except EvidenceError as error:
             raise ConfigError(f"half of the requests is too little to plan from: {error}", code="too-few-rows") from error
 
     def today(self, trie: AnnotatedTrie | str | Path | None) -> PlanInUse | None:
         """What the application ran before VineLM, where its stages say it and requests are not stopped by the oracle."""
-        if self.template.today is None or self.template.stop == "oracle":
+        if without_kinds(self.template).today is None or self.template.stop == "oracle":
             return None
         return PlanInUse.today(self.whole(trie))
 
@@ -171,7 +176,7 @@ class _Subject:
         aims = tuple(
             replace(
                 self._evaluation(fit, (one.objective,), one.policies), notes=(*self._notes(fit, one.objective), one.note),
-                keeps=one.keeps, level=LEVEL,
+                keeps=one.keeps, level=LEVEL, kinds=self._kinds(fit, one.objective),
             )
             for one in against_in_use(fit, plan)
         )  # fmt: skip
@@ -179,6 +184,12 @@ class _Subject:
             raise ConfigError(f"no plan of VineLM promises the accuracy or the cost of {plan.name}", code="no-plan")
         said: tuple[EvaluationVerdict, ...] = ("gain", "open", "not identified", "no gain")
         return replace(min(aims, key=lambda one: said.index(one.verdict)), aims=aims)
+
+    @staticmethod
+    def _kinds(fit: CrossFit, objective: Objective) -> OffPolicyEstimate | None:
+        """What kinds are worth for an aim whose plans are judged already."""
+        runs = fit.runs((objective,), hindsight=False, votes=False, required=("paths",))
+        return gain_between(runs, "paths", "no_kinds", objective.target)
 
     def judged(self, objective: Objective | None, on_done: Done) -> Evaluation:
         """The evaluation from the rows."""
@@ -191,7 +202,7 @@ class _Subject:
             )
         kept = tuple(one for one in objectives if any(one is both.objective for both in runs))
         found = self._evaluation(fit, kept, judged_policies(runs, kept[0].target))
-        found = replace(found, notes=self._notes(fit, objective))
+        found = replace(found, notes=self._notes(fit, objective), kinds=gain_between(runs, "paths", "no_kinds", found.target))
         return found if len(runs) < 2 else replace(found, by_budget=_by_budget(found, runs))
 
     def _evaluation(self, fit: CrossFit, objectives: tuple[Objective, ...], policies: Sequence[JudgedPolicy]) -> Evaluation:
@@ -207,7 +218,7 @@ class _Subject:
         )
 
     def _notes(self, fit: CrossFit, objective: Objective | None) -> tuple[str, ...]:
-        return (*((_JUDGED,) if self.is_judged else ()), *_notes(self.rows, fit, objective))
+        return (*((_JUDGED,) if self.is_judged else ()), *filter(None, (self.untold,)), *_notes(self.rows, fit, objective))
 
 
 def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation, ...]:

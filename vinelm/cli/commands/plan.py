@@ -97,6 +97,8 @@ def _over_signals(objective: Objective, annotated: AnnotatedTrie) -> PlannedPoli
 
 def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[Any]) -> None:
     """Print the plan, the static plan and the single model as a table, and the plan's intervals and slack."""
+    from vinelm.reports.store.plan_sections import kinds_table
+
     knows_latency = plans.annotated.knows_latency
     rows = []
     for item in planned:
@@ -111,6 +113,10 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[A
     best = planned[0].decision
     if best is None:
         return
+    kinds = kinds_table(best)
+    if kinds is not None:
+        columns = [f"<{name}" if at in kinds.text_columns else name for at, name in enumerate(kinds.columns)]
+        show_table(kinds.title, columns, [row.cells for row in kinds.rows], caption=kinds.note)
     if len(best.lines(2)) > 1:
         show_tree(best, "VineLM's plan")
     for line in (*promise_lines(best), *_slack_lines(best)):

@@ -226,6 +226,7 @@ def _forecast(
     from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler
     from vinelm.profiler.dry_run.forecast import needs_of
     from vinelm.profiler.dry_run.throughput import rates_of
+    from vinelm.profiler.growth import kinds_of
     from vinelm.profiler.runner import continued_share
     from vinelm.profiler.sampling.priced_sampler import PricedSampler
     from vinelm.traces.databases.address import address_of
@@ -249,6 +250,7 @@ def _forecast(
             catalog=inputs.catalog,
             continued_share=continued_share(inputs.workflow),
             candidates=recommended_plans(template, inputs.catalog),
+            kinds=kinds_of(inputs.workflow, ()),
         )
 
     def forecast_to(limits: ProfileLimits, sampler: Sampler = sampler) -> Forecast:

@@ -44,7 +44,7 @@ def against_in_use(fit: CrossFit, plan: PlanInUse) -> list[AgainstInUse]:
         plan: What the application runs today.
     """
     free = Objective(maximize="accuracy")
-    rival = tuple(fit.judge(i, half.following(plan.under(half.plans)), free) for i, half in enumerate(fit.planning))
+    rival = tuple(fit.judge(i, half.following(plan.under(half.plain.plans)), free) for i, half in enumerate(fit.planning))
     floor = min(way.chosen.promised_accuracy for way in rival)
     cap = max(way.chosen.promised_cost_usd for way in rival)
     runs = fit.runs(aims(floor, cap), hindsight=False, votes=False, required=("paths",))

@@ -14,10 +14,12 @@ from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean
 from vinelm.evaluation.off_policy.path_steps import PathSteps
 from vinelm.evaluation.off_policy.scores import Scores, scored
-from vinelm.evaluation.off_policy.steps import StepPolicy
+from vinelm.evaluation.off_policy.steps import StepPolicy, StepsByKind
 from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
+from vinelm.template.kinds import OTHER, without_kinds
+from vinelm.traces.store.kinds import untitled
 
 BASELINES: tuple[PolicyName, ...] = ("static", "single")
 COMPARED: tuple[PolicyName, ...] = ("signals", "paths", "vote", "two_agree")
@@ -62,6 +64,7 @@ class CrossFit:
         estimator: Name of the estimator.
         seed: Decides the split.
         parts: Into so many parts the requests are split. Each is judged once, by plans of all others.
+        kinds: What kind each request counts as; needed where the template has kinds.
         on_done: Called as ``on_done(done, total, what)``.
 
     Attributes:
@@ -84,18 +87,23 @@ class CrossFit:
         estimator: str,
         seed: int = 0,
         parts: int = 2,
+        kinds: Mapping[str, str] | None = None,
         on_done: Done = lambda done, total, what: None,
     ) -> None:
         self.seed, self.template = seed, template
         at = {request: part_of(request, seed, parts) for request in requests}
         self.bought, self.planning = [], []
+        base = without_kinds(template)
+        known = {name: (kinds or {}).get(name, OTHER) for name in requests} if template.kinds else {}
+        bought = untitled(rows, template) if template.kinds else rows
         for i in range(parts):
             judged = (i + 1) % parts
             side = [request for request in requests if at[request] == judged]
-            self.bought.append(BoughtRows.of(side, [row for row in rows if at.get(row.request_id) == judged], template))
+            self.bought.append(BoughtRows.of(side, [row for row in bought if at.get(row.request_id) == judged], base, known))
             on_done(i, parts, "estimating")
             others = [row for row in rows if at.get(row.request_id, judged) != judged]
-            self.planning.append(PlanningHalf(others, template, catalog, estimator))
+            told = [kind for name, kind in known.items() if at[name] != judged]
+            self.planning.append(PlanningHalf(others, template, catalog, estimator, told))
         self._known: dict[tuple[int, tuple[str, ...], float | None], Scores] = {}
         self._ways: dict[tuple[int, Objective, bool, bool], dict[PolicyName, DirectedJudgement]] = {}
 
@@ -157,7 +165,7 @@ class CrossFit:
         found = [self._scored(steps, half, objective.max_latency_s) for _, steps in policy.parts]
         return Scores.mixed(found, [share for share, _ in policy.parts])
 
-    def _scored(self, steps: StepPolicy, half: int, cap: float | None) -> Scores:
+    def _scored(self, steps: StepPolicy | StepsByKind, half: int, cap: float | None) -> Scores:
         bought = self.bought[half]
         if not isinstance(steps, PathSteps):
             return scored(steps, bought, max_latency_s=cap)
@@ -222,6 +230,23 @@ def judged_policy(
         promised_accuracy=promised,
         against=against,
     )
+
+
+def gain_between(
+    runs: Sequence[BothWays], own: PolicyName, other: PolicyName, target: str, *, level: float = 0.95
+) -> OffPolicyEstimate | None:
+    """Return the paired gain of a policy over another, mean over the objectives under which all halves have both.
+
+    None where there is no such objective.
+    """
+    both = [one for one in runs if all({own, other} <= set(half) for half in one.by_half)]
+    if not both:
+        return None
+    one, two = (
+        [Scores.mean([way[name].scores for way in half]) for half in zip(*(run.by_half for run in both), strict=True)]
+        for name in (own, other)
+    )
+    return gain_over(one, two, target, level=level)
 
 
 def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, level: float = 0.95) -> OffPolicyEstimate:

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from vinelm.errors import ConfigError
-from vinelm.evaluation.judging.planning_half import PlanningHalf, only_first_stage
+from vinelm.evaluation.judging.planning_half import PlanningHalf
 from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
+from vinelm.template.kinds import base_stages, without_kinds
 
 LEAST_REQUESTS = 10
 """Each half needs so many requests with a row that did not fail."""
@@ -41,14 +42,9 @@ def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], temp
             f" {2 * LEAST_REQUESTS}; profile more",
             code="too-few-rows",
         )
-    if template.kinds:
-        raise ConfigError(
-            "the kinds of request are told apart, and plans by kind are not judged by rows yet: use `verify`, which serves"
-            " them, instead",
-            code="kinds",
-        )
     # The chance of buying a first row would depend on the stage, which a request without a row does not tell.
-    if len(template.first_stages) > 1 and only_first_stage(rows) is None:
+    first, base = len(without_kinds(template).first_stages), base_stages(template)
+    if first > 1 and len({base.get(row.stage, row.stage) for row in rows if row.depth == 1}) > 1:
         raise ConfigError(
             "requests begin in different stages, and which one is not known of those without a row: use `verify` instead",
             code="several-first-stages",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from vinelm.catalog import Catalog
 from vinelm.controller import Planner
 from vinelm.errors import InfeasibleError
 from vinelm.estimator import estimate_signals, make_estimator
+from vinelm.estimator.arms import with_kinds_counted
 from vinelm.evaluation.off_policy.answer_steps import TriedSteps
 from vinelm.evaluation.off_policy.planned_steps import (
     Locate,
@@ -21,7 +23,7 @@ from vinelm.evaluation.off_policy.planned_steps import (
     along_outcomes,
     along_stages,
 )
-from vinelm.evaluation.off_policy.steps import StepPolicy
+from vinelm.evaluation.off_policy.steps import StepPolicy, StepsByKind
 from vinelm.evaluation.plans.graph_plans import GraphPlans
 from vinelm.evaluation.plans.plans import FixedPlan
 from vinelm.evaluation.plans.plans_over import plans_over
@@ -30,12 +32,15 @@ from vinelm.evaluation.rivals.votes import TwoAgreePolicy, UntilTwoAgree, VoteOf
 from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
+from vinelm.template.kinds import without_kinds
+from vinelm.traces.store.kinds import untitled
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
-PolicyName = Literal["signals", "paths", "static", "single", "vote", "two_agree", "hindsight", "in_use"]
+PolicyName = Literal["signals", "paths", "static", "single", "vote", "two_agree", "hindsight", "in_use", "no_kinds"]
 TITLES: Mapping[PolicyName, str] = {
     "signals": "VineLM, signals",
     "paths": "VineLM, paths",
+    "no_kinds": "VineLM, no kinds",
     "static": "best static plan",
     "single": "best single model",
     "vote": "vote",
@@ -59,7 +64,7 @@ class ChosenPolicy:
         promised_cost_usd: Dollars per request that it estimates.
     """
 
-    parts: tuple[tuple[float, StepPolicy], ...]
+    parts: tuple[tuple[float, StepPolicy | StepsByKind], ...]
     words: str
     promised_accuracy: float
     promised_cost_usd: float
@@ -81,7 +86,12 @@ def _answers_first(template: Template) -> bool:
     return template.knows_past_ends and all(stage.answerable for stage in template.stages)
 
 
-def _chosen(plan: FixedPlan, parts: Iterable[tuple[float, StepPolicy]]) -> ChosenPolicy:
+def _served(found: Mapping[PolicyName, ChosenPolicy]) -> ChosenPolicy | None:
+    """The policy of VineLM that a service would follow."""
+    return found.get("signals") or found.get("paths")
+
+
+def _chosen(plan: FixedPlan, parts: Iterable[tuple[float, StepPolicy | StepsByKind]]) -> ChosenPolicy:
     return ChosenPolicy(
         parts=tuple(parts), words=plan.words, promised_accuracy=plan.accuracy, promised_cost_usd=plan.path_cost_usd
     )
@@ -95,16 +105,32 @@ class PlanningHalf:
         template: Bound; with the stop rule to plan for.
         catalog: The models.
         estimator: Name of the estimator.
+        kinds: What kind each of the requests counts as, those without a row included; empty takes the shares of the rows.
+
+    Attributes:
+        annotated: The trie that VineLM plans over.
+        plans: The plans over it.
+        plain: The same requests where kinds are not told apart; whoever does not look at the kind plans there. Else itself.
 
     Raises:
         ConfigError: The estimator is unknown, or does not support the stop rule.
         EvidenceError: The rows say too little for an estimate.
     """
 
-    def __init__(self, rows: Sequence[Observation], template: Template, catalog: Catalog, estimator: str) -> None:
-        self.rows = rows
-        self._first = only_first_stage(rows)
-        self.annotated: AnnotatedTrie = make_estimator(estimator).fit(rows, template, catalog).annotated_
+    def __init__(
+        self,
+        rows: Sequence[Observation],
+        template: Template,
+        catalog: Catalog,
+        estimator: str,
+        kinds: Iterable[str] = (),
+    ) -> None:
+        self.rows, self.plain = rows, self
+        if template.kinds:
+            self.plain = PlanningHalf(untitled(rows, template), without_kinds(template), catalog, estimator)
+        self._first = only_first_stage(self.plain.rows)
+        found = make_estimator(estimator).fit(rows, template, catalog).annotated_
+        self.annotated: AnnotatedTrie = with_kinds_counted(found, Counter(kinds))
         self.plans = plans_over(self.annotated)
 
     @cached_property
@@ -117,8 +143,10 @@ class PlanningHalf:
         """Return the policies that this half would choose for an objective; those that none meets are left out.
 
         A vote and asking until two agree are chosen where accuracy is maximized and answers can be compared,
-        unless ``votes`` is False.
+        unless ``votes`` is False. Where kinds are told apart, VineLM without kinds is another policy.
         """
+        if self.plain is not self:
+            return self._choose_by_kind(objective, votes)
         found: dict[PolicyName, ChosenPolicy] = {}
         wanted = [("paths", self.plans.planner, self.plans.steps)]
         wanted += [] if self.signals is None else [("signals", self.signals, GraphPlans.steps)]
@@ -135,9 +163,21 @@ class PlanningHalf:
             found |= self._answers(np.inf if objective.max_cost_usd is None else objective.max_cost_usd)
         return found
 
+    def _choose_by_kind(self, objective: Objective, votes: bool) -> dict[PolicyName, ChosenPolicy]:
+        found = self.plain.choose(objective, votes=votes)
+        without = _served(found)
+        own = self._planned(self.plans.planner, objective, self.plans.steps)
+        if own is not None and objective.target == "accuracy":
+            # At the dollars that the kinds are expected to spend: within one bound the two may spend unlike amounts.
+            capped = replace(objective, mix=True, max_cost_usd=own.promised_cost_usd * (1.0 + 1e-9))
+            without = _served(self.plain.choose(capped, votes=False)) or without if capped.mixes else without
+        vinelm: dict[PolicyName, ChosenPolicy | None] = {"paths": own, "no_kinds": without}
+        rivals = {name: one for name, one in found.items() if name not in ("signals", "paths")}
+        return rivals | {name: one for name, one in vinelm.items() if one is not None}
+
     def fixed_plans(self) -> Iterator[ChosenPolicy]:
         """Yield the static plans, at most :data:`MOST_FIXED`; where the trie branches, every single model."""
-        return map(self.following, self.plans.some(MOST_FIXED))
+        return map(self.following, self.plain.plans.some(MOST_FIXED))
 
     def _planned(
         self, planner: Planner, objective: Objective, steps: Callable[[Any, Locate], StepPolicy]
@@ -148,17 +188,26 @@ class PlanningHalf:
             return None
         if not decision.is_feasible:
             return None
-        along = along_stages if planner.annotated.outcomes is None else along_outcomes
-        locate = along(planner, self._first)
         if objective.max_latency_s is not None or objective.cost_budget == "per_request":
             asked = ((share, tuple(dict.fromkeys((part.request.objective, objective)))) for share, part in decision.parts)
-            return _chosen(decision, ((share, ReplannedSteps(planner, goals, locate)) for share, goals in asked))
-        return _chosen(decision, ((share, steps(part, locate)) for share, part in decision.parts))
+            replanned = ((share, partial(ReplannedSteps, planner, goals)) for share, goals in asked)
+            return _chosen(decision, ((share, self._along(planner, one)) for share, one in replanned))
+        return _chosen(decision, ((share, self._along(planner, partial(steps, part))) for share, part in decision.parts))
+
+    def _along(self, planner: Planner, steps: Callable[[Locate], StepPolicy]) -> StepPolicy | StepsByKind:
+        """How requests follow a plan through the planner's trie."""
+        if planner.annotated.outcomes is not None:
+            return steps(along_outcomes(planner, self._first))
+        kinds = planner.annotated.template.kinds
+        if not kinds:
+            return steps(along_stages(planner, self._first))
+        return StepsByKind({kind: steps(along_stages(planner, self._first, kind)) for kind in kinds})
 
     def following(self, plan: FixedPlan) -> ChosenPolicy:
-        """Return a fixed plan over this half's trie, or a mixture of two, as a policy."""
-        locate = along_stages(self.plans.planner, self._first)
-        return _chosen(plan, ((share, self.plans.steps(part, locate)) for share, part in plan.parts))
+        """Return a fixed plan over the trie of :attr:`plain`, or a mixture of two, as a policy."""
+        plans = self.plain.plans
+        locate = along_stages(plans.planner, self._first)
+        return _chosen(plan, ((share, plans.steps(part, locate)) for share, part in plan.parts))
 
     # -- rivals that compare answers -------------------------------------------------------------------------------
 

@@ -100,6 +100,8 @@ class Evaluation:
             and dollars where accuracy is gained; else None.
         aims: Against a plan in use: both aims, as accurate for less and more accurate for as much; this is the one that says
             most.
+        kinds: The paired gain of telling the kinds of request apart, at the dollars that this spends; None where none are
+            declared.
         fit: The two halves that planned and judged, for a report of the same store; None where requests were served.
     """
 
@@ -117,6 +119,7 @@ class Evaluation:
     by_budget: tuple[Evaluation, ...] = ()
     keeps: OffPolicyEstimate | None = None
     aims: tuple[Evaluation, ...] = ()
+    kinds: OffPolicyEstimate | None = None
     fit: CrossFit | None = field(default=None, repr=False, compare=False)
 
     def policy(self, name: str) -> JudgedPolicy | None:
@@ -284,6 +287,7 @@ class Evaluation:
             "level": self.level,
             "by_budget": [one.to_dict() for one in self.by_budget],
             "keeps": None if self.keeps is None else self.keeps.to_dict(),
+            "kinds": None if self.kinds is None else self.kinds.to_dict(),
             "aims": [one.to_dict() for one in self.aims],
         }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError
@@ -15,6 +15,7 @@ from vinelm.objective import Objective
 from vinelm.plans.recommendation import AgainstToday, ComparedPlan
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
+from vinelm.template.kinds import without_kinds
 
 LEVEL = 0.9
 """Of two-sided intervals: each end of one holds with 95 %."""
@@ -36,6 +37,7 @@ def against_today(
     seed: int = 0,
     parts: int = PARTS,
     spent_usd: float | None = None,
+    kinds: Mapping[str, str] | None = None,
 ) -> AgainstToday | None:
     """Compare VineLM's plans with what runs today: over a range of budgets, and for both aims against it. Pure.
 
@@ -48,20 +50,21 @@ def against_today(
         seed: Decides the split.
         parts: Into how many the requests are split.
         spent_usd: What the rows were charged; None: their dollars, which are others where they were priced for a service.
+        kinds: What kind each request counts as; needed where the template has kinds.
 
     Returns:
         The comparison; None where it is not known what runs today.
     """
-    today = template.today
+    today = without_kinds(template).today
     if today is None or template.stop == "oracle":
         return None
     known = list(dict.fromkeys((*requests, *(row.request_id for row in rows))))
     try:
         require_judgeable(known, rows, template)
-        fit = CrossFit(known, rows, template, catalog, estimator=estimator, seed=seed, parts=parts)
+        fit = CrossFit(known, rows, template, catalog, estimator=estimator, seed=seed, parts=parts, kinds=kinds)
     except (ConfigError, EvidenceError) as error:
         return AgainstToday(models=today, why_not=str(error).partition(":")[0])
-    fixed = [plan for half in fit.planning if (plan := half.plans.today()) is not None]
+    fixed = [plan for half in fit.planning if (plan := half.plain.plans.today()) is not None]
     if len(fixed) < len(fit.planning):
         return AgainstToday(models=today, why_not="what runs today is no plan of this workflow's models")
     rival = [fit.judge(i, half.following(plan), FREE) for i, (half, plan) in enumerate(zip(fit.planning, fixed, strict=True))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vinelm.evaluation.off_policy.steps import Seen
 from vinelm.rows.observation import Observation
@@ -23,12 +23,17 @@ class BoughtRows:
     the chance that a model was bought there is the share of them that it was bought for. The probability that a row records is
     that of drawing its path, given a request: it is not the chance that this request has the row.
 
+    First rows may be bought by the kind of the request, so that their chances are those of requests of the same kind. Kinds of
+    which the rows lack the first answer of some model, as in a store whose requests were not yet told apart, share theirs.
+
     Args:
         requests: The requests that could have been bought, those without a row included.
         rows: The rows of each request, by prefix.
         template: Bound.
         at: How many requests are at each place.
         bought: For how many of them each model was bought.
+        kinds: The kind of each request; empty where kinds are not told apart.
+        apart: The kinds whose first rows have chances of their own.
     """
 
     requests: tuple[str, ...]
@@ -36,9 +41,13 @@ class BoughtRows:
     template: Template
     at: Counter[Place]
     bought: Counter[tuple[Place, str]]
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    apart: Collection[str] = ()
 
     @classmethod
-    def of(cls, requests: Sequence[str], rows: Iterable[Observation], template: Template) -> BoughtRows:
+    def of(
+        cls, requests: Sequence[str], rows: Iterable[Observation], template: Template, kinds: Mapping[str, str] | None = None
+    ) -> BoughtRows:
         """Collect the rows of these requests. Rows that neither failed nor are scored, nor lead to one, count as not bought."""
         known: dict[str, dict[tuple[str, ...], Observation]] = {request: {} for request in requests}
         of_requests = [row for row in rows if row.request_id in known]
@@ -47,25 +56,31 @@ class BoughtRows:
         for row in of_requests:
             if (row.request_id, row.prefix) in led:
                 known[row.request_id][row.prefix] = row
-        at: Counter[Place] = Counter({((), None): len(requests)})
+        kinds = {name: kinds[name] for name in requests} if kinds else {}
+        apart = _apart(known, kinds)
+        at: Counter[Place] = Counter(_start(kinds.get(name), apart) for name in requests)
         bought: Counter[tuple[Place, str]] = Counter()
-        for of_request in known.values():
+        for name, of_request in known.items():
             for prefix, row in of_request.items():
                 before = of_request.get(prefix[:-1])
                 if before is None and len(prefix) > 1:
                     continue
-                place = place_of(template, () if before is None else (before,))
+                place = _start(kinds.get(name), apart) if before is None else place_of(template, (before,))
                 if place is None:
                     continue  # the workflow has changed since: nothing follows a row that ended
                 bought[place, row.model] += 1
                 after = place_of(template, (row,))
                 if after is not None:
                     at[after] += 1
-        return cls(tuple(requests), known, template, at, bought)
+        return cls(tuple(requests), known, template, at, bought, kinds, apart)
 
-    def chance(self, seen: Seen, model: str) -> float:
+    def place(self, seen: Seen, kind: str | None = None) -> Place | None:
+        """Return where a request of a kind is after these rows; None where nothing can follow."""
+        return place_of(self.template, seen) if seen else _start(kind, self.apart)
+
+    def chance(self, seen: Seen, model: str, kind: str | None = None) -> float:
         """Return the chance, in [0, 1], that a model was bought for a request after these rows; 0 where it never was."""
-        place = place_of(self.template, seen)
+        place = self.place(seen, kind)
         return 0.0 if place is None or not self.at[place] else self.bought[place, model] / self.at[place]
 
     def row(self, request: str, seen: Seen, model: str) -> Observation | None:
@@ -74,10 +89,21 @@ class BoughtRows:
         return self.rows[request].get(prefix)
 
 
+def _start(kind: str | None, apart: Collection[str]) -> Place:
+    return (), kind if kind in apart else None
+
+
+def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Mapping[str, str]) -> frozenset[str]:
+    """The kinds of which some request has the first answer of each model that has given any."""
+    firsts: dict[str, set[str]] = {kind: set() for kind in kinds.values()}
+    for name, kind in kinds.items():
+        firsts[kind].update(prefix[0] for prefix in known[name] if len(prefix) == 1)
+    asked: set[str] = set().union(*firsts.values())
+    return frozenset(kind for kind, models in firsts.items() if models == asked)
+
+
 def place_of(template: Template, seen: Seen) -> Place | None:
-    """Return where a request is after these rows; None where nothing can follow."""
-    if not seen:
-        return (), None
+    """Return where a request is after these rows, at least one; None where nothing can follow."""
     last = seen[-1]
     if last.failure is not None or last.depth >= template.depth:
         return None

@@ -9,7 +9,7 @@ import numpy as np
 
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE, effective_number
-from vinelm.evaluation.off_policy.steps import Seen, StepPolicy
+from vinelm.evaluation.off_policy.steps import Seen, StepPolicy, StepsByKind, steps_for
 from vinelm.trie.arrays import FloatArray
 
 LEAST_BEYOND = 2.0
@@ -59,20 +59,21 @@ class Followed:
         return float(self.weight @ above / self.weight.sum())
 
 
-def followed(policy: StepPolicy, bought: BoughtRows, share: float = 1.0) -> Followed:
+def followed(policy: StepPolicy | StepsByKind, bought: BoughtRows, share: float = 1.0) -> Followed:
     """Return the requests of ``bought`` that have every row that the policy asks for, which ``share`` of them follow."""
     found = [one for request in bought.requests if (one := _follow(policy, bought, request)) is not None]
     weight, cost_usd, latency_s = np.array(found, np.float64).reshape(-1, 3).T.copy()
     return Followed(share * weight, cost_usd, latency_s)
 
 
-def _follow(policy: StepPolicy, bought: BoughtRows, request: str) -> tuple[float, float, float] | None:
+def _follow(policy: StepPolicy | StepsByKind, bought: BoughtRows, request: str) -> tuple[float, float, float] | None:
     seen: Seen = ()
-    weight = 1.0
-    while (model := policy.step(seen).model) is not None:
+    weight, kind = 1.0, bought.kinds.get(request)
+    steps = steps_for(policy, kind)
+    while (model := steps.step(seen).model) is not None:
         row = bought.row(request, seen, model)
         if row is None:
             return None
-        weight, seen = weight / bought.chance(seen, model), (*seen, row)
+        weight, seen = weight / bought.chance(seen, model, kind), (*seen, row)
     cost = sum(row.cost_usd + row.tool_cost_usd for row in seen)
     return weight, cost, sum(row.latency_s + row.tool_latency_s for row in seen)

@@ -10,6 +10,7 @@ from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.evaluation.off_policy.steps import Rest, Seen, Step
 from vinelm.objective import Objective
 from vinelm.signals import Outcome
+from vinelm.template.kinds import stage_title, without_kinds
 from vinelm.trie import Trie
 
 
@@ -33,13 +34,14 @@ class TriePosition:
 Locate = Callable[[Seen], TriePosition]
 
 
-def along_stages(planner: Planner, first: str | None = None) -> Locate:
+def along_stages(planner: Planner, first: str | None = None, kind: str | None = None) -> Locate:
     """Return how a request moves through a trie of paths: the next stage is what its row says.
 
-    ``first`` is the stage that every request begins with, needed where the template allows several.
+    ``first`` is the stage that every request begins with, needed where the template allows several; ``kind`` that of the
+    request, where the trie tells kinds apart. Stages and rows are the application's own.
     """
-    trie, template = planner.trie, planner.annotated.template
-    first = first or first_arm(trie)
+    trie, template = planner.trie, without_kinds(planner.annotated.template)
+    first = _titled(first or first_arm(trie), kind)
 
     def locate(seen: Seen) -> TriePosition:
         node = 0
@@ -47,11 +49,15 @@ def along_stages(planner: Planner, first: str | None = None) -> Locate:
         for row in seen:
             node = trie.child(node, row.model, arm)
             stage = template.following(row.depth, row.arm)
-            arm = None if stage is None else stage.name
+            arm = None if stage is None else _titled(stage.name, kind)
         has_ended = bool(seen) and (seen[-1].ended(template.stop) or arm is None)
         return TriePosition(node, arm, has_ended=has_ended)
 
     return locate
+
+
+def _titled(stage: str, kind: str | None) -> str:
+    return stage if kind is None else stage_title(stage, kind)
 
 
 def along_outcomes(planner: Planner, first: str | None = None) -> Locate:

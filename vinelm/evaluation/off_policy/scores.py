@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.evaluation.off_policy.buying import BoughtRows, Place, place_of
-from vinelm.evaluation.off_policy.steps import Seen, StepPolicy
+from vinelm.evaluation.off_policy.buying import BoughtRows, Place
+from vinelm.evaluation.off_policy.steps import Seen, StepPolicy, StepsByKind, steps_for
 from vinelm.trie.arrays import FloatArray
 
 _ARRAYS = ("success", "cost_usd", "latency_s", "weight", "unsupported")
@@ -81,7 +81,7 @@ class Scores:
         return float(np.mean([not one.equals(two) for one, two in pairs]))
 
 
-def scored(policy: StepPolicy, bought: BoughtRows, *, max_latency_s: float | None = None) -> Scores:
+def scored(policy: StepPolicy | StepsByKind, bought: BoughtRows, *, max_latency_s: float | None = None) -> Scores:
     """Return the scores of a policy on the requests of ``bought``.
 
     Args:
@@ -89,17 +89,21 @@ def scored(policy: StepPolicy, bought: BoughtRows, *, max_latency_s: float | Non
         bought: The judged requests and their rows.
         max_latency_s: A right answer after so many seconds counts as wrong; None: no cap.
     """
-    walk = _Walk(policy, bought, max_latency_s)
-    found = np.array([walk.scores(row, request) for row, request in enumerate(bought.requests)]).reshape(-1, len(_ARRAYS))
-    success, cost_usd, latency_s, weight, unsupported = found.T.copy()
-    return Scores(success, cost_usd, latency_s, weight, unsupported, walk.balance)
+    kinds = [bought.kinds.get(request) for request in bought.requests]
+    walks = {kind: _Walk(steps_for(policy, kind), bought, max_latency_s, kind) for kind in dict.fromkeys(kinds)}
+    found = np.array(
+        [walks[kind].scores(row, request) for row, (request, kind) in enumerate(zip(bought.requests, kinds, strict=True))]
+    )
+    success, cost_usd, latency_s, weight, unsupported = found.reshape(-1, len(_ARRAYS)).T.copy()
+    balance = {key: column for walk in walks.values() for key, column in walk.balance.items()}
+    return Scores(success, cost_usd, latency_s, weight, unsupported, balance)
 
 
 class _Walk:
-    """A policy on its way through the rows of request after request."""
+    """A policy on its way through the rows of request after request, all of one kind."""
 
-    def __init__(self, policy: StepPolicy, bought: BoughtRows, cap: float | None) -> None:
-        self.policy, self.bought, self.cap = policy, bought, cap
+    def __init__(self, policy: StepPolicy, bought: BoughtRows, cap: float | None, kind: str | None) -> None:
+        self.policy, self.bought, self.cap, self.kind = policy, bought, cap, kind
         self.start = policy.step(()), np.array(policy.rest(()))
         self.balance: dict[tuple[Place, str], FloatArray] = {}
 
@@ -109,7 +113,7 @@ class _Walk:
         step, rest = self.start
         total, weight = rest.copy(), 1.0
         while step.model is not None:
-            chance = self.bought.chance(seen, step.model)
+            chance = self.bought.chance(seen, step.model, self.kind)
             if chance == 0.0:
                 return (*total, 0.0, weight)
             row = self.bought.row(request, seen, step.model)
@@ -135,7 +139,9 @@ class _Walk:
         return (*total, weight, 0.0)
 
     def _note(self, at: int, seen: Seen, model: str, value: float) -> None:
-        place = place_of(self.bought.template, seen)
+        if self.kind is not None and (seen or self.kind not in self.bought.apart):
+            return  # a chance that kinds share is no share of these requests alone: the interval stays as wide as without it
+        place = self.bought.place(seen, self.kind)
         assert place is not None
         if value:
             self.balance.setdefault((place, model), np.zeros(len(self.bought.requests)))[at] = value

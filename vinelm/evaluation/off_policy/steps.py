@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from vinelm.rows.observation import Observation
@@ -48,3 +50,22 @@ class StepPolicy(StepRule, Protocol):
 
     def rest(self, seen: Seen) -> Rest:
         """Return the expectation after these rows, for a request that :meth:`step` goes on with."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepsByKind:
+    """A policy that looks at the kind of a request before its first call.
+
+    Args:
+        of_kind: What requests of each kind follow.
+    """
+
+    of_kind: Mapping[str, StepPolicy]
+
+
+def steps_for(policy: StepPolicy | StepsByKind, kind: str | None) -> StepPolicy:
+    """Return what requests of a kind follow."""
+    if not isinstance(policy, StepsByKind):
+        return policy
+    assert kind is not None
+    return policy.of_kind[kind]

@@ -1,4 +1,4 @@
-"""The application's choice after a stage, by the model that ran it: the probabilities of the arms, for tables."""
+"""What the arms of a trie are taken by, for tables: the application's choices after a stage, and a plan by kind of request."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vinelm.controller import Decision
+from vinelm.controller.planning.contingent.decision import ContingentDecision
+from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.plans.promise import Z90
+from vinelm.template.kinds import kinds_of_stages
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
+
+LEAST_SHARE = 5e-4
+"""A kind with a smaller share of the requests is not shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +86,51 @@ def _shares(annotated: AnnotatedTrie, stage: str, model: str, found: Sequence[tu
         ends=mean(annotated.stop[nodes]),
         observations=None if count is None else int(count[nodes].sum()),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOfKind:
+    """What a plan does with the requests of one kind.
+
+    Attributes:
+        kind: The kind.
+        share: Of the requests, in [0, 1].
+        accuracy: Expected, in [0, 1].
+        cost_usd: Expected dollars per request.
+        first: The share of them that each model answers first, the most frequent one ahead.
+    """
+
+    kind: str
+    share: float
+    accuracy: float
+    cost_usd: float
+    first: dict[str, float]
+
+
+def by_kind(decision: Decision) -> list[PlanOfKind]:
+    """Return what a plan from the start, or a mixture of two, does with each kind of request; none where kinds are not told.
+
+    Kinds are in falling order of their shares; those of no request are left out.
+    """
+    annotated = decision.metrics.annotated
+    trie, stages = annotated.trie, kinds_of_stages(annotated.template)
+    plans = [(share, part.plan) for share, part in decision.parts if isinstance(part, ContingentDecision)]
+    arms = {edge: stages[trie.stage[trie.target[edge]]] for edge in _arms(trie).get(0, {}).values()} if stages else {}
+    shares: dict[str, float] = defaultdict(float)
+    for edge, kind in arms.items():
+        shares[kind] += float(annotated.arms_by_edge[0][edge])
+    often = sorted((kind for kind in shares if shares[kind] > LEAST_SHARE), key=lambda kind: -shares[kind])
+    return [_of_kind(kind, shares[kind], plans, stages) for kind in often]
+
+
+def _of_kind(kind: str, share: float, plans: Sequence[tuple[float, ContingentPlan]], stages: Sequence[str]) -> PlanOfKind:
+    accuracy = cost_usd = 0.0
+    first: dict[str, float] = defaultdict(float)
+    for part, plan in plans:
+        graph, trie = plan.graph, plan.graph.annotated.trie
+        own = {group: edge for group, edge in plan.first.items() if stages[graph.stage[group]] == kind}
+        below = ContingentPlan(graph, 0, own, plan.choice)
+        accuracy, cost_usd = accuracy + part * below.accuracy, cost_usd + part * below.cost_usd
+        for edge in own.values():
+            first[trie.models[graph.model[edge]]] += part / len(own)
+    return PlanOfKind(kind, share, accuracy, cost_usd, dict(sorted(first.items(), key=lambda one: -one[1])))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -21,6 +21,7 @@ from vinelm.evaluation.plans.roles import Role
 from vinelm.objective import Objective
 from vinelm.plans.promise import Z90, Promise
 from vinelm.plans.static_plans import NEVER, StaticPlans
+from vinelm.template.kinds import without_kinds
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph
@@ -180,22 +181,41 @@ class GraphPlans(Plans[StagePlan]):
 
     def settings(self, plan: StagePlan) -> dict[str, Any]:
         """See :meth:`Plans.settings`."""
+        listed = without_kinds(self.annotated.template).listed
+        if listed is not None:  # kinds alone make the trie branch
+            return {"path": tuple(plan.models[stage.name] for stage in listed[: plan.most_invocations])}
         return {"models": plan.models, "length": plan.most_invocations}
 
     def having(self, settings: dict[str, Any]) -> StagePlan | None:
         """See :meth:`Plans.having`; None as well if the plan may not end there."""
         trie, fixed = self.annotated.trie, self._fixed(Objective(maximize="accuracy"))
         models, most = settings.get("models", {}), settings.get("length")
-        runs = [stage for stage, model in zip(trie.stages, fixed.models[0], strict=True) if model != NEVER]
+        if "path" in settings:
+            models, most = self._of_path(settings["path"]), len(settings["path"])
+        runs = [stage for stage, model in zip(self._stages, fixed.models[0], strict=False) if model != NEVER]
         if set(models) != set(runs) or not set(models.values()) <= set(trie.models):
             return None
-        wanted = [trie.models.index(models[stage]) if stage in models else NEVER for stage in trie.stages]
+        wanted = [trie.models.index(models[stage]) if stage in models else NEVER for stage in self._stages]
         rows = np.flatnonzero((fixed.models == wanted).all(axis=1))
         cut = fixed.depth if most is None else most
         if not len(rows) or not 1 <= cut <= fixed.depth:
             return None
         index = int(rows[0]) * fixed.depth + cut - 1
         return self._plan(fixed, index) if fixed.is_allowed[index] else None
+
+    @cached_property
+    def _stages(self) -> tuple[str, ...]:
+        """The stages that a fixed plan has a model for: the application's, whatever the kind of the request."""
+        return tuple(stage.name for stage in without_kinds(self.annotated.template).stages)
+
+    def _of_path(self, path: Sequence[str]) -> dict[str, str]:
+        """The model of each stage, where the application's stages follow each other in one order; none if a stage has two."""
+        found: dict[str, str] = {}
+        stages = [stage.name for stage in without_kinds(self.annotated.template).listed or ()]
+        for stage, model in zip(stages, path, strict=False):
+            if found.setdefault(stage, model) != model:
+                return {}
+        return dict.fromkeys(stages, path[-1]) | found if path else {}
 
     @staticmethod
     def steps(plan: StagePlan | ContingentDecision, locate: Locate) -> ContingentSteps:
@@ -287,7 +307,7 @@ class GraphPlans(Plans[StagePlan]):
         return StagePlan(
             models={
                 stage: trie.models[int(model)]
-                for stage, model in zip(trie.stages, fixed.models[row], strict=True)
+                for stage, model in zip(self._stages, fixed.models[row], strict=True)
                 if model != NEVER
             },
             most_invocations=cut + 1 if can_end and cut + 1 < fixed.depth else None,

@@ -16,6 +16,7 @@ from vinelm.evaluation.plans.roles import Role
 from vinelm.objective import Objective
 from vinelm.plans.promise import Promise
 from vinelm.policies import StaticPolicy
+from vinelm.template.kinds import without_kinds
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 NAMES: dict[Role, str] = {"vinelm": "VineLM", "static": "best static plan", "single": "best single model"}
@@ -216,7 +217,7 @@ class Plans(ABC, Generic[Fixed]):
 
     def today_settings(self) -> dict[str, Any] | None:
         """Return the :meth:`settings` of what the application runs today; None where that is not known."""
-        template = self.annotated.template
+        template = without_kinds(self.annotated.template)
         if template.today is None:
             return None
         if template.listed is None:
@@ -250,7 +251,7 @@ class Plans(ABC, Generic[Fixed]):
 
     def policy(self, plan: Fixed, **settings: Any) -> StaticPolicy:
         """Return a policy that follows a plan; ``settings`` are ``clock``, ``request`` and ``judge``."""
-        return StaticPolicy(self.annotated.template, **self.settings(plan), **settings)
+        return StaticPolicy(without_kinds(self.annotated.template), **self.settings(plan), **settings)
 
     def of_role(self, objective: Objective, role: Role) -> FixedPlan | None:
         """Return VineLM's plan or a fixed one; None if none meets the bounds.

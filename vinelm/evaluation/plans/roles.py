@@ -16,7 +16,7 @@ class Interval:
 
 
 Role = Literal["vinelm", "paths", "full", "static", "single", "vote", "two_agree", "model", "hindsight", "in_use"]
-"""The policy that a series or table row shows: VineLM; VineLM over paths, where the first plans over what requests show
-(``paths``); VineLM on a fully profiled trie (``full``); the best static plan; the best single model (``single``); a vote;
-asking until two agree; any one model (``model``); the oracle that knows the held-out outcomes (``hindsight``); or what
-runs today (``in_use``)."""
+"""The policy that a series or table row shows: VineLM; VineLM over paths, where the first plans over what requests show, or
+without kinds of request, where the first tells them apart (``paths``); VineLM on a fully profiled trie (``full``); the best
+static plan; the best single model (``single``); a vote; asking until two agree; any one model (``model``); the oracle that
+knows the held-out outcomes (``hindsight``); or what runs today (``in_use``)."""

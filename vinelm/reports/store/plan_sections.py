@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vinelm.controller import Decision, Planner
+from vinelm.evaluation.plans.arms import LEAST_SHARE, PlanOfKind, by_kind
 from vinelm.evaluation.store_sweeps.plan_spending import SpentOn, plan_flows, plan_spending
 from vinelm.evaluation.store_sweeps.price_changes import PriceChange, price_changes
 from vinelm.evaluation.store_sweeps.swept_policies import SweptPolicy
@@ -73,7 +74,29 @@ def flow_section(plan: ShownPlan, annotated: AnnotatedTrie, swept: Sequence[Swep
         columns=("bound", "plan of each half", "promised", "$ per 1,000"),
         rows=tuple(chosen), text_columns=(0, 1), is_folded=True,
     )  # fmt: skip
-    return Section(title="Which models answer", parts=(picture, data, *((plans,) if chosen else ())))
+    kinds = kinds_table(plan.decision)
+    parts = (*((kinds,) if kinds else ()), picture, data, *((plans,) if chosen else ()))
+    return Section(title="Which models answer", parts=parts)
+
+
+def kinds_table(decision: Decision) -> Table | None:
+    """Return what a plan does with each kind of request; None where kinds are not told apart."""
+    found = by_kind(decision)
+
+    def models(one: PlanOfKind) -> str:
+        often = {name: share for name, share in one.first.items() if share > LEAST_SHARE}
+        return ", ".join(name if len(often) == 1 else f"{name} {percent(share)}" for name, share in often.items())
+
+    rows = [
+        Row(cells=(one.kind, percent(one.share), percent(one.accuracy), thousand(one.cost_usd), models(one))) for one in found
+    ]
+    table = Table(
+        title="The plan by kind of request",
+        columns=("kind", "share", "accuracy", "$ per 1,000", "first model"),
+        rows=tuple(rows), text_columns=(0, 4),
+        note="Shares of all requests. Estimated from all rows, before anything comes off for having chosen the best plan.",
+    )  # fmt: skip
+    return table if rows else None
 
 
 def spending_section(plans: Sequence[ShownPlan]) -> Section | None:

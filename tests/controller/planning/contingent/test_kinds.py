@@ -11,9 +11,11 @@ from science.random_cases import _model
 from vinelm.catalog import Catalog
 from vinelm.controller.planner import Planner
 from vinelm.controller.session.session import Session
+from vinelm.evaluation.plans.arms import by_kind
 from vinelm.objective import Objective
 from vinelm.plans.static_plans import StaticPlans
-from vinelm.template import Loop, Stage, Template
+from vinelm.reports.store.plan_sections import kinds_table
+from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.template.kinds import of_kinds, without_kinds
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -78,3 +80,24 @@ def test_a_session_follows_the_plan_of_its_kind(kind: str | None, model: str, no
     assert session.next_model("answer", ()) == model
     assert session.trace()[0]["note"] == note
     assert session.template == without_kinds(two_kinds().template)
+
+
+def test_a_plan_is_shown_by_kind_and_adds_up() -> None:
+    mixed = Planner(two_kinds()).mixed(Objective(maximize="accuracy", max_cost_usd=0.004))
+    found = by_kind(mixed)
+    assert {one.kind for one in found} == {"code", "other"}
+    assert sum(one.share * one.accuracy for one in found) == pytest.approx(mixed.accuracy)
+    assert sum(one.share * one.cost_usd for one in found) == pytest.approx(mixed.path_cost_usd)
+    code = next(one for one in found if one.kind == "code")
+    assert sum(code.first.values()) == pytest.approx(1.0)
+    assert set(code.first) == {"cheap", "dear"}
+    table = kinds_table(mixed)
+    assert table is not None
+    assert [row.cells[0] for row in table.rows] == [one.kind for one in found]
+
+
+def test_without_kinds_there_is_no_table_of_them() -> None:
+    rng = random.Random(1)
+    template = Template((Branch({"x": (Stage("a"),), "y": (Stage("b"),)}),)).bind(MODELS)
+    annotated = annotated_at_random(rng, Trie.from_template(template), template, CATALOG)
+    assert kinds_table(Planner(annotated).mixed(Objective(maximize="accuracy"))) is None
