@@ -170,6 +170,7 @@ class RemoteChatModel(BoundChatModel):
             prompt_chars=request.prompt_chars,
             is_streamed=request.is_streamed,
             bound=cache(lambda: bound.transport.attempt_bound(request.body)),
+            list_price=bound.list_price,
         )
         return request, metered
 

@@ -1,0 +1,122 @@
+"""The toy on models of providers that have batches: a :class:`~kit.servers.batch_provider.BatchProvider` answers.
+
+python -m kit.toys.batched URL STORE [SETTINGS]: profiles it in batches, until it ends or is killed.
+"""
+
+import datetime
+import hashlib
+import json
+import os
+import signal
+import sys
+
+from kit.toys.profiling import ANSWERS, LoadedWorkflow, toy
+from vinelm.backends import create_backends
+from vinelm.backends.remote.batches import BatchTimes
+from vinelm.catalog import Catalog, Model, Price
+from vinelm.profiler import ExecutionConfig, ProfileSettings, profile
+from vinelm.profiler.execution.batching import BatchPrices
+from vinelm.profiler.execution.fingerprint import store_identity
+from vinelm.traces import ObservationStore
+
+KEY = "TOY_BATCH_KEY"
+SECRET = "sk-canary-batch"
+PRICE = Price(
+    input=2.0, output=8.0, cached=0.2, cache_write=2.5, source="test", as_of=datetime.date(2026, 1, 1)
+)
+QUICK = BatchTimes(wait_s=60.0, collect_s=20.0, quiet_s=0.25, poll_s=0.05, settle_s=0.3)
+PROVIDERS = ("openai", "anthropic", "gemini")
+
+
+def answer(model, prompt):
+    return ANSWERS[hashlib.sha256(f"{model} {prompt}".encode()).digest()[0] % len(ANSWERS)]
+
+
+def entry(name, provider, url, **fields):
+    base = url + {"openai": "/v1", "gemini": "/gemini"}.get(provider, "")
+    plain = {"model_id": f"model-{name}", "engine": provider, "price": PRICE, "max_tokens": 100, "timeout_s": 20.0, "api_key_env": KEY}
+    return Model(name=name, provider=provider, api_base=base, **{**plain, **fields})
+
+
+def loaded(url, providers=PROVIDERS, n_requests=3, depth=2, has_batches=True, **changes):
+    """One model of each of the providers, m0 on the first."""
+    os.environ.setdefault(KEY, SECRET)
+    workflow = toy(n_requests=n_requests, n_models=len(providers), depth=depth, **changes)
+    models = [entry(f"m{k}", provider, url) for k, provider in enumerate(providers)]
+    table = {"stream": False, "backoff_s": 0.001, **({"batches": True} if has_batches else {})}
+    catalog = Catalog(models, {provider: table for provider in dict.fromkeys(providers)})
+    return LoadedWorkflow(workflow, catalog, create_backends(catalog))
+
+
+def settings(workers=64, timed_paths=0, times=QUICK, **changes):
+    fields = {"sampler": "exhaustive", "budget_usd": 10.0, "keep_going": True}
+    return ProfileSettings(
+        execution=ExecutionConfig(isolation="thread", workers=workers),
+        batch_prices=BatchPrices(times=times, timed_paths=timed_paths), **{**fields, **changes},
+    )  # fmt: skip
+
+
+def run(made, path, how=None):
+    identity = store_identity(made.workflow, made.catalog, made.backends)
+    with ObservationStore.open_or_create(path, identity) as store:
+        return profile(made.workflow, made.catalog, made.backends, store, how or settings())
+
+
+def dying(count):
+    """Kill this process at the count-th of the moments between two events of a batch or a row."""
+    from vinelm.backends.remote import batches
+    from vinelm.traces.databases import database
+    from sqlalchemy import event
+
+    left = [count]
+
+    def step(*_):
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    submit = batches.BatchGate._submit
+
+    def submitting(self, calls):
+        step()
+        submit(self, calls)
+        step()
+
+    batches.BatchGate._submit = submitting
+    for kind in {type(api) for _, api in ((None, a) for a in _apis())}:
+        _around(kind, "submit", step)
+        _around(kind, "answers", step)
+    opened = database.Database.__init__
+
+    def opening(self, *given, **named):
+        opened(self, *given, **named)
+        event.listen(self._engine, "commit", step)
+
+    database.Database.__init__ = opening
+
+
+def _apis():
+    from vinelm.backends.anthropic.batches import AnthropicBatches
+    from vinelm.backends.gemini.batches import GeminiBatches
+    from vinelm.backends.openai.batches import OpenAIBatches
+
+    return OpenAIBatches(), AnthropicBatches(None), GeminiBatches(None)
+
+
+def _around(kind, name, step):
+    real = getattr(kind, name)
+
+    def method(self, *given):
+        found = real(self, *given)
+        step()
+        return found
+
+    setattr(kind, name, method)
+
+
+if __name__ == "__main__":
+    url, path, how = sys.argv[1], sys.argv[2], json.loads(sys.argv[3] if len(sys.argv) > 3 else "{}")
+    made = loaded(url, **how.get("loaded", {}))
+    if how.get("die"):
+        dying(how["die"])
+    run(made, path, settings(**how.get("settings", {})))
