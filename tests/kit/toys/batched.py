@@ -1,6 +1,6 @@
 """The toy on models of providers that have batches: a :class:`~kit.servers.batch_provider.BatchProvider` answers.
 
-python -m kit.toys.batched URL STORE [SETTINGS]: profiles it in batches, until it ends or is killed.
+python -m kit.toys.batched: profiles it in processes of their own, which end or are killed (:func:`serve_forks`).
 """
 
 import datetime
@@ -9,14 +9,16 @@ import json
 import os
 import signal
 import sys
+import threading
 
-from kit.toys.profiling import ANSWERS, LoadedWorkflow, toy
+from kit.toys.profiling import ANSWERS, LoadedWorkflow, generate, one_stage, toy
 from vinelm.backends import create_backends
 from vinelm.backends.remote.batches import BatchTimes
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.profiler import ExecutionConfig, ProfileSettings, profile
 from vinelm.profiler.execution.batching import BatchPrices
 from vinelm.profiler.execution.fingerprint import store_identity
+from vinelm.template import Stage, Template
 from vinelm.traces import ObservationStore
 
 KEY = "TOY_BATCH_KEY"
@@ -41,6 +43,10 @@ def entry(name, provider, url, **fields):
 def loaded(url, providers=PROVIDERS, n_requests=3, depth=2, has_batches=True, **changes):
     """One model of each of the providers, m0 on the first."""
     os.environ.setdefault(KEY, SECRET)
+    if depth == 1:
+        names = tuple(f"m{k}" for k in range(len(providers)))
+        flat = {"build": one_stage(generate), "template": Template((Stage("generate", names),)), "score": lambda *_: True}
+        depth, changes = 2, {**flat, **changes}
     workflow = toy(n_requests=n_requests, n_models=len(providers), depth=depth, **changes)
     models = [entry(f"m{k}", provider, url) for k, provider in enumerate(providers)]
     table = {"stream": False, "backoff_s": 0.001, **({"batches": True} if has_batches else {})}
@@ -49,11 +55,9 @@ def loaded(url, providers=PROVIDERS, n_requests=3, depth=2, has_batches=True, **
 
 
 def settings(workers=64, timed_paths=0, times=QUICK, **changes):
-    fields = {"sampler": "exhaustive", "budget_usd": 10.0, "keep_going": True}
-    return ProfileSettings(
-        execution=ExecutionConfig(isolation="thread", workers=workers),
-        batch_prices=BatchPrices(times=times, timed_paths=timed_paths), **{**fields, **changes},
-    )  # fmt: skip
+    prices = BatchPrices(times=times, timed_paths=timed_paths)
+    fields = {"sampler": "exhaustive", "budget_usd": 10.0, "keep_going": True, "batch_prices": prices}
+    return ProfileSettings(execution=ExecutionConfig(isolation="thread", workers=workers), **{**fields, **changes})
 
 
 def run(made, path, how=None):
@@ -83,9 +87,9 @@ def dying(count):
         step()
 
     batches.BatchGate._submit = submitting
-    for kind in {type(api) for _, api in ((None, a) for a in _apis())}:
-        _around(kind, "submit", step)
-        _around(kind, "answers", step)
+    for api in _apis():
+        _around(type(api), "submit", step)
+        _around(type(api), "answers", step)
     opened = database.Database.__init__
 
     def opening(self, *given, **named):
@@ -114,9 +118,32 @@ def _around(kind, name, step):
     setattr(kind, name, method)
 
 
+def serve_forks():
+    """For each line of stdin fork a process that profiles, and print how it ended: imports are paid for once."""
+    for backend in loaded("http://127.0.0.1:9").backends.values():
+        backend.preload()
+    from anthropic.resources.messages import batches as _  # noqa: F401
+    from google.genai import batches as _  # noqa: F401, F811
+    from openai.resources import batches, files  # noqa: F401
+
+    print("ready", flush=True)
+    for line in sys.stdin:
+        how = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            made = loaded(how["url"], **how.get("loaded", {}))
+            if how.get("die"):
+                dying(how["die"])
+            if how.get("die_after_s"):
+                threading.Timer(how["die_after_s"], os.kill, (os.getpid(), signal.SIGKILL)).start()
+            code = 1
+            try:
+                run(made, how["store"], settings(**how.get("settings", {})))
+                code = 0
+            finally:
+                os._exit(code)
+        print(os.waitpid(pid, 0)[1], flush=True)
+
+
 if __name__ == "__main__":
-    url, path, how = sys.argv[1], sys.argv[2], json.loads(sys.argv[3] if len(sys.argv) > 3 else "{}")
-    made = loaded(url, **how.get("loaded", {}))
-    if how.get("die"):
-        dying(how["die"])
-    run(made, path, settings(**how.get("settings", {})))
+    serve_forks()
