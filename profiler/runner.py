@@ -161,7 +161,10 @@ def _gate(
     if settings.batch_prices is None:
         return None
     if not isinstance(store.path, Path):
-        raise ConfigError("several runs may share this store, and one cannot fetch another's batches: use a file as the store")
+        raise ConfigError(
+            "several runs may share this store, and none may fetch another's batches: use a file as the store",
+            code="batch-prices",
+        )
     return gate_of(batched_models(workflow, catalog, backends), catalog, backends, settings.batch_prices)
 
 

@@ -21,7 +21,8 @@ from vinelm.traces.store.batches import BatchRecords
 
 TIMED_PATHS = 5
 _HAVE_BATCHES = ("openai", "anthropic", "gemini")
-_OFFLINE = ("simulated", "recorded")
+CODE = "batch-prices"
+"""Code of what a run that buys in batches refuses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,21 +65,26 @@ def batched_models(workflow: Workflow, catalog: Catalog, backends: Mapping[str, 
         elif model.provider in _HAVE_BATCHES:
             raise ConfigError(
                 f"model {name!r} runs on an engine of your own ({model.api_base or 'replicas'}), which has no batch prices: leave "
-                f"--batch-prices out, or set {BATCHES_KEY} = true in [backend.{model.provider}] if that server has the provider's"
+                f"it out, or set {BATCHES_KEY} = true in [backend.{model.provider}] if that server has the provider's",
+                code=CODE,
             )
         elif model.provider == "sglang":
-            raise ConfigError(f"model {name!r} runs on an engine of your own, which has no batch prices: leave --batch-prices out")
+            raise ConfigError(
+                f"model {name!r} runs on an engine of your own, which has no batch prices: leave it out", code=CODE
+            )
     if not found:
         raise ConfigError(
-            f"no model has batch prices ({', '.join(_HAVE_BATCHES)} have them): leave --batch-prices out, or use models of those"
+            f"no model has batch prices: the providers {', '.join(_HAVE_BATCHES)} have them: add models of theirs", code=CODE
         )
     if isinstance(workflow.score, LLMJudge):
-        raise ConfigError("a judge is asked at once, not in batches: leave --batch-prices out, or profile without the judge")
+        raise ConfigError(
+            "a judge is asked at once, and not in batches: profile without the judge, or without batches", code=CODE
+        )
     graph = build_graph(workflow, UnitAdapter(catalog, backends, template=template))
     limited = [node for node, spec in getattr(graph, "nodes", {}).items() if getattr(spec, "timeout", None) is not None]
     if limited or getattr(graph, "step_timeout", None) is not None:
         where = f"node {limited[0]!r} has a timeout" if limited else "the graph has a step_timeout"
-        raise ConfigError(f"workflow {workflow.name!r}: {where}, and a call in a batch takes hours: leave it or --batch-prices out")
+        raise ConfigError(f"workflow {workflow.name!r}: {where}, and a call in a batch takes hours: take it out", code=CODE)
     return tuple(found)
 
 

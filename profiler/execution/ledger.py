@@ -159,7 +159,13 @@ class Ledger:
         return None
 
     def reserve(
-        self, request_id: str, prefix: tuple[str, ...], upper_usd: float, upper_calls: int = 1, *, is_new: bool = True,
+        self,
+        request_id: str,
+        prefix: tuple[str, ...],
+        upper_usd: float,
+        upper_calls: int = 1,
+        *,
+        is_new: bool = True,
         is_batched: bool = False,
     ) -> Reservation:
         """Reserve the bound, durably.

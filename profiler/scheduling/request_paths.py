@@ -238,7 +238,6 @@ class ActivePaths:
         self._taken += 1
         return True
 
-
     def _end(self) -> int:
         """The first path after the block that follows that of the oldest one."""
         return block_end(block_of(self.active[0].number + self._ahead) + 1)

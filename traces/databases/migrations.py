@@ -100,7 +100,7 @@ STEPS: dict[int, tuple[str, ...]] = {
         "DROP TABLE old_retired",
         "CREATE INDEX retired_by_state ON retired (state)",
         "ALTER TABLE ledger ADD COLUMN is_batched BOOLEAN DEFAULT 0 NOT NULL",
-        "CREATE TABLE batches (batch_id INTEGER NOT NULL, \"key\" VARCHAR NOT NULL, model VARCHAR NOT NULL, provider_id "
+        'CREATE TABLE batches (batch_id INTEGER NOT NULL, "key" VARCHAR NOT NULL, model VARCHAR NOT NULL, provider_id '
         "VARCHAR, calls INTEGER NOT NULL, is_closed BOOLEAN NOT NULL, recorded_s FLOAT NOT NULL, PRIMARY KEY (batch_id))",
         "CREATE TABLE batch_calls (digest VARCHAR NOT NULL, batch_id INTEGER NOT NULL, request_id VARCHAR NOT NULL, "
         "prefix VARCHAR NOT NULL, upper_usd FLOAT NOT NULL, answer VARCHAR, PRIMARY KEY (digest))",

@@ -45,7 +45,13 @@ class BatchRecords:
         with self._database.transaction() as connection:
             batch_id = new_key(connection.execute(insert(schema.batches), values))
             rows = [
-                {"digest": digest, "batch_id": batch_id, "request_id": cell[0], "prefix": encode_prefix(cell[1]), "upper_usd": usd}
+                {
+                    "digest": digest,
+                    "batch_id": batch_id,
+                    "request_id": cell[0],
+                    "prefix": encode_prefix(cell[1]),
+                    "upper_usd": usd,
+                }
                 for digest, cell, usd in calls
             ]
             connection.execute(insert(schema.batch_calls), rows)

@@ -12,7 +12,7 @@ from vinelm.errors import ConfigError
 from vinelm.estimator.call_rate import CallRate
 from vinelm.estimator.prompt_cache import cached_shares
 from vinelm.plans.recommendation import META
-from vinelm.rows.observation import Observation
+from vinelm.rows.observation import Observation, at_ordinary_prices
 from vinelm.template import StopRule
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.version import __version__
@@ -165,7 +165,9 @@ def _fitted(
         template = template.with_stop(cast("StopRule", stop))
     if judged is not None:
         _refuse_oracle(template.stop)
-    charged_usd, rate = _dollars(observations), CallRate(observations, catalog, calls_per_hour)
+    charged_usd, n_timed = _dollars(observations), sum(row.is_timed for row in observations)
+    observations = at_ordinary_prices(observations)
+    rate = CallRate(observations, catalog, calls_per_hour)
     cells = ObservationTable.from_observations(rate.warm_rows(), template, Trie.from_template(template))
     annotated = rate.applied(model.fit_cells(cells, template, catalog).annotated_)
     observations = rate.rows(annotated)
@@ -179,6 +181,7 @@ def _fitted(
         cached_share=cached_shares(observations, catalog),
         **rate.facts,
         **({} if judged is None else {"judge": judged.facts}),
+        **({} if n_timed == len(observations) else {"timed_rows": n_timed}),
     )
     annotated = replace(annotated, meta={**annotated.meta, "spent_usd": charged_usd})
     return annotated, cells, observations, None if judged is None else judged.agreement, registered

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from vinelm.catalog.secrets import redacted
 from vinelm.errors import FailureKind, VineLMError
@@ -188,6 +188,26 @@ class Observation:
         if self.arm is None:
             return followers[0] if len(followers) == 1 else None
         return self.arm if self.arm in followers else None
+
+
+def at_ordinary_prices(rows: Iterable[Observation]) -> list[Observation]:
+    """Return the rows with the dollars that served requests pay: those of calls in batches are not what the model costs."""
+    return [row if row.list_usd is None else replace(row, cost_usd=row.list_usd) for row in rows]
+
+
+def with_seconds(rows: Sequence[Observation]) -> list[Observation]:
+    """Return the rows with seconds for those that have none: the mean of the others of the stage and model.
+
+    Where no other one has any, 0: what is not known there bounds nothing.
+    """
+    if all(row.is_timed for row in rows):
+        return list(rows)
+    known: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if row.is_timed:
+            known.setdefault((row.stage, row.model), []).append(row.latency_s)
+    mean = {kind: math.fsum(seconds) / len(seconds) for kind, seconds in known.items()}
+    return [row if row.is_timed else replace(row, latency_s=mean.get((row.stage, row.model), 0.0)) for row in rows]
 
 
 def _check_amount(name: str, value: float, request_id: str | None = None) -> None:

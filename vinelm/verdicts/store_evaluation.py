@@ -24,7 +24,7 @@ from vinelm.evaluation.judging.result import Evaluation, EvaluationVerdict
 from vinelm.evaluation.off_policy.buying import samplers_of
 from vinelm.objective import Objective
 from vinelm.requests.workflow import Workflow
-from vinelm.rows.observation import Observation
+from vinelm.rows.observation import Observation, at_ordinary_prices, with_seconds
 from vinelm.template import Template
 from vinelm.traces import ObservationStore
 from vinelm.traces.store.kinds import told_apart
@@ -134,6 +134,7 @@ class _Subject:
                 template, estimator = annotated.template, str(annotated.meta.get("estimator", estimator))
             rows, template = told_apart(opened, rows, template)
         spent_usd = sum(row.cost_usd + row.tool_cost_usd for row in rows)
+        rows = with_seconds(at_ordinary_prices(rows))
         known = set(requests)
         requests = [*requests, *dict.fromkeys(row.request_id for row in rows if row.request_id not in known)]
         require_judgeable(requests, rows, template)

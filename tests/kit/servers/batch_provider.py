@@ -98,7 +98,14 @@ class BatchProvider:
         with self.lock:
             number = len(self.batches) + 1
             now_s = time.time()
-            batch = {"id": f"{kind}_{number}", "kind": kind, "calls": calls, "at_s": now_s, "ends_s": now_s + self.delay_s, **more}
+            batch = {
+                "id": f"{kind}_{number}",
+                "kind": kind,
+                "calls": calls,
+                "at_s": now_s,
+                "ends_s": now_s + self.delay_s,
+                **more,
+            }
             self.batches[batch["id"]] = batch
             self.bought.update((model, prompt) for _, model, prompt in calls)
         return batch
@@ -307,10 +314,18 @@ ROUTES = (
     ("POST", "/v1/messages", anthropic_at_once),
     ("POST", "/v1/messages/batches", anthropic_submit),
     ("GET", "/v1/messages/batches", anthropic_list),
-    ("GET", "/v1/messages/batches/([^/]+)", lambda provider, body, name: (200, anthropic_batch(provider, provider.batches[name]))),
+    (
+        "GET",
+        "/v1/messages/batches/([^/]+)",
+        lambda provider, body, name: (200, anthropic_batch(provider, provider.batches[name])),
+    ),
     ("GET", "/v1/messages/batches/([^/]+)/results", anthropic_results),
     ("POST", "/gemini/v1(?:beta)?/models/([^/]+):generateContent", gemini_at_once),
     ("POST", "/gemini/v1(?:beta)?/models/([^/]+):batchGenerateContent", gemini_submit),
     ("GET", "/gemini/v1(?:beta)?/batches", gemini_list),
-    ("GET", "/gemini/v1(?:beta)?/batches/([^/]+)", lambda provider, body, name: (200, gemini_batch(provider, provider.batches[name]))),
+    (
+        "GET",
+        "/gemini/v1(?:beta)?/batches/([^/]+)",
+        lambda provider, body, name: (200, gemini_batch(provider, provider.batches[name])),
+    ),
 )

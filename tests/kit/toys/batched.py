@@ -23,9 +23,7 @@ from vinelm.traces import ObservationStore
 
 KEY = "TOY_BATCH_KEY"
 SECRET = "sk-canary-batch"
-PRICE = Price(
-    input=2.0, output=8.0, cached=0.2, cache_write=2.5, source="test", as_of=datetime.date(2026, 1, 1)
-)
+PRICE = Price(input=2.0, output=8.0, cached=0.2, cache_write=2.5, source="test", as_of=datetime.date(2026, 1, 1))
 QUICK = BatchTimes(wait_s=60.0, collect_s=20.0, quiet_s=0.25, poll_s=0.05, settle_s=0.3)
 PROVIDERS = ("openai", "anthropic", "gemini")
 
@@ -36,7 +34,14 @@ def answer(model, prompt):
 
 def entry(name, provider, url, **fields):
     base = url + {"openai": "/v1", "gemini": "/gemini"}.get(provider, "")
-    plain = {"model_id": f"model-{name}", "engine": provider, "price": PRICE, "max_tokens": 100, "timeout_s": 20.0, "api_key_env": KEY}
+    plain = {
+        "model_id": f"model-{name}",
+        "engine": provider,
+        "price": PRICE,
+        "max_tokens": 100,
+        "timeout_s": 20.0,
+        "api_key_env": KEY,
+    }
     return Model(name=name, provider=provider, api_base=base, **{**plain, **fields})
 
 
@@ -50,7 +55,7 @@ def loaded(url, providers=PROVIDERS, n_requests=3, depth=2, has_batches=True, **
     workflow = toy(n_requests=n_requests, n_models=len(providers), depth=depth, **changes)
     models = [entry(f"m{k}", provider, url) for k, provider in enumerate(providers)]
     table = {"stream": False, "backoff_s": 0.001, **({"batches": True} if has_batches else {})}
-    catalog = Catalog(models, {provider: table for provider in dict.fromkeys(providers)})
+    catalog = Catalog(models, dict.fromkeys(dict.fromkeys(providers), table))
     return LoadedWorkflow(workflow, catalog, create_backends(catalog))
 
 
@@ -68,9 +73,10 @@ def run(made, path, how=None):
 
 def dying(count):
     """Kill this process at the count-th of the moments between two events of a batch or a row."""
+    from sqlalchemy import event
+
     from vinelm.backends.remote import batches
     from vinelm.traces.databases import database
-    from sqlalchemy import event
 
     left = [count]
 
@@ -122,7 +128,7 @@ def serve_forks():
     """For each line of stdin fork a process that profiles, and print how it ended: imports are paid for once."""
     for backend in loaded("http://127.0.0.1:9").backends.values():
         backend.preload()
-    from anthropic.resources.messages import batches as _  # noqa: F401
+    from anthropic.resources.messages import batches as _
     from google.genai import batches as _  # noqa: F401, F811
     from openai.resources import batches, files  # noqa: F401
 

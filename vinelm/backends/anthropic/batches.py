@@ -54,9 +54,7 @@ class AnthropicBatches(BatchApi):
         for body in bodies.values():
             asked = body.pop("betas", None) or ()
             betas |= dict.fromkeys([asked] if isinstance(asked, str) else asked)
-        requests: Any = [
-            {"custom_id": name, "params": {"model": model.model_id, **body}} for name, body in bodies.items()
-        ]
+        requests: Any = [{"custom_id": name, "params": {"model": model.model_id, **body}} for name, body in bodies.items()]
         headers = {"anthropic-beta": ",".join(betas)} if betas else {}
         messages = self._clients.of(model).sync().messages
         return messages.batches.create(requests=requests, extra_headers=headers, timeout=NO_LIMIT_S).id

@@ -78,7 +78,9 @@ class GeminiBatches(BatchApi):
         for one in (job.dest.inlined_responses if job.dest is not None else None) or ():
             name = (one.metadata or {}).get(NAME)
             if name and one.response is not None:
-                found[name] = {"body": json.loads(one.response.model_dump_json(exclude_none=True, exclude={"sdk_http_response"}))}
+                found[name] = {
+                    "body": json.loads(one.response.model_dump_json(exclude_none=True, exclude={"sdk_http_response"}))
+                }
             elif name and one.error is not None:
                 found[name] = _turned_down(one.error)
         return found
