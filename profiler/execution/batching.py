@@ -64,8 +64,8 @@ def batched_models(workflow: Workflow, catalog: Catalog, backends: Mapping[str, 
             found.append(name)
         elif model.provider in _HAVE_BATCHES:
             raise ConfigError(
-                f"model {name!r} runs on an engine of your own ({model.api_base or 'replicas'}), which has no batch prices: leave "
-                f"it out, or set {BATCHES_KEY} = true in [backend.{model.provider}] if that server has the provider's",
+                f"model {name!r} runs on an engine of your own ({model.api_base or 'replicas'}), which has no batch prices: "
+                f"leave it out, or set {BATCHES_KEY} = true in [backend.{model.provider}] if that server has the provider's",
                 code=CODE,
             )
         elif model.provider == "sglang":

@@ -170,7 +170,7 @@ class ActivePath:
 class TimedPaths:
     """Chooses the paths whose calls are made at once where others go in batches, so that each stage and model has seconds.
 
-    They are the first ones in canonical order, whatever their rows show: a run that is killed and started again chooses the same.
+    They are the first ones in canonical order, whatever their rows show: a run that is killed and started again has the same.
 
     Args:
         most: on how many paths each stage and model is timed; 0 for none.

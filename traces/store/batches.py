@@ -15,7 +15,7 @@ from vinelm.traces.store.store import ObservationStore, new_key
 
 
 class OpenBatch(NamedTuple):
-    """A batch without answers. ``provider_id`` is None where it is not known to be submitted; ``recorded_s`` is in Unix time."""
+    """A batch without answers. ``provider_id`` is None where it may not be submitted; ``recorded_s`` is in Unix time."""
 
     batch_id: int
     key: str

@@ -194,12 +194,12 @@ def print_forecast(
 def _show_batches(batches: BatchForecast) -> None:
     hours = f"{batches.wait_s / 3600:g} h"
     say(
-        f"In batches: about {usd(batches.cost_usd)} in place of {usd(batches.ordinary_usd)}, and {batches.waves} waves or more, "
-        f"each within {hours}: one for each call that waits for another. A budget or coverage that is near adds some."
+        f"In batches: about {usd(batches.cost_usd)} in place of {usd(batches.ordinary_usd)}, and {batches.waves} waves or "
+        f"more, each within {hours}: one for each call that waits for another. A budget or coverage that is near adds some."
     )
     say(
-        f"The first rows of each stage and model, {batches.timed_cells:,} or fewer, are called at once and at the ordinary price: only "
-        "they have seconds. Reservations are made at the ordinary price."
+        f"The first rows of each stage and model, {batches.timed_cells:,} or fewer, are called at once, at the ordinary "
+        "price: only they have seconds. Reservations are made at the ordinary price."
     )
 
 

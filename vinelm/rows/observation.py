@@ -109,7 +109,7 @@ class Observation:
         round: The sampler's round, from 0.
         probability: Of proposing the path that bought the row, given what was known then, in (0, 1]; the same for all rows that
             were bought on the way. None if it is not known.
-        list_usd: Dollars of the stage's calls at ordinary prices, where some went in a batch and ``cost_usd`` is less; else None.
+        list_usd: Dollars of the stage's calls at ordinary prices, where some went in a batch, which costs less; else None.
 
     Raises:
         VineLMError: The request id or the prefix is empty, the score is outside of [0, 1], the probability is outside of

@@ -1,7 +1,7 @@
 """A provider on loopback with the batch APIs of OpenAI, Anthropic and Gemini, and their calls that are answered at once.
 
-It keeps what it sold: ``bought`` counts calls in batches by what was asked, ``at_once`` the others. A batch ends ``delay_s`` after
-it came, or when :meth:`BatchProvider.end` says so. ``spoil`` decides how a call of a batch ends: "expired", "errored" or None.
+It keeps what it sold: ``bought`` counts calls in batches by what was asked, ``at_once`` the others. A batch ends ``delay_s``
+after it came, or when :meth:`BatchProvider.end` says so. ``spoil`` decides how a call of a batch ends: "expired", "errored" or None.
 """
 
 import json
@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 TOKENS_IN, TOKENS_OUT, TOKENS_CACHED = 100, 10, 40
+FULL = {"code": "token_limit_exceeded", "message": "s3cret"}
 EXPIRED = {"code": "batch_expired", "message": "This request could not be executed before the completion window expired."}
 
 
@@ -161,7 +162,7 @@ def openai_batch(provider, batch):
         "input_file_id": "file-1", "status": status, "created_at": int(batch["at_s"]), "metadata": batch["metadata"],
         "output_file_id": f"{batch['id']}-out" if done and status != "failed" else None,
         "error_file_id": f"{batch['id']}-err" if done and status != "failed" else None,
-        "errors": {"object": "list", "data": [{"code": "token_limit_exceeded", "message": "s3cret"}]} if status == "failed" else None,
+        "errors": {"object": "list", "data": [FULL]} if status == "failed" else None,
     }  # fmt: skip
 
 
@@ -225,7 +226,8 @@ def anthropic_batch(provider, batch):
     where = f"{provider.url}/v1/messages/batches/{batch['id']}/results"
     return {
         "id": batch["id"], "type": "message_batch", "processing_status": "ended" if done else "in_progress",
-        "request_counts": counts, "created_at": iso(batch["at_s"]), "expires_at": iso(batch["at_s"] + 86_400), "archived_at": None,
+        "request_counts": counts, "created_at": iso(batch["at_s"]), "archived_at": None,
+        "expires_at": iso(batch["at_s"] + 86_400),
         "cancel_initiated_at": None, "ended_at": iso(time.time()) if done else None, "results_url": where if done else None,
     }  # fmt: skip
 

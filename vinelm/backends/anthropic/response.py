@@ -182,6 +182,7 @@ def failed(error: Exception) -> AttemptFailed | None:
 
 
 def refused(error: Any) -> AttemptFailed:
+    """Translate a refusal: an error of the SDK, or what has the same attributes."""
     status, (said, message) = error.status_code, _error_of(error.body)
     kind = _BY_TYPE.get(said) or _BY_STATUS.get(status)
     is_out_of_credit = bool(_NO_CREDIT.search(message)) or said == "billing_error"

@@ -143,6 +143,7 @@ def _unauthorized(error: Exception) -> AttemptFailed | None:
 
 
 def refused(error: Any) -> AttemptFailed:
+    """Translate a refusal: an error of the SDK, or what has the same attributes."""
     said, status = str(error.message or ""), error.code
     kind = _BY_STATUS.get(status)
     if kind is None and isinstance(status, int) and 400 <= status < 500:

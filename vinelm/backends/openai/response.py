@@ -115,6 +115,7 @@ def failed(error: Exception) -> AttemptFailed | None:
 
 
 def refused(error: Any) -> AttemptFailed:
+    """Translate a refusal: an error of the SDK, or what has the same attributes."""
     code, status = _code_of(error), error.status_code
     kind = _BY_CODE.get(code) or _BY_STATUS.get(status)
     if kind is None and 400 <= status < 500:

@@ -41,7 +41,7 @@ class RemoteBackend(Generic[T]):
 
     Settings in ``[backend.NAME]``: ``limits`` (per engine: ``requests_per_min``, ``tokens_per_min``, ``concurrency``),
     ``stream`` (default true: also stream calls that ask for a whole answer, to measure the time to first token),
-    ``send_priority`` (where servers take one), ``batches`` (default false: the server at ``api_base`` has the provider's batches),
+    ``send_priority`` (where servers take one), ``batches`` (default false: ``api_base`` has the provider's batches),
     ``max_retries``, ``backoff_s`` and ``max_wait_s``. The SDKs' own retries are disabled, because they would count as latency.
     """
 

@@ -1,7 +1,7 @@
 """Calls of many units, bought in the providers' batches for half the price, and never bought twice.
 
-A unit that calls its model waits here. When all units wait, their calls are submitted, one batch for each model; the batches are
-polled, and what they answer is handed to the units. The states of a batch in the records (:class:`KeepsBatches`)::
+A unit that calls its model waits here. When all units wait, their calls are submitted, one batch for each model; the batches
+are polled, and what they answer is handed to the units. The states of a batch in the records (:class:`KeepsBatches`)::
 
     recorded    our key and the digests of its calls are on disk; nothing is sent
        |        submit: the key goes along, in the batch's metadata and in the name of each call
@@ -12,8 +12,9 @@ polled, and what they answer is handed to the units. The states of a batch in th
 
 A process may die between any two of these. The next one makes the same calls again, with the same digests: one that a closed
 batch has is answered from the disk, one that a submitted batch has waits for that batch. A batch that is only recorded may have
-been sent or not: the provider's list of batches is searched for our key. If it is not there :attr:`BatchTimes.settle_s` after it was
-recorded, it was not sent, and its calls are collected anew.
+been sent or not: the provider's list of batches is searched for our key. If it is not there :attr:`BatchTimes.settle_s` after
+it was recorded, it was not sent, and its calls are collected anew. Anthropic's list has no keys: there a batch of as many calls
+that is under way may be ours, and its end is waited for.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class Transport(ABC):
 
 
 class FoundBatch(NamedTuple):
-    """What the provider's list of batches says of one of ours: its id; whether it is certain that None means it was never sent."""
+    """What the provider's list says of one of our batches: its id, and whether it is certain that None means never sent."""
 
     provider_id: str | None
     is_certain: bool = True
@@ -199,8 +199,8 @@ class CallBinding:
     """The needs of a remote chat model for one invocation.
 
     ``streams``: also stream calls that ask for a whole answer, to measure the time to first token. ``priority_sign``: 1 or -1
-    sends the request's priority, times that, to the server; 0 does not. ``list_price``: the model's ordinary price, where the call
-    goes in a batch and ``model`` has the price of that; its seconds are not known.
+    sends the request's priority, times that, to the server; 0 does not. ``list_price``: the model's ordinary price, where the
+    call goes in a batch and ``model`` has the price of that; its seconds are not known.
     """
 
     transport: Transport
