@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import islice
 
 from vinelm.catalog import Catalog
 from vinelm.profiler.dry_run.forecast import Forecast
 from vinelm.profiler.execution.batching import BatchPrices
-from vinelm.profiler.scheduling.request_paths import ActivePath, TimedPaths
-from vinelm.requests.protocols import Sampler
 from vinelm.template import Template
-
-_MOST_PATHS = 5_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +18,9 @@ class BatchForecast:
     Attributes:
         cost_usd: dollars in the middle, of the calls in batches and of those that are made at once.
         ordinary_usd: dollars in the middle without batches.
-        waves: how often a call waits for another one of its request, at least: the most invocations of a path.
+        waves: how often calls wait for others, at least: the most invocations of a path.
         wait_s: the longest that a run waits for one batch, in seconds.
-        timed_cells: rows whose calls are made at once, at most.
+        timed_cells: rows whose calls are made at once, about.
     """
 
     cost_usd: float
@@ -36,13 +31,7 @@ class BatchForecast:
 
 
 def batch_forecast(
-    forecast: Forecast,
-    prices: BatchPrices,
-    batched: Collection[str],
-    *,
-    template: Template,
-    catalog: Catalog,
-    sampler: Sampler,
+    forecast: Forecast, prices: BatchPrices, batched: Collection[str], template: Template, catalog: Catalog
 ) -> BatchForecast:
     """Return what the run of a forecast comes to in batches. Pure.
 
@@ -52,23 +41,14 @@ def batch_forecast(
         batched: the models whose calls go in batches.
         template: a bound template.
         catalog: the models.
-        sampler: proposes the request paths; of the first round those are counted that are called at once.
     """
-    timed, cells, waves = TimedPaths(prices.timed_paths), set(), 1
-    for number, proposed in enumerate(islice(sampler.propose(0, ()), _MOST_PATHS)):
-        path = ActivePath(proposed, number, template)
-        timed.add(path)
-        waves = max(waves, path.longest)
-        if path.is_timed:
-            cells |= {(proposed.request_id, repr(proposed.path[:length])) for length in range(1, path.longest + 1)}
     # Each model's share of the dollars, by its calls and what a call of usual size costs.
     usd = {name: one.middle * catalog[name].price.cost_usd(1000, 250) for name, one in forecast.calls.items()}
-    total = sum(usd.values())
+    total, rows = sum(usd.values()), forecast.cells.middle
     share = sum(usd[name] for name in usd if name in batched) / total if total else 0.0
-    rows = forecast.cells.middle
-    at_once = min(len(cells) / rows, 1.0) if rows else 0.0
+    timed = min(prices.timed_paths * sum(len(stage.models or ()) for stage in template.stages), rows)
     ordinary = forecast.cost_usd.middle
     return BatchForecast(
-        cost_usd=ordinary * (1.0 - 0.5 * share * (1.0 - at_once)), ordinary_usd=ordinary, waves=waves,
-        wait_s=prices.times.wait_s, timed_cells=min(len(cells), round(rows)),
+        cost_usd=ordinary * (1.0 - 0.5 * share * (1.0 - timed / rows)) if rows else ordinary, ordinary_usd=ordinary,
+        waves=template.depth, wait_s=prices.times.wait_s, timed_cells=round(timed),
     )  # fmt: skip

@@ -198,7 +198,7 @@ def _show_batches(batches: BatchForecast) -> None:
         f"more, each within {hours}: one for each call that waits for another. A budget or coverage that is near adds some."
     )
     say(
-        f"The first rows of each stage and model, {batches.timed_cells:,} or fewer, are called at once, at the ordinary "
+        f"The first rows of each stage and model, about {batches.timed_cells:,}, are called at once, at the ordinary "
         "price: only they have seconds. Reservations are made at the ordinary price."
     )
 

@@ -1,7 +1,8 @@
 """A provider on loopback with the batch APIs of OpenAI, Anthropic and Gemini, and their calls that are answered at once.
 
 It keeps what it sold: ``bought`` counts calls in batches by what was asked, ``at_once`` the others. A batch ends ``delay_s``
-after it came, or when :meth:`BatchProvider.end` says so. ``spoil`` decides how a call of a batch ends: "expired", "errored" or None.
+after it came, or when :meth:`BatchProvider.end` says so. ``spoil`` decides how a call of a batch ends: "expired", "errored",
+"lost", or None where it is answered.
 """
 
 import json

@@ -310,10 +310,10 @@ def _forecast(
     needs = needs_of(whole, limits, template, len(ids), coverage=coverage, rows=rows, committed_usd=committed_usd)
     if isinstance(sampler, PricedSampler) and sampler.n_baseline:
         needs = replace(needs, baseline_usd=forecast_to(ProfileLimits(coverage=1.0), sampler.baseline_alone()).cost_usd)
-    return forecast, needs, _in_batches(forecast, inputs, settings["batch_prices"], sampler)
+    return forecast, needs, _in_batches(forecast, inputs, settings["batch_prices"])
 
 
-def _in_batches(forecast: Forecast, inputs: Inputs, prices: BatchPrices | None, sampler: Sampler) -> BatchForecast | None:
+def _in_batches(forecast: Forecast, inputs: Inputs, prices: BatchPrices | None) -> BatchForecast | None:
     from vinelm.profiler.dry_run.batches import batch_forecast
     from vinelm.profiler.execution.batching import batched_models
 
@@ -321,7 +321,7 @@ def _in_batches(forecast: Forecast, inputs: Inputs, prices: BatchPrices | None, 
         return None
     batched = batched_models(inputs.workflow, inputs.catalog, inputs.backends)
     template = inputs.workflow.template.bind(tuple(inputs.catalog))
-    return batch_forecast(forecast, prices, batched, template=template, catalog=inputs.catalog, sampler=sampler)
+    return batch_forecast(forecast, prices, batched, template, inputs.catalog)
 
 
 def _run(
