@@ -167,7 +167,7 @@ def reprice(connection: Connection, judge: RowJudge, rows: Iterable[StoredRow]) 
         change = update(table).where(table.c.row_id == bindparam("row"))
         # What a batch costs of the ordinary price stays as it is; the old dollars are read before the new ones are set.
         listed = case((table.c.cost_usd > 0, table.c.list_usd * bindparam("now", type_=Float) / table.c.cost_usd), else_=0.0)
-        values = {"cost_usd": bindparam("now"), "recorded_usd": bindparam("recorded")}
+        values: dict[str, Any] = {"cost_usd": bindparam("now"), "recorded_usd": bindparam("recorded")}
         values["list_usd"] = case((table.c.list_usd.is_not(None), listed), else_=None)
         connection.execute(change.values(values), changes)
     return len(changes), unpriced

@@ -103,7 +103,7 @@ class BatchRecords:
         """Return what the calls of a cell that are not among ``asked`` may have cost: bought, and never used."""
         with self._database.transaction() as connection:
             found = connection.execute(select(_CALLS.c.digest, _CALLS.c.upper_usd).where(_of(cell)))
-            return sum(row.upper_usd for row in found if row.digest not in asked)
+            return float(sum(row.upper_usd for row in found if row.digest not in asked))
 
     def drop(self, cell: Cell) -> None:
         """Delete the calls of a cell, in the transaction that writes its row."""

@@ -4,8 +4,8 @@ import json
 import sys
 
 import pytest
-
 from kit.servers.batch_provider import BatchProvider
+
 from vinelm.cli.main import main
 
 MODELS = """

@@ -27,7 +27,7 @@ from vinelm.catalog import Model
 if TYPE_CHECKING:
     from anthropic import Anthropic, AsyncAnthropic
 
-_ENDED = {
+_ENDED: Mapping[str, Mapping[str, Any]] = {
     "expired": failure("timeout", "the batch expired before the call was made"),
     "canceled": failure("server", "the batch was cancelled before the call was made"),
 }
@@ -101,7 +101,7 @@ def _answer(result: Any) -> Mapping[str, Any]:
     if result.type == "succeeded":
         return {"body": result.message.to_dict(mode="json")}
     if result.type != "errored":
-        return _ENDED.get(result.type, failure("server", "the provider does not say how the call ended"))
+        return _ENDED.get(str(result.type), failure("server", "the provider does not say how the call ended"))
     body = result.error.to_dict(mode="json")
     kind = (body.get("error") or {}).get("type")
     status = 500 if kind in _OF_THE_SERVER else 400

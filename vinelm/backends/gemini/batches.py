@@ -74,7 +74,7 @@ class GeminiBatches(BatchApi):
         state = str(getattr(job.state, "value", job.state)).removeprefix("JOB_STATE_")
         if state not in _ENDED:
             return None
-        found = {self.REST: _REST[state]} if state in _REST else {}
+        found: dict[str, Mapping[str, Any]] = {self.REST: _REST[state]} if state in _REST else {}
         for one in (job.dest.inlined_responses if job.dest is not None else None) or ():
             name = (one.metadata or {}).get(NAME)
             if name and one.response is not None:

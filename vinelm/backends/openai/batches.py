@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from vinelm.backends.http.answer_body import BodyLimits
 from vinelm.backends.http.deadline import NO_LIMIT_S
@@ -29,7 +29,7 @@ RESULTS = BodyLimits(whole=1 << 30)
 """The largest file of answers: of a whole batch."""
 SKEW_S = 3600.0
 """By how much the provider's clock may differ from ours."""
-ENDPOINT = "/v1/chat/completions"
+ENDPOINT: Final = "/v1/chat/completions"
 KEY = "vinelm"
 """The name of our key in a batch's metadata."""
 _UNDER_WAY = ("validating", "in_progress", "finalizing", "cancelling")
