@@ -151,6 +151,28 @@ def test_a_submission_that_can_never_work_is_a_failure_of_its_calls(provider, tm
     assert not provider.bought
 
 
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini"])
+def test_a_submission_whose_answer_is_lost_is_found_and_not_bought_again(provider, tmp_path, name):
+    provider.cut = 1
+    run(loaded(provider.url, (name,), depth=1), tmp_path / "s.db")
+    assert provider.cut == 0
+    assert provider.calls_per_batch == [3]
+    assert {row.failure for row in rows_of(tmp_path / "s.db").values()} == {None}
+
+
+def test_a_batch_that_the_provider_has_lost_is_a_failure_that_may_be_billed(provider, tmp_path):
+    submitted = provider.submitted
+
+    def forgetting(kind, calls, **more):
+        return provider.batches.pop(submitted(kind, calls, **more)["id"])
+
+    provider.submitted = forgetting
+    run(loaded(provider.url, ("openai",), depth=1), tmp_path / "s.db")
+    rows = rows_of(tmp_path / "s.db").values()
+    assert {row.failure for row in rows} == {"server"}
+    assert all(row.cost_usd > 0 for row in rows)
+
+
 def test_a_stage_of_several_calls_waits_for_one_batch_after_another(provider, tmp_path):
     def generate(state: State, model):
         model.invoke("plan " + state["question"])

@@ -30,6 +30,7 @@ class BatchProvider:
         self.bought, self.at_once = Counter(), Counter()
         self.batches, self.files = {}, {}
         self.refuse = None  # (status, body) of each submission, while it is set
+        self.cut = 0  # so many submissions are taken, and their connection is cut before the answer
         self.status = None  # of OpenAI's batches and Gemini's, in place of the good one
         self.lock = threading.Lock()
         outer = self
@@ -81,7 +82,12 @@ class BatchProvider:
                     status, content = 404, {"error": {"message": "unknown", "type": "not_found_error", "code": 404}}
                 break
         else:
-            status, content = 404, {"error": {"message": f"no {path}"}}
+            reply, status, content = None, 404, {"error": {"message": f"no {path}"}}
+        if self.cut and reply in SUBMISSIONS:
+            self.cut -= 1
+            handler.close_connection = True
+            handler.connection.close()
+            return
         data = content if isinstance(content, bytes) else json.dumps(content).encode()
         kind = "application/octet-stream" if isinstance(content, bytes) else "application/json"
         try:
@@ -332,3 +338,4 @@ ROUTES = (
         lambda provider, body, name: (200, gemini_batch(provider, provider.batches[name])),
     ),
 )
+SUBMISSIONS = (openai_submit, anthropic_submit, gemini_submit)

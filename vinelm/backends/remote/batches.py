@@ -49,6 +49,8 @@ DAY_S = 86_400.0
 """The window within which a batch ends, at each of the providers."""
 _RESUBMITS = 5
 _LAST_S = 5.0
+_MISSES = 5
+"""So often in a row a provider must refuse to tell how a batch stands, before its answers count as lost."""
 _SIGNED = ("thinking", "thought_signature")
 """What a process that has died knew, and the next one does not: it is part of a request, and not of what it asks."""
 
@@ -169,13 +171,17 @@ class _Call:
 
 @dataclass(eq=False)
 class _Polled:
-    """An open batch, when it is looked at next, and after how long once more. ``since_s``: when this process began to wait."""
+    """An open batch, when it is looked at next, and after how long once more.
+
+    ``since_s``: when this process began to wait; ``misses``: how often in a row the provider did not know it.
+    """
 
     batch: RecordsBatch
     provider_id: str | None
     due_s: float = 0.0
     step_s: float = 0.0
     since_s: float = field(default_factory=time.monotonic)
+    misses: int = 0
 
 
 class BatchGate:
@@ -378,8 +384,13 @@ class BatchGate:
                 self._search(polled, model, api)
             if polled.provider_id is not None:
                 answers = api.answers(model, polled.provider_id)
+            polled.misses = 0
         except Exception as error:
             failed = _failed(api, error)
+            polled.misses += failed.is_final and polled.provider_id is not None
+            if polled.misses >= _MISSES:
+                lost = failure("server", "the provider does not have its batch any more", may_be_billed=True)
+                answers = {BatchApi.REST: lost}
             if failed.kind == "auth":
                 self.close(f"{model.name}: {failed.detail}: repair it and run the same line again, which fetches its batches")
         if answers is not None:

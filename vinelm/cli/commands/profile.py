@@ -157,7 +157,7 @@ def _execution(workflow: str, settings: dict[str, Any]) -> ExecutionConfig:
 
     arguments = {name: str(value) if isinstance(value := settings[name], Path) else value for name in INPUTS}
     is_batched, cluster = settings["batch_prices"], _cluster(settings)
-    isolation = settings["isolation"] or ("thread" if is_batched else "process")
+    isolation: Any = settings["isolation"] or ("thread" if is_batched else "process")
     if is_batched and (isolation != "thread" or cluster is not None):
         raise ConfigError("calls go in batches where all units are in one process, in threads", code="batches-need-threads")
     workers = 1 if isolation == "inline" else BATCH_WORKERS if is_batched else DEFAULT_WORKERS
