@@ -131,7 +131,8 @@ def cost_and_latency(
     skipped = skipped_nodes(trie)
     asked = cells.of_cells(~skipped[cells.node]) if skipped.any() else cells
     cost = estimate_amount(asked, asked.cost_usd, edges=edges, by_outcome=by_outcome)
-    latency = estimate_amount(asked, zero_load_s(asked, engine), edges=edges, by_outcome=by_outcome)
+    timed = asked.of_cells(~np.isnan(asked.latency_s)) if np.isnan(asked.latency_s).any() else asked
+    latency = estimate_amount(timed, zero_load_s(timed, engine), edges=edges, by_outcome=by_outcome)
     if not skipped.any():
         return cost, latency
     return _of_tools_alone(cells, skipped, cells.cost_usd, cost), _of_tools_alone(cells, skipped, cells.latency_s, latency)

@@ -51,11 +51,13 @@ class RequestSizes:
         """Estimate from each cell's ratio to the amount of a request of size 1; ``expected`` has shape (requests,)."""
         n_rows = np.bincount(cells.request, minlength=cells.n_requests).astype(np.float64)
         total = np.bincount(cells.request, ratio, cells.n_requests)
-        mean = total / n_rows
+        known = n_rows > 0.0  # a request whose calls went in batches has no row with seconds
+        mean = np.divide(total, n_rows, out=expected.copy(), where=known)
         within = np.bincount(cells.request, (ratio - mean[cells.request]) ** 2, cells.n_requests).sum()
-        noise = within / max(float((n_rows - 1.0).sum()), 1.0)
-        rest = max(float(((mean - expected) ** 2).mean() - noise * float((1.0 / n_rows).mean())), 0.0)
-        error = np.maximum(rest + noise / n_rows, SMALLEST_ERROR)
+        noise = within / max(float((n_rows - 1.0)[known].sum()), 1.0)
+        rest = max(float(((mean - expected)[known] ** 2).mean() - noise * float((1.0 / n_rows[known]).mean())), 0.0)
+        error = np.full(cells.n_requests, np.inf)
+        error[known] = np.maximum(rest + noise / n_rows[known], SMALLEST_ERROR)
         if not (n_rows > 1).any():  # nothing tells a long request from a dear invocation
             return cls(np.ones(cells.n_requests), mean, error, 0.0, 1.0, 0.0)
         explained = float(expected.var())
@@ -195,8 +197,9 @@ def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints,
     size_var = var * (1.0 - sizes.noise)
     for array in (mean, var, size_var, mean_var, along):
         array[0] = 0.0
+    n_requests = len(np.unique(cells.request))
     return MeanEstimate(
-        mean, var, size_var, mean_var, along, sizes.spread / cells.n_requests * _small_sample_inflation(cells.n_requests - 1)
+        mean, var, size_var, mean_var, along, sizes.spread / n_requests * _small_sample_inflation(n_requests - 1)
     )
 
 

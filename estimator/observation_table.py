@@ -39,7 +39,7 @@ class ObservationTable:
         labelled: whether ``right`` is known.
         failed: whether the call failed.
         cost_usd: dollars, including the tools after the stage.
-        latency_s: seconds, including the tools after the stage.
+        latency_s: seconds, including the tools after the stage; NaN where they are not known.
         in_flight: calls on the same engine at the start.
         arm: the stage that came next, as an index into ``trie.stages``; -1 if the request ended here or the stage is not known.
         n_beyond_stop: number of rows that were dropped because they lie below a stop.

@@ -1,5 +1,6 @@
 from .dry_run.forecast import Forecast as Forecast
 from .dry_run.forecast import forecast_profile as forecast_profile
+from .execution.batching import BatchPrices as BatchPrices
 from .execution.job import WorkflowSource as WorkflowSource
 from .execution.ledger import ProfileLimits as ProfileLimits
 from .readiness import CheckReport as CheckReport

@@ -7,11 +7,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
+from pathlib import Path
 from typing import Any
 
 from vinelm.adapters.langgraph.exits import resolved
+from vinelm.backends.remote.batches import BatchGate
 from vinelm.catalog import Catalog
-from vinelm.errors import DatasetError, StoreError
+from vinelm.errors import ConfigError, DatasetError, StoreError
+from vinelm.profiler.execution.batching import BatchingWorker, batched_models, gate_of, through
 from vinelm.profiler.execution.fingerprint import SETTING, store_identity
 from vinelm.profiler.execution.ledger import Ledger
 from vinelm.profiler.execution.replayed.runner import make_units
@@ -33,6 +36,7 @@ from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.growth.changes import differences
 from vinelm.traces.growth.grow import retire_broken
 from vinelm.traces.growth.plan import RequestDigest
+from vinelm.traces.store.batches import BatchRecords
 from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.store.shared_run import SharedRun, shared_run
 
@@ -77,15 +81,20 @@ def profile(
     digests, kinds = request_digests(workflow, requests), kinds_of(workflow, requests)
     sampler = _sampler_of(settings, workflow, catalog, requests, kinds)
     noted = settings_of(sampler, requests)
-    units = make_units(workflow, catalog, backends)
+    gate = _gate(settings, workflow, catalog, backends, store)
+    units = make_units(workflow, catalog, backends if gate is None else through(gate, backends))
     with interrupts_raised(), shared_run(store) as shared:
         worker = keeping(make_worker(settings, units, parts), store)
+        if gate is not None:
+            worker = BatchingWorker(worker, gate, BatchRecords(store))
         try:
             with alone(shared, identity, noted):
                 rows = KeptRows(store, units, worker, settings, (*workflow.requests, *requests))
                 bring_up_to_date(rows, identity, digests, kinds)
                 _register(store, workflow, requests, digests)
-                state = _begin(rows, requests, noted, shared)
+                state = _begin(rows, requests, noted, shared, gate)
+            if gate is not None:
+                gate.start(BatchRecords(store))
             Scheduler(worker, sampler, state, settings, may_go_on=units.can_go_on).run()
         finally:
             worker.close()
@@ -147,11 +156,27 @@ def continued_share(workflow: Workflow) -> float:
     return 0.0 if workflow.signals is None else CONTINUED_SHARE
 
 
-def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any], shared: SharedRun | None) -> RunState:
+def _gate(
+    settings: ProfileSettings, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], store: ObservationStore
+) -> BatchGate | None:
+    """Where calls wait for batches, if the run buys in them; :class:`ConfigError` if it cannot."""
+    if settings.batch_prices is None:
+        return None
+    if not isinstance(store.path, Path):
+        raise ConfigError(
+            "several runs may share this store, and none may fetch another's batches: use a file as the store",
+            code="batch-prices",
+        )
+    return gate_of(batched_models(workflow, catalog, backends), catalog, backends, settings.batch_prices)
+
+
+def _begin(
+    rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any], shared: SharedRun | None, gate: BatchGate | None
+) -> RunState:
     """Open the ledger, judge rows that wait for it, note the run's settings in the store, and read its rows."""
     store, units, settings = rows.store, rows.units, rows.settings
     settings.note(None if shared is None else shared.correct_totals())
-    ledger = Ledger(store, settings.limits, shared=shared)
+    ledger = Ledger(store, settings.limits, shared=shared, batches=None if gate is None else BatchRecords(store))
     records = RunRecords(store)
     if not settings.keep_going:
         settings.note(_retired_broken_rows(records, units.template))
@@ -167,6 +192,7 @@ def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any]
     return RunState(
         store, ledger, units, requests,
         n_older=records.begin(noted), keep_going=settings.keep_going, sampler=_word(noted["sampler"]), shared=shared,
+        batched=() if gate is None else gate.models,
     )  # fmt: skip
 
 

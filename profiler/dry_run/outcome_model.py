@@ -99,8 +99,9 @@ class OutcomeModel:
             return self._guessed(stage, kind[-1], arm or None)
         row = like[int(self._rng.random() * len(like))]
         tokens = (row.tokens_in or 0) + (row.tokens_out or 0)
-        cost = row.cost_usd + row.tool_cost_usd
-        return Unit(cost, row.calls, row.calls + row.retries, tokens, row.latency_s, row.tool_latency_s, arm or None)
+        cost = row.served_usd
+        call_s = row.latency_s if row.is_timed else 0.0  # the forecast of hours is a lower bound
+        return Unit(cost, row.calls, row.calls + row.retries, tokens, call_s, row.tool_latency_s, arm or None)
 
     def row(self, cell: Cell, unit: Unit, stage: str) -> Observation:
         """Return the drawn outcome as the observation that a sampler is given."""

@@ -38,6 +38,7 @@ class Job:
             and the request goes on all the same. Otherwise empty.
         judged: the verdicts of the workflow's judge on this request's answers so far, by what it was asked. None: no judge is
             asked, so that an answer has no score where a judge gives it.
+        is_batched: its calls go in batches. Only where all of its models have them.
         digest: of the request, which is read anew on another machine and has to be the same there; None on this one.
     """
 
@@ -50,6 +51,7 @@ class Job:
     stages: tuple[str, ...] = ()
     passed: tuple[bool, ...] = ()
     judged: Mapping[str, bool] | None = None
+    is_batched: bool = False
     digest: str | None = None
 
     @property

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.judging import Judgement
-from vinelm.rows.observation import Observation
+from vinelm.rows.observation import Cell, Observation
 from vinelm.traces import ObservationStore
 from vinelm.traces.databases.running_totals import Totals
+from vinelm.traces.store.batches import BatchRecords
 from vinelm.traces.store.judgements import Judgements
 from vinelm.traces.store.shared_run import SharedRun
 
@@ -121,6 +122,7 @@ class Ledger:
         store: the store whose ledger it is; the caller holds it exclusively.
         limits: the budgets: dollars settled and reserved, model calls of all rows and of units in flight.
         shared: the run, where others may work on the store: budgets then hold for all of them together.
+        batches: the store's batches, where units buy in them.
     """
 
     def __init__(
@@ -129,13 +131,17 @@ class Ledger:
         limits: ProfileLimits,
         *,
         shared: SharedRun | None = None,
+        batches: BatchRecords | None = None,
     ) -> None:
         self.limits = limits
+        self._batches = batches
         self._shared = shared
         self._store = store
         self._lock = threading.RLock()
         self.abandoned = store.abandon_open()
         """Units that an earlier run left open, charged at their bound."""
+        self.replaceable: dict[Cell, float] = {} if batches is None else batches.abandoned()
+        """Dollars of abandoned entries that the same unit's next one replaces, since it fetches what was bought."""
         self.committed_usd = store.committed_usd()
         self.reserved_usd = 0.0
         """The part of it that is reserved for units in flight."""
@@ -153,7 +159,14 @@ class Ledger:
         return None
 
     def reserve(
-        self, request_id: str, prefix: tuple[str, ...], upper_usd: float, upper_calls: int = 1, *, is_new: bool = True
+        self,
+        request_id: str,
+        prefix: tuple[str, ...],
+        upper_usd: float,
+        upper_calls: int = 1,
+        *,
+        is_new: bool = True,
+        is_batched: bool = False,
     ) -> Reservation:
         """Reserve the bound, durably.
 
@@ -163,6 +176,7 @@ class Ledger:
             upper_usd: its dollars at most.
             upper_calls: its model calls at most.
             is_new: it is to make a row; False for a row that is there, which only the run that begins may look at.
+            is_batched: all its calls go in batches.
 
         Raises:
             BudgetExhausted: a budget would be exceeded.
@@ -172,15 +186,20 @@ class Ledger:
             # The claim before the check: a unit that another run pays for must not end this one by its budget.
             if self._shared is not None and is_new:
                 self._shared.claim(request_id, prefix)
-            reason = self.refusal(upper_usd, upper_calls)
+            replaced_usd = self.replaceable.get((request_id, prefix), 0.0) if is_batched else 0.0
+            reason = self.refusal(upper_usd - replaced_usd, upper_calls)
             if reason is not None:
                 raise BudgetExhausted(reason)
             # The entry is written before the sums change here: where the store refuses it, nothing is reserved.
             if self._shared is None:
-                entry = self._store.reserve(request_id, prefix, upper_usd)
+                if replaced_usd and self._batches is not None:
+                    self._batches.replace((request_id, prefix))
+                entry = self._store.reserve(request_id, prefix, upper_usd, is_batched=is_batched)
             else:
                 entry = self._shared.reserve(request_id, prefix, upper_usd, upper_calls)
             self._reserve(upper_usd)
+            if replaced_usd:
+                self.committed_usd -= self.replaceable.pop((request_id, prefix))
             self.calls += upper_calls
             return Reservation(entry, upper_usd, upper_calls)
 
@@ -219,6 +238,8 @@ class Ledger:
                     return
                 self._store.add(observation, checkpoint)
                 self._store.settle(reservation.entry, paid)
+                if self._batches is not None:
+                    self._batches.drop((observation.request_id, observation.prefix))
                 if judgement is not None:
                     Judgements(self._store).add(observation.request_id, observation.prefix, judgement)
             self._close(reservation, paid, observation.calls)

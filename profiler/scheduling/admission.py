@@ -121,16 +121,19 @@ class _Scan:
     def _start(self, path: ActivePath, length: int) -> Job | None:
         ledger = self._state.ledger
         upper_usd, upper_calls = self._upper(path, length)
-        refusal = ledger.refusal(self._earlier_usd + upper_usd, self._earlier_calls + upper_calls)
+        cell, is_timed = path.cell(length), path.is_timed
+        replaced_usd = ledger.replaceable.get(cell, 0.0) if self._state.is_batched(cell, is_timed=is_timed) else 0.0
+        extra_usd = upper_usd - replaced_usd
+        refusal = ledger.refusal(self._earlier_usd + extra_usd, self._earlier_calls + upper_calls)
         if refusal is not None:
             # Final only where no earlier cell is open: a unit before this one may settle below its bound and leave enough.
             if not self._earlier:
-                self._state.stop("budget", ledger.refusal(upper_usd, upper_calls) or refusal)
+                self._state.stop("budget", ledger.refusal(extra_usd, upper_calls) or refusal)
             return None
         if self._earlier and self._may_stop_before():
             return None
         try:
-            return self._state.start(path.cell(length), upper_usd, upper_calls, Purchase(path.round, path.probability))
+            return self._state.start(cell, upper_usd, upper_calls, Purchase(path.round, path.probability, is_timed))
         except BudgetExhausted:  # by what another run has reserved since
             return None
 

@@ -46,6 +46,7 @@ class ObservedCells:
         *,
         broken_after: int | None = None,
         states: Collection[Cell] = (),
+        ahead: int = 0,
     ) -> None:
         self._request_ids = request_ids
         self._rule = template.stop
@@ -67,7 +68,7 @@ class ObservedCells:
         bound = PriceBound(catalog)
         for row in older:
             bound.add(row)
-        self.price_bounds = PriceBounds(bound)
+        self.price_bounds = PriceBounds(bound, ahead)
 
     def add(self, row: Observation) -> None:
         """Add a row that is in the store."""

@@ -7,6 +7,7 @@ only if it would be admitted whatever the outcome of the cells before it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from vinelm.profiler.execution.ledger import PriceBound
@@ -15,6 +16,8 @@ from vinelm.rows.observation import Cell, Observation
 from vinelm.template import StopRule, Template
 
 LARGEST_BLOCK = 256
+FAR_AHEAD = LARGEST_BLOCK - 1
+"""The paths before the first block of the largest size."""
 
 
 Visit = tuple[str, str]
@@ -44,11 +47,12 @@ class ActivePath:
         probability: see :class:`~vinelm.requests.protocols.RequestPath`.
         goes_on: whether it is executed to its end although the workflow's own check passes an answer before.
         committed: how many of its cells are committed.
+        is_timed: see :class:`TimedPaths`.
     """
 
     __slots__ = (
         "_ahead", "_certain", "_choices", "_coming", "_executed", "_is_over", "_position", "_stages", "_template",
-        "committed", "goes_on", "models", "number", "probability", "request_id", "round",
+        "committed", "goes_on", "is_timed", "models", "number", "probability", "request_id", "round",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +64,7 @@ class ActivePath:
         self.models: tuple[str, ...] = ()
         self.number = number
         self.committed = 0
+        self.is_timed = True
         self._executed = 0
         self._template = template
         self._choices = request_path.path
@@ -162,6 +167,27 @@ class ActivePath:
         return model if model in (self._template.stage(stage).models or ()) else None
 
 
+class TimedPaths:
+    """Chooses the paths whose calls are made at once where others go in batches, so that each stage and model has seconds.
+
+    They are the first ones in canonical order, whatever their rows show: a run that is killed and started again has the same.
+
+    Args:
+        most: on how many paths each stage and model is timed; 0 for none.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._timed: Counter[Visit] = Counter()
+
+    def add(self, path: ActivePath) -> None:
+        """Decide on the next path in order."""
+        visits = {visit for length in range(1, path.longest + 1) for visit in path.possible(length)}
+        path.is_timed = any(self._timed[visit] < self._most for visit in visits)
+        if path.is_timed:
+            self._timed.update(visits)
+
+
 class ActivePaths:
     """The request paths under way, in the sampler's order; the first is the oldest that is not fully committed.
 
@@ -169,9 +195,14 @@ class ActivePaths:
         sampler: proposes them.
         template: a bound template.
         may_go_on: whether the workflow can go on below an answer that its own check passed.
+        timed: where calls go in batches, chooses those that do not; None: nothing goes in batches.
     """
 
-    def __init__(self, sampler: Sampler, template: Template, *, may_go_on: bool = True) -> None:
+    def __init__(
+        self, sampler: Sampler, template: Template, *, may_go_on: bool = True, timed: TimedPaths | None = None
+    ) -> None:
+        self._timed = timed
+        self._ahead = 0 if timed is None else FAR_AHEAD
         self._sampler, self._template, self._may_go_on = sampler, template, may_go_on
         self._round = -1
         self._proposed: Iterator[RequestPath] = iter(())
@@ -193,7 +224,7 @@ class ActivePaths:
         """Activate one more path, if the round has one that is not too far ahead of the first. Returns whether it did."""
         # A path further ahead has no price bound yet: that of a block is learned when the first path of the block
         # before it is reached.
-        if self._is_exhausted or (self.active and self._taken >= block_end(block_of(self.active[0].number) + 1)):
+        if self._is_exhausted or (self.active and self._taken + self._ahead >= self._end()):
             return False
         request_path = next(self._proposed, None)
         if request_path is None:
@@ -201,19 +232,31 @@ class ActivePaths:
             return False
         self._is_round_empty = False
         path = ActivePath(request_path, self._taken, self._template, self._round, may_go_on=self._may_go_on)
+        if self._timed is not None:
+            self._timed.add(path)
         self.active.append(path)
         self._taken += 1
         return True
+
+    def _end(self) -> int:
+        """The first path after the block that follows that of the oldest one."""
+        return block_end(block_of(self.active[0].number + self._ahead) + 1)
 
 
 class PriceBounds:
     """The price bound that applies to each path: learned from all paths up to the block before the previous one, however far
     other paths have come. Blocks double in size from one path up to :data:`LARGEST_BLOCK`.
+
+    Args:
+        bound: before the first path.
+        ahead: by how many paths the first one counts as later: :data:`FAR_AHEAD` where calls go in batches, since each block
+            that waits for another takes as long as a batch.
     """
 
-    def __init__(self, bound: PriceBound) -> None:
-        self._bound = bound
-        self._of_block: dict[int, PriceBound] = {0: bound.copy(), 1: bound.copy()}
+    def __init__(self, bound: PriceBound, ahead: int = 0) -> None:
+        self._bound, self._ahead = bound, ahead
+        first = block_of(ahead)
+        self._of_block: dict[int, PriceBound] = {first: bound.copy(), first + 1: bound.copy()}
 
     def learn(self, observation: Observation) -> None:
         """Learn from a committed cell."""
@@ -221,7 +264,7 @@ class PriceBounds:
 
     def reached(self, number: int) -> None:
         """Note that all paths before that one are committed."""
-        block = block_of(number)
+        block = block_of(number + self._ahead)
         if block + 1 not in self._of_block:
             # What comes before is committed, and nobody asks for its bounds again.
             self._of_block = {k: bound for k, bound in self._of_block.items() if k >= block}
@@ -230,7 +273,7 @@ class PriceBounds:
 
     def of(self, number: int) -> PriceBound:
         """Return the bound for the units of that path."""
-        return self._of_block[block_of(number)]
+        return self._of_block[block_of(number + self._ahead)]
 
 
 def block_of(number: int) -> int:

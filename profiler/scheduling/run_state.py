@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from vinelm.errors import ConfigError, WorkflowError
@@ -16,6 +16,7 @@ from vinelm.profiler.execution.replayed.runner import Units
 from vinelm.profiler.execution.unit import is_extendable
 from vinelm.profiler.scheduling.kept_rows import verdicts_of
 from vinelm.profiler.scheduling.observed_cells import BROKEN_AFTER, ObservedCells
+from vinelm.profiler.scheduling.request_paths import FAR_AHEAD
 from vinelm.profiler.scheduling.results import Progress, StoppedBy
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Cell, Observation
@@ -36,10 +37,12 @@ class Purchase:
     Attributes:
         round: the sampler's round that proposed the path.
         probability: of proposing it; None if it is not known.
+        is_timed: its calls are made at once, and so have seconds, where others go in batches.
     """
 
     round: int = 0
     probability: float | None = None
+    is_timed: bool = True
 
 
 class RunState:
@@ -54,6 +57,7 @@ class RunState:
         keep_going: go on even if all first rows of a stage fail alike.
         sampler: name of the run's sampler.
         shared: the run, where others may work on the store.
+        batched: names of the models whose calls go in batches.
 
     Attributes:
         cells: the executed cells.
@@ -78,7 +82,9 @@ class RunState:
         keep_going: bool = False,
         sampler: str | None = None,
         shared: SharedRun | None = None,
+        batched: Collection[str] = (),
     ) -> None:
+        self._batched = frozenset(batched)
         self.shared, self.elsewhere = shared, set[Cell]()
         self._read_at = 0.0
         self.signals, self._sampler = units.signals, sampler
@@ -93,6 +99,7 @@ class RunState:
         self._verdicts = verdicts_of(Judgements(store).latest()) if units.judging is not None else None
         self.running: dict[Cell, Reservation] = {}
         self._purchases: dict[Cell, Purchase] = {}
+        self._in_batches: set[Cell] = set()
         self._in_flight: dict[Cell, int] = {}  # other units on the same engine when the unit started, where time is real
         self.stopped_by: StoppedBy | None = None
         self.message = ""
@@ -104,7 +111,7 @@ class RunState:
     def _read_cells(self) -> ObservedCells:
         return ObservedCells(
             self.store.observations(), self._n_older, self.requests.keys(), self.template, self.catalog,
-            broken_after=self._broken_after, states=self.records.checkpoint_cells(),
+            broken_after=self._broken_after, states=self.records.checkpoint_cells(), ahead=FAR_AHEAD if self._batched else 0,
         )  # fmt: skip
 
     # -- stopping ----------------------------------------------------------------------------------------------
@@ -159,7 +166,8 @@ class RunState:
         """
         request_id, prefix = cell
         # First of all: where another run has the unit, or the budget does not allow it, there is nothing to undo.
-        reservation = self.ledger.reserve(request_id, prefix, upper_usd, upper_calls)
+        is_batched = purchase is not None and self.is_batched(cell, is_timed=purchase.is_timed)
+        reservation = self.ledger.reserve(request_id, prefix, upper_usd, upper_calls, is_batched=is_batched)
         parent, n_again = None, 0
         for length in range(len(prefix) - 1, 0, -1):
             parent = self.store.checkpoint(request_id, prefix[:length])
@@ -167,13 +175,23 @@ class RunState:
                 break
             parent, n_again = None, n_again + 1
         self.running[cell], self._purchases[cell] = reservation, purchase or Purchase()
+        if is_batched:
+            self._in_batches.add(cell)
         if not self._is_virtual_time:
             engine = self.catalog[prefix[-1]].engine
-            self._in_flight[cell] = sum(self.catalog[other[-1]].engine == engine for _, other in self.running) - 1
+            others = sum(self.catalog[other[-1]].engine == engine for _, other in self.running.keys() - self._in_batches) - 1
+            self._in_flight[cell] = max(others, 0)
         return Job(
             self.requests[request_id], prefix, parent, reservation.upper_usd, n_again,
             stages=self._stages(cell), passed=self.cells.passed_before(cell), judged=self.verdicts(request_id),
+            is_batched=is_batched,
         )  # fmt: skip
+
+    def is_batched(self, cell: Cell, *, is_timed: bool) -> bool:
+        """Return whether all calls of a unit go in batches: its own, and those before it that are made again."""
+        request_id, prefix = cell
+        is_again = (request_id, prefix[:-1]) in self.cells.without_state
+        return not is_timed and not is_again and prefix[-1] in self._batched
 
     def verdicts(self, request_id: str) -> dict[str, bool] | None:
         """The judge's verdicts on the request's answers so far, by what it was asked; None without a judge."""
@@ -196,6 +214,7 @@ class RunState:
         """Settle a unit in flight and write its row."""
         cell = message.job.cell
         reservation, in_flight = self.running.pop(cell), self._in_flight.pop(cell, 0)
+        self._in_batches.discard(cell)
         outcome = message.outcome
         if outcome is None:
             self.fail(message.problem)  # its ledger entry stays open, since its cost is unknown

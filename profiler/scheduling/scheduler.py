@@ -21,7 +21,7 @@ from vinelm.errors import WorkflowError
 from vinelm.io.operating_system import ENDING
 from vinelm.profiler.execution.job import Job, UnitFinished, Worker, run_job
 from vinelm.profiler.scheduling.admission import Admission
-from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths
+from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths, TimedPaths
 from vinelm.profiler.scheduling.results import Progress
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.settings import ProfileSettings
@@ -53,7 +53,9 @@ class Scheduler:
         *,
         may_go_on: bool = True,
     ) -> None:
-        paths = ActivePaths(sampler, state.template, may_go_on=may_go_on)
+        prices = settings.batch_prices
+        timed = None if prices is None else TimedPaths(prices.timed_paths)
+        paths = ActivePaths(sampler, state.template, may_go_on=may_go_on, timed=timed)
         self.state = state
         self._commit = CanonicalCommit(state, paths, int(getattr(sampler, "n_baseline", 0)))
         self._admission = Admission(state, paths, settings.execution.workers)

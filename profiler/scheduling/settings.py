@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from vinelm.errors import ConfigError
+from vinelm.profiler.execution.batching import BatchPrices
 from vinelm.profiler.execution.job import WorkflowSource
 from vinelm.profiler.execution.ledger import ProfileLimits
 from vinelm.profiler.sampling.priced_sampler import Candidates
@@ -122,6 +123,7 @@ class ProfileSettings:
         seed: of a sampler that is given by name.
         candidates: the plans that the default sampler compares with what runs today; a pure function of the rows so far.
         execution: where units run and how many at a time; default: one at a time on the calling thread.
+        batch_prices: buy in the providers' batches, at half price; None: every call is made at once.
         keep_going: go on even if all first rows of a stage fail alike, whatever the model. By default such a run stops
             (``"broken"``), and the next one executes these rows again.
         on_progress: called after each row.
@@ -142,6 +144,7 @@ class ProfileSettings:
     seed: int = 0
     candidates: Candidates | None = None
     execution: ExecutionConfig = ExecutionConfig()
+    batch_prices: BatchPrices | None = None
     keep_going: bool = False
     on_progress: Callable[[Progress], None] | None = None
     on_note: Callable[[str], None] | None = None
@@ -149,6 +152,11 @@ class ProfileSettings:
 
     def __post_init__(self) -> None:
         _ = self.limits  # refuses nonsense before a store is made
+        if self.batch_prices is not None and self.execution.isolation != "thread":
+            raise ConfigError(
+                'calls go in batches where all units are in one process: use isolation="thread" with batch_prices',
+                code="batches-need-threads",
+            )
 
     @property
     def limits(self) -> ProfileLimits:

@@ -159,3 +159,22 @@ def test_few_rows_are_believed_less_than_their_scatter_says(made: Any) -> None:
         made_.append(float(np.mean((amount.mean[1:3] / exact[1:3] - 1.0) ** 2)))
         reported.append(float(np.mean((error[1:3] / amount.mean[1:3]) ** 2)))
     assert np.mean(reported) > np.mean(made_)
+
+
+def test_seconds_come_from_the_rows_that_have_them(made: Any) -> None:
+    """Rows of calls in batches have none: the others decide, and some requests have no row with seconds at all."""
+    from vinelm.estimator.base import cost_and_latency
+    from vinelm.estimator.sizes_by_outcome import SizesByStops
+
+    table, cells, _ = bought(made, 3, share=0.2)
+    timed = np.random.default_rng(0).random(cells.n_requests)[cells.request] < 0.5
+    partly = replace(cells, latency_s=np.where(timed, cells.latency_s, np.nan))
+    none = replace(cells, latency_s=np.full(len(cells), np.nan))
+    whole, some, no = (cost_and_latency(one, table.catalog, SizesByStops(one)) for one in (cells, partly, none))
+    assert np.array_equal(whole[0].mean, some[0].mean)  # dollars are those of all rows
+    assert np.isfinite(some[1].mean).all()
+    assert np.isfinite(some[1].mean_var).all()
+    reached = cells.count > 5
+    assert np.abs(some[1].mean[reached] / whole[1].mean[reached] - 1.0).mean() < 0.15
+    assert some[1].mean_var[reached].mean() > whole[1].mean_var[reached].mean()
+    assert not no[1].mean.any()

@@ -59,6 +59,53 @@ STEPS: dict[int, tuple[str, ...]] = {
         "ALTER TABLE retired ADD COLUMN round INTEGER",
         "ALTER TABLE retired ADD COLUMN probability FLOAT",
     ),
+    5: (
+        "ALTER TABLE observations RENAME TO old_observations",
+        "CREATE TABLE observations (row_id INTEGER NOT NULL, request_id VARCHAR NOT NULL, prefix VARCHAR NOT NULL, model "
+        "VARCHAR NOT NULL, depth INTEGER NOT NULL, stage VARCHAR NOT NULL, success BOOLEAN, stopped BOOLEAN, cost_usd "
+        "FLOAT NOT NULL, latency_s FLOAT, tool_cost_usd FLOAT NOT NULL, tool_latency_s FLOAT NOT NULL, tokens_in INTEGER, "
+        "tokens_out INTEGER, tokens_cached INTEGER, tokens_estimated BOOLEAN NOT NULL, ttft_s FLOAT, calls INTEGER NOT "
+        "NULL, retries INTEGER NOT NULL, in_flight INTEGER NOT NULL, failure VARCHAR, detail VARCHAR, identity_id INTEGER "
+        "DEFAULT 1 NOT NULL, recorded_usd FLOAT, arm VARCHAR, signal VARCHAR, answer VARCHAR, answer_digest VARCHAR, "
+        "answer_class INTEGER, is_continued BOOLEAN DEFAULT 0 NOT NULL, sampler VARCHAR, round INTEGER, probability "
+        "FLOAT, list_usd FLOAT, PRIMARY KEY (row_id), CONSTRAINT one_row_per_cell UNIQUE (request_id, prefix))",
+        "INSERT INTO observations (row_id, request_id, prefix, model, depth, stage, success, stopped, cost_usd, "
+        "latency_s, tool_cost_usd, tool_latency_s, tokens_in, tokens_out, tokens_cached, tokens_estimated, ttft_s, calls, "
+        "retries, in_flight, failure, detail, identity_id, recorded_usd, arm, signal, answer, answer_digest, "
+        "answer_class, is_continued, sampler, round, probability) SELECT row_id, request_id, prefix, model, depth, stage, "
+        "success, stopped, cost_usd, latency_s, tool_cost_usd, tool_latency_s, tokens_in, tokens_out, tokens_cached, "
+        "tokens_estimated, ttft_s, calls, retries, in_flight, failure, detail, identity_id, recorded_usd, arm, signal, "
+        "answer, answer_digest, answer_class, is_continued, sampler, round, probability FROM old_observations",
+        "DROP TABLE old_observations",
+        "ALTER TABLE retired RENAME TO old_retired",
+        "CREATE TABLE retired (retired_id INTEGER NOT NULL, row_id INTEGER NOT NULL, request_id VARCHAR NOT NULL, prefix "
+        "VARCHAR NOT NULL, model VARCHAR NOT NULL, depth INTEGER NOT NULL, stage VARCHAR NOT NULL, success BOOLEAN, "
+        "stopped BOOLEAN, cost_usd FLOAT NOT NULL, latency_s FLOAT, tool_cost_usd FLOAT NOT NULL, tool_latency_s FLOAT "
+        "NOT NULL, tokens_in INTEGER, tokens_out INTEGER, tokens_cached INTEGER, tokens_estimated BOOLEAN NOT NULL, "
+        "ttft_s FLOAT, calls INTEGER NOT NULL, retries INTEGER NOT NULL, in_flight INTEGER NOT NULL, failure VARCHAR, "
+        "detail VARCHAR, identity_id INTEGER NOT NULL, recorded_usd FLOAT, request_digest VARCHAR, input_digest VARCHAR, "
+        "scored_id INTEGER NOT NULL, unscored_id INTEGER, state VARCHAR, reason VARCHAR NOT NULL, retired_at VARCHAR NOT "
+        "NULL, arm VARCHAR, signal VARCHAR, answer VARCHAR, answer_digest VARCHAR, answer_class INTEGER, is_continued "
+        "BOOLEAN DEFAULT 0 NOT NULL, sampler VARCHAR, round INTEGER, probability FLOAT, list_usd FLOAT, PRIMARY KEY "
+        "(retired_id))",
+        "INSERT INTO retired (retired_id, row_id, request_id, prefix, model, depth, stage, success, stopped, cost_usd, "
+        "latency_s, tool_cost_usd, tool_latency_s, tokens_in, tokens_out, tokens_cached, tokens_estimated, ttft_s, calls, "
+        "retries, in_flight, failure, detail, identity_id, recorded_usd, request_digest, input_digest, scored_id, "
+        "unscored_id, state, reason, retired_at, arm, signal, answer, answer_digest, answer_class, is_continued, sampler, "
+        "round, probability) SELECT retired_id, row_id, request_id, prefix, model, depth, stage, success, stopped, "
+        "cost_usd, latency_s, tool_cost_usd, tool_latency_s, tokens_in, tokens_out, tokens_cached, tokens_estimated, "
+        "ttft_s, calls, retries, in_flight, failure, detail, identity_id, recorded_usd, request_digest, input_digest, "
+        "scored_id, unscored_id, state, reason, retired_at, arm, signal, answer, answer_digest, answer_class, "
+        "is_continued, sampler, round, probability FROM old_retired",
+        "DROP TABLE old_retired",
+        "CREATE INDEX retired_by_state ON retired (state)",
+        "ALTER TABLE ledger ADD COLUMN is_batched BOOLEAN DEFAULT 0 NOT NULL",
+        'CREATE TABLE batches (batch_id INTEGER NOT NULL, "key" VARCHAR NOT NULL, model VARCHAR NOT NULL, provider_id '
+        "VARCHAR, calls INTEGER NOT NULL, is_closed BOOLEAN NOT NULL, recorded_s FLOAT NOT NULL, PRIMARY KEY (batch_id))",
+        "CREATE TABLE batch_calls (digest VARCHAR NOT NULL, batch_id INTEGER NOT NULL, request_id VARCHAR NOT NULL, "
+        "prefix VARCHAR NOT NULL, upper_usd FLOAT NOT NULL, answer VARCHAR, PRIMARY KEY (digest))",
+        "CREATE INDEX batch_calls_by_cell ON batch_calls (request_id, prefix)",
+    ),
 }
 """Schema version to the statements that upgrade it to the next version."""
 

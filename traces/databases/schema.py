@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 OPEN_RUN = "open_run"
 """Key of ``meta``: a run holds the store, or died while holding it."""
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Increased by one with every change of a table, together with a step in ``migrations``. Newer stores are rejected."""
 
 RESCORING = "rescoring"
@@ -117,6 +117,11 @@ def _signal_columns() -> tuple[Column[Any], ...]:
             Float,
             comment="of proposing the path that bought the row, given what was known then; NULL: unknown. Since version 5",
         ),
+        Column(
+            "list_usd",
+            Float,
+            comment="cost_usd at ordinary prices, where calls were bought in a batch; NULL: cost_usd is. Since version 6",
+        ),
     )
 
 
@@ -141,7 +146,7 @@ observations = Table(
     Column("success", Score(), comment="whether the answer is right by the ground truth, or its score in 0..1; NULL: unknown"),
     Column("stopped", Boolean, comment="whether the workflow's own check ended the request here; NULL: unknown"),
     Column("cost_usd", Float, nullable=False, comment="dollars of the stage's model calls, failed attempts included"),
-    Column("latency_s", Float, nullable=False, comment="seconds of the stage on the request's clock"),
+    Column("latency_s", Float, comment="seconds of the stage on the request's clock; NULL: unknown, it was bought in a batch"),
     Column("tool_cost_usd", Float, nullable=False, comment="dollars of the tools between this stage and the next"),
     Column("tool_latency_s", Float, nullable=False, comment="seconds of the tools between this stage and the next"),
     Column("tokens_in", Integer, comment="prompt tokens of all calls; NULL: unknown"),
@@ -235,6 +240,13 @@ ledger = Table(
     Column("reserved_usd", Float, nullable=False, comment="upper bound, reserved before the call"),
     Column("settled_usd", Float, comment="actual cost; NULL: in flight"),
     Column("is_abandoned", Boolean, nullable=False, comment="the run died during the call: charged at the upper bound"),
+    Column(
+        "is_batched",
+        Boolean,
+        nullable=False,
+        server_default=false(),
+        comment="all its calls go in batches, which a run that follows fetches: its entry replaces this one. Since version 6",
+    ),
     comment="Spending: every call has an entry, written before it is made.",
 )
 
@@ -254,6 +266,33 @@ sources = Table(
     Column("row_count", Integer, nullable=False, comment="number of rows added; reprice: whose dollars changed"),
     Column("added_at", String, nullable=False, comment="when, ISO time in UTC"),
     comment="Origin of imported, merged and repriced rows. Since version 2.",
+)
+
+
+batches = Table(
+    "batches",
+    metadata,
+    Column("batch_id", Integer, primary_key=True, autoincrement=True, comment="order in which they were recorded"),
+    Column("key", String, nullable=False, comment="ours: in the batch's metadata, and in the name of each of its calls"),
+    Column("model", String, nullable=False, comment="of its calls, the catalog's name"),
+    Column("provider_id", String, comment="the provider's; NULL: not known to be submitted"),
+    Column("calls", Integer, nullable=False, comment="number of its calls"),
+    Column("is_closed", Boolean, nullable=False, comment="it has ended, and its answers are stored"),
+    Column("recorded_s", Float, nullable=False, comment="when it was recorded, before it was submitted: seconds since 1970"),
+    comment="Batches of model calls that `vinelm profile --batch-prices` bought. Since version 6.",
+)
+
+batch_calls = Table(
+    "batch_calls",
+    metadata,
+    Column("digest", String, primary_key=True, comment="sha256 of the cell, the call's request and its number"),
+    Column("batch_id", Integer, nullable=False, comment="key into batches"),
+    Column("request_id", String, nullable=False, comment="the unit's request"),
+    Column("prefix", String, nullable=False, comment="the unit's prefix, JSON list"),
+    Column("upper_usd", Float, nullable=False, comment="the most that the call may cost"),
+    Column("answer", String, comment="what the provider answered, JSON text; NULL: not known yet"),
+    Index("batch_calls_by_cell", "request_id", "prefix"),
+    comment="Calls in batches whose cells have no row yet: a run that dies fetches them. Since version 6.",
 )
 
 

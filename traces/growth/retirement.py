@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, bindparam, func, select, text, update
+from sqlalchemy import Connection, Float, RowMapping, bindparam, case, func, select, text, update
 
 from vinelm.template import Template
 from vinelm.traces.databases import schema
@@ -165,7 +165,11 @@ def reprice(connection: Connection, judge: RowJudge, rows: Iterable[StoredRow]) 
             )
     if changes:
         change = update(table).where(table.c.row_id == bindparam("row"))
-        connection.execute(change.values(cost_usd=bindparam("now"), recorded_usd=bindparam("recorded")), changes)
+        # What a batch costs of the ordinary price stays as it is; the old dollars are read before the new ones are set.
+        listed = case((table.c.cost_usd > 0, table.c.list_usd * bindparam("now", type_=Float) / table.c.cost_usd), else_=0.0)
+        values: dict[str, Any] = {"cost_usd": bindparam("now"), "recorded_usd": bindparam("recorded")}
+        values["list_usd"] = case((table.c.list_usd.is_not(None), listed), else_=None)
+        connection.execute(change.values(values), changes)
     return len(changes), unpriced
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -35,7 +36,7 @@ NOTE = "vinelm.store"
 _FORMAT = 1
 _PREFIX = FIELDS.index("prefix")
 LATER = frozenset(
-    ("signal", "answer", "answer_digest", "answer_class", "is_continued", "sampler", "round", "probability")
+    ("signal", "answer", "answer_digest", "answer_class", "is_continued", "sampler", "round", "probability", "list_usd")
 )  # fmt: skip
 """Columns that exports of earlier versions lack."""
 _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {}
@@ -125,11 +126,11 @@ def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> lis
 
 
 def _typed(row: Observation) -> list[Any]:
-    return [list(row.prefix) if name == "prefix" else getattr(row, name) for name in FIELDS]
+    return [list(row.prefix) if name == "prefix" else _known(row, name) for name in FIELDS]
 
 
 def _flat(row: Observation) -> list[Any]:
-    values = [getattr(row, name) for name in FIELDS]
+    values = [_known(row, name) for name in FIELDS]
     values[_PREFIX] = encode_prefix(row.prefix)
     return [int(value) if isinstance(value, bool) else value for value in values]
 
@@ -256,10 +257,17 @@ def _observation(row: Row, where: str) -> Observation:
             raise DatasetError(f"{where}: {name} is {value!r}: expected {_KINDS[name][0]}") from None
         if values[name] is None and not schema.observations.c[name].nullable:
             raise DatasetError(f"{where}: {name} is empty: it must have a value")
+    if values["latency_s"] is None:
+        values["latency_s"] = math.nan
     try:
         return Observation(**values)
     except VineLMError as error:
         raise DatasetError(f"{where}: {error}") from error
+
+
+def _known(row: Observation, name: str) -> Any:
+    """The value of a field; None for seconds that are not known."""
+    return None if name == "latency_s" and not row.is_timed else getattr(row, name)
 
 
 def _flag(value: Any) -> bool:

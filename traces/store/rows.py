@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from itertools import islice
@@ -33,6 +34,8 @@ _ADD_LEDGER_ENTRIES = (
 def values_of(observation: Observation) -> dict[str, Any]:
     """Return the values of all columns but ``row_id``. Secrets in the detail are replaced: it may quote anything."""
     values = {name: getattr(observation, name) for name in FIELDS}
+    if not observation.is_timed:
+        values["latency_s"] = None
     if observation.detail is not None:
         values["detail"] = redacted(observation.detail)
     values["prefix"] = encode_prefix(observation.prefix)
@@ -95,6 +98,8 @@ def read_rows(connection: Connection, *, after: int | None = None) -> Iterator[O
             if prefix is None:
                 prefix = prefixes[text] = decode_prefix(text)
             values["prefix"] = prefix
+            if values["latency_s"] is None:
+                values["latency_s"] = math.nan
             if values["stopped"] is not None:
                 values["stopped"] = values["stopped"] == 1
             if values["success"] in (0, 1):  # else a score between them, or unknown

@@ -374,14 +374,18 @@ class ObservationStore:
 
     # -- ledger -----------------------------------------------------------------------------------------------
 
-    def reserve(self, request_id: str, prefix: Sequence[str], upper_usd: float) -> int:
-        """Reserve dollars for a unit before it runs, and return the number of the ledger entry (for :meth:`add`)."""
+    def reserve(self, request_id: str, prefix: Sequence[str], upper_usd: float, *, is_batched: bool = False) -> int:
+        """Reserve dollars for a unit before it runs, and return the number of the ledger entry (for :meth:`add`).
+
+        ``is_batched``: all its calls go in batches (:class:`~vinelm.traces.store.batches.BatchRecords`).
+        """
         entry = {
             "request_id": request_id,
             "prefix": encode_prefix(prefix),
             "reserved_usd": upper_usd,
             "settled_usd": None,
             "is_abandoned": False,
+            "is_batched": is_batched,
         }
         with self._database.transaction() as connection:
             return new_key(connection.execute(_RESERVE, entry))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from vinelm.api.estimation import MAX_ERROR, evidence_of
 from vinelm.errors import EvidenceError
+from vinelm.rows.observation import at_ordinary_prices, with_seconds
 
 if TYPE_CHECKING:
     from vinelm.profiler import ProfileResult
@@ -124,6 +125,7 @@ def _unsettled(store: str | Path | PostgresUrl) -> str | None:
         requests, catalog = opened.request_ids(), opened.identity.models()
         rows, template = told_apart(opened, opened.observations(), opened.identity.bound_template())
         kinds = learnt_of_requests(opened, template)
+    rows = with_seconds(at_ordinary_prices(rows))
     found = against_today(requests, CallRate(rows, catalog).rows(), template, catalog, kinds=kinds)
     if found is None:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from vinelm.catalog import Catalog
 from vinelm.errors import EvidenceError
 from vinelm.profiler.sampling.priced_sampler import Candidates, PlansOf
-from vinelm.rows.observation import Observation
+from vinelm.rows.observation import Observation, at_ordinary_prices
 from vinelm.template import Template
 
 LEAST_ROWS = 40
@@ -37,6 +37,7 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
 
         if len(rows) < LEAST_ROWS:
             return None
+        rows = at_ordinary_prices(rows)
         at = {row.request_id: part_of(row.request_id, SPLIT_SEED, PARTS) for row in rows}
         try:
             others = [

@@ -14,7 +14,7 @@ from vinelm.api.estimation import require_same_workflow
 from vinelm.errors import ConfigError
 from vinelm.estimator import DriftConfig, DriftMonitor, DriftReport, Moved
 from vinelm.estimator.drift.update import updated_trie
-from vinelm.rows.observation import Observation
+from vinelm.rows.observation import Observation, at_ordinary_prices
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie
 
@@ -96,7 +96,7 @@ def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | P
     with ObservationStore.open(traces if isinstance(traces, str | Path) else traces.path) as store:
         digest = annotated.meta.get("dataset_digest", "")  # served requests belong to no dataset
         require_same_workflow(annotated, store.identity.workflow, digest, where)
-        return annotated, told_apart(store, store.observations(), annotated.template)[0]
+        return annotated, at_ordinary_prices(told_apart(store, store.observations(), annotated.template)[0])
 
 
 def require_servable(annotated: AnnotatedTrie, where: str) -> None:

@@ -14,7 +14,7 @@ from vinelm.estimator.call_rate import CallRate
 from vinelm.estimator.optional_steps import optional_steps
 from vinelm.estimator.prompt_cache import cached_shares
 from vinelm.plans.recommendation import META
-from vinelm.rows.observation import Observation
+from vinelm.rows.observation import Observation, at_ordinary_prices
 from vinelm.template import StopRule
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.version import __version__
@@ -173,7 +173,9 @@ def _fitted(
         template = template.with_stop(cast("StopRule", stop))
     if judged is not None:
         _refuse_oracle(template.stop)
-    charged_usd, rate = _dollars(observations), CallRate(observations, catalog, calls_per_hour)
+    charged_usd, n_timed = _dollars(observations), sum(row.is_timed for row in observations)
+    observations = at_ordinary_prices(observations)
+    rate = CallRate(observations, catalog, calls_per_hour)
     cells = ObservationTable.from_observations(rate.warm_rows(), template, Trie.from_template(template))
     annotated = rate.applied(model.fit_cells(cells, template, catalog).annotated_)
     annotated = with_kinds_counted(annotated, Counter(kinds.values()))
@@ -189,6 +191,7 @@ def _fitted(
         **({"optional_steps": worth} if (worth := optional_steps(observations, template)) else {}),
         **rate.facts,
         **({} if judged is None else {"judge": judged.facts}),
+        **({} if n_timed == len(observations) else {"timed_rows": n_timed}),
     )
     annotated = replace(annotated, meta={**annotated.meta, "spent_usd": charged_usd})
     return annotated, cells, observations, None if judged is None else judged.agreement, registered, kinds

@@ -99,6 +99,24 @@ class Price(BaseModel):
             dollars += (tokens_written - tokens_written_1h) * write + tokens_written_1h * rate("cache_write_1h", write)
         return self.call + dollars / 1e6
 
+    def in_batches(self, *, halves_cache: bool) -> Price:
+        """Return the price of calls in a batch: half for input and output, long prompts included.
+
+        ``halves_cache``: half for reading and writing a prompt cache, too. Otherwise those rates stay, but reading is never
+        dearer than plain input.
+        """
+        halved = {"input", "output"} | ({"cached", "cache_write", "cache_write_1h"} if halves_cache else set())
+
+        def half(rates: Price | LongPromptRates) -> dict[str, float]:
+            given = {name: getattr(rates, name) for name in LongPromptRates.model_fields if name != "above"}
+            found = {name: rate / 2 if name in halved else rate for name, rate in given.items() if rate is not None}
+            if "cached" in found and "input" in found:
+                found["cached"] = min(found["cached"], found["input"])
+            return found
+
+        long = tuple(one.model_copy(update=half(one)) for one in self.long_prompts)
+        return self.model_copy(update={**half(self), "long_prompts": long})
+
     def cache_saves_usd(self, tokens_in: int, tokens: float) -> float:
         """Return what one call is charged less if ``tokens`` of its ``tokens_in`` are read from a prompt cache.
 

@@ -23,6 +23,8 @@ LONGEST_NAME = 60
 
 HINTS: Mapping[str, str] = MappingProxyType(
     {
+        "batch-prices": "or leave --batch-prices out",
+        "batches-need-threads": "leave --isolation and --engine out with --batch-prices",
         "budget-required": "use --budget-usd",
         "cluster-needs-process": "leave --isolation out with --engine ray://...",
         "columns-unused": "--column",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from vinelm.api.certainty import Shortfall
     from vinelm.cli.inputs import Inputs
     from vinelm.profiler import Forecast, ProfileResult
+    from vinelm.profiler.dry_run.batches import BatchForecast
     from vinelm.profiler.dry_run.forecast import ForecastInterval, Needs
     from vinelm.traces import ObservationStore
 
@@ -151,10 +152,13 @@ def _show_judge_price(inputs: Inputs, forecast: Forecast) -> None:
         )
 
 
-def print_forecast(forecast: Forecast, needs: Needs, inputs: Inputs, *, max_error: float | None, as_json: bool) -> None:
-    """Print what the run would do, and what it needs against what is left."""
+def print_forecast(
+    forecast: Forecast, needs: Needs, batches: BatchForecast | None, inputs: Inputs, *, max_error: float | None, as_json: bool
+) -> None:
+    """Print what the run would do, and what it needs against what is left. ``batches``: where it buys in batches."""
     if as_json:
         facts = {"workflow": inputs.workflow.name, "is_simulated": inputs.is_simulated, "dry_run": True}
+        facts |= {} if batches is None else {"batches": asdict(batches)}
         print_json({**facts, **_plain(forecast), "needs": {**_plain(needs), "short_usd": needs.short_usd}})
         return
     rows: list[tuple[str, ...]] = [(f"calls of {name}", *_whole(one)) for name, one in forecast.calls.items()]
@@ -177,12 +181,26 @@ def print_forecast(forecast: Forecast, needs: Needs, inputs: Inputs, *, max_erro
             "The store has no rows yet, so the intervals come from price limits alone and are wide. To narrow them, run with "
             "a small --budget-usd, then forecast again."
         )
+    if batches is not None:
+        _show_batches(batches)
     say(f"Hours are a lower bound from the workers and the engines' limits. What limits them: {forecast.held_back_by}.")
     if forecast.rounds > 1:
         say(f"An adaptive sampler: each of its {forecast.rounds} rounds was proposed once, and priced in every simulation.")
     if forecast.is_extrapolated:
         say("The run is long: simulated in part and extrapolated.")
     say(f"The run would stop by {forecast.stopped_by}. No model was called and nothing was written.")
+
+
+def _show_batches(batches: BatchForecast) -> None:
+    hours = f"{batches.wait_s / 3600:g} h"
+    say(
+        f"In batches: about {usd(batches.cost_usd)} in place of {usd(batches.ordinary_usd)}, and {batches.waves} waves or "
+        f"more, each within {hours}: one for each call that waits for another. A budget or coverage that is near adds some."
+    )
+    say(
+        f"The first rows of each stage and model, about {batches.timed_cells:,}, are called at once, at the ordinary "
+        "price: only they have seconds. Reservations are made at the ordinary price."
+    )
 
 
 def _show_needs(needs: Needs) -> None:

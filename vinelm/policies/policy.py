@@ -12,7 +12,7 @@ from vinelm.clock import Clock, WallClock
 from vinelm.errors import ConfigError
 from vinelm.requests.protocols import CallGuard, Invocation
 from vinelm.requests.workflow import Request
-from vinelm.rows.observation import Observation
+from vinelm.rows.observation import Observation, Usage
 from vinelm.signals import Outcome
 from vinelm.template import Template
 
@@ -235,12 +235,13 @@ def observed_row(
     good = [one for one in attempts if one.failure is None]
     counted = good or list(attempts[-1:])
     usages = [usage for one in attempts for usage in one.usages]
+    is_batched = any(usage.list_usd is not None for usage in usages)
     return Observation(
         request_id=request_id,
         prefix=prefix,
         stage=stage,
         cost_usd=sum(usage.cost_usd for usage in usages),
-        latency_s=max((_without_waiting(one) for one in counted), default=0.0),
+        latency_s=math.nan if is_batched else max((_without_waiting(one) for one in counted), default=0.0),
         tokens_in=known_total([usage.tokens_in for usage in usages]),
         tokens_out=known_total([usage.tokens_out for usage in usages]),
         tokens_cached=known_total([usage.tokens_cached for usage in usages]),
@@ -248,8 +249,13 @@ def observed_row(
         ttft_s=usages[0].ttft_s if usages else None,
         calls=len(usages),
         retries=sum(usage.retries for usage in usages) + len(attempts) - len(counted),
+        list_usd=sum(_list_usd(usage) for usage in usages) if is_batched else None,
         **known,
     )
+
+
+def _list_usd(usage: Usage) -> float:
+    return usage.cost_usd if usage.list_usd is None else usage.list_usd
 
 
 def _without_waiting(invocation: Invocation) -> float:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from vinelm.catalog.secrets import redacted
 from vinelm.errors import FailureKind, VineLMError
@@ -21,7 +21,7 @@ class Usage:
     Args:
         model: The catalog name.
         cost_usd: Dollars of all attempts, >= 0.
-        latency_s: Wall-clock (or virtual) seconds of the last attempt, >= 0.
+        latency_s: Wall-clock (or virtual) seconds of the last attempt, >= 0; NaN of a call in a batch.
         tokens_in: Prompt tokens, including cached ones.
         tokens_out: Completion tokens.
         tokens_cached: The part of ``tokens_in`` that was read from a prompt cache.
@@ -36,6 +36,7 @@ class Usage:
         provider_request_id: The provider's id of the call; secrets are replaced.
         price_id: ``PROVIDER/MODEL`` of the list price that ``cost_usd`` was computed with; None if the price was given.
         failure: Why the call failed; None if it succeeded.
+        list_usd: Dollars at the ordinary price, where the call was bought at the price of a batch; else None.
     """
 
     model: str
@@ -54,10 +55,12 @@ class Usage:
     provider_request_id: str | None = None
     price_id: str | None = None
     failure: FailureKind | None = None
+    list_usd: float | None = None
 
     def __post_init__(self) -> None:
         _check_amount("cost_usd", self.cost_usd)
-        _check_amount("latency_s", self.latency_s)
+        if self.list_usd is None or not math.isnan(self.latency_s):
+            _check_amount("latency_s", self.latency_s)
         _check_amount("waited_s", self.waited_s)
         for name in ("finish_reason", "provider_request_id"):
             text = getattr(self, name)
@@ -81,7 +84,7 @@ class Observation:
             whether ``success`` or ``stopped`` ends a request.
         arm: On a template that branches the stage that comes next; None if the request ended here, or the template.
         cost_usd: Dollars of the stage's calls, >= 0.
-        latency_s: Seconds of the stage, >= 0.
+        latency_s: Seconds of the stage, >= 0; NaN if some of its calls went in a batch.
         tool_cost_usd: Dollars of the tools between this stage and the next, >= 0.
         tool_latency_s: Seconds of those tools, >= 0.
         tokens_in: Prompt tokens of the stage's calls.
@@ -106,6 +109,7 @@ class Observation:
         round: The sampler's round, from 0.
         probability: Of proposing the path that bought the row, given what was known then, in (0, 1]; the same for all rows that
             were bought on the way. None if it is not known.
+        list_usd: Dollars of the stage's calls at ordinary prices, where some went in a batch, which costs less; else None.
 
     Raises:
         VineLMError: The request id or the prefix is empty, the score is outside of [0, 1], the probability is outside of
@@ -140,6 +144,7 @@ class Observation:
     sampler: str | None = None
     round: int | None = None
     probability: float | None = None
+    list_usd: float | None = None
 
     def __post_init__(self) -> None:
         if not self.request_id:
@@ -149,9 +154,20 @@ class Observation:
         if self.success is not None and not 0.0 <= self.success <= 1.0:
             raise VineLMError(f"request {self.request_id!r}: a score of {self.success} is outside of [0, 1]")
         for name in ("cost_usd", "latency_s", "tool_cost_usd", "tool_latency_s"):
-            _check_amount(name, getattr(self, name), self.request_id)
+            if name != "latency_s" or self.list_usd is None or self.is_timed:
+                _check_amount(name, getattr(self, name), self.request_id)
         if self.probability is not None and not 0.0 < self.probability <= 1.0:
             raise VineLMError(f"request {self.request_id!r}: a probability of {self.probability} is outside of (0, 1]")
+
+    @property
+    def is_timed(self) -> bool:
+        """True if the seconds of the stage are known: a call in a batch has none."""
+        return not math.isnan(self.latency_s)
+
+    @property
+    def served_usd(self) -> float:
+        """Dollars of the invocation and its tools at ordinary prices, which a served request pays."""
+        return (self.cost_usd if self.list_usd is None else self.list_usd) + self.tool_cost_usd
 
     @property
     def model(self) -> str:
@@ -172,6 +188,26 @@ class Observation:
         if self.arm is None:
             return followers[0] if len(followers) == 1 else None
         return self.arm if self.arm in followers else None
+
+
+def at_ordinary_prices(rows: Iterable[Observation]) -> list[Observation]:
+    """Return the rows with the dollars that served requests pay: those of calls in batches are not what the model costs."""
+    return [row if row.list_usd is None else replace(row, cost_usd=row.list_usd) for row in rows]
+
+
+def with_seconds(rows: Sequence[Observation]) -> list[Observation]:
+    """Return the rows with seconds for those that have none: the mean of the others of the stage and model.
+
+    Where no other one has any, 0: what is not known there bounds nothing.
+    """
+    if all(row.is_timed for row in rows):
+        return list(rows)
+    known: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if row.is_timed:
+            known.setdefault((row.stage, row.model), []).append(row.latency_s)
+    mean = {kind: math.fsum(seconds) / len(seconds) for kind, seconds in known.items()}
+    return [row if row.is_timed else replace(row, latency_s=mean.get((row.stage, row.model), 0.0)) for row in rows]
 
 
 def _check_amount(name: str, value: float, request_id: str | None = None) -> None:

@@ -25,7 +25,7 @@ from vinelm.evaluation.off_policy.buying import samplers_of
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 from vinelm.objective import Objective
 from vinelm.requests.workflow import Workflow
-from vinelm.rows.observation import Observation
+from vinelm.rows.observation import Observation, at_ordinary_prices, with_seconds
 from vinelm.template import Template
 from vinelm.template.kinds import without_kinds
 from vinelm.traces import ObservationStore
@@ -139,6 +139,7 @@ class _Subject:
             rows, template = told_apart(opened, rows, template)
             kinds, untold = learnt_of_requests(opened, template), why_not_told(opened, template)
         spent_usd = sum(row.cost_usd + row.tool_cost_usd for row in rows)
+        rows = with_seconds(at_ordinary_prices(rows))
         known = set(requests)
         requests = [*requests, *dict.fromkeys(row.request_id for row in rows if row.request_id not in known)]
         require_judgeable(requests, rows, template)

@@ -31,7 +31,7 @@ class MemoryStore:
         if self.fails():
             raise StoreError("disk full")
 
-    def reserve(self, request_id, prefix, upper_usd):
+    def reserve(self, request_id, prefix, upper_usd, *, is_batched=False):
         self._write()
         self.entries[len(self.entries)] = [upper_usd, None]
         return len(self.entries) - 1

@@ -2,6 +2,7 @@
 
 import datetime
 import hashlib
+import math
 import sqlite3
 
 import pytest
@@ -107,3 +108,15 @@ def test_nothing_is_overwritten_and_no_running_profile_is_copied(source, tmp_pat
     assert (tmp_path / "new.db").read_bytes() == b"mine"
     with run_lock(source), pytest.raises(StoreError):
         reprice_store(source, tmp_path / "other.db", prices(large=(2.0, 6.0)))
+
+
+def test_a_batch_costs_the_same_part_of_the_ordinary_price_at_other_prices(tmp_path):
+    with ObservationStore.create(tmp_path / "s.db", an_identity()) as store:
+        store.add(a_row("q1", cost_usd=0.125, list_usd=0.25, latency_s=math.nan, **TOKENS))
+        store.add(a_row("q2", **TOKENS))
+    reprice_store(tmp_path / "s.db", tmp_path / "new.db", prices(small=(2.0, 4.0)))
+    with ObservationStore.open(tmp_path / "new.db") as store:
+        batched, once = store.observations()
+        assert (batched.cost_usd, batched.list_usd) == pytest.approx((0.25, 0.5))
+        assert (once.cost_usd, once.list_usd) == (0.5, None)
+        assert not batched.is_timed

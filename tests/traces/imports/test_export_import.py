@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import sys
 
 import pytest
@@ -111,7 +112,7 @@ def edit(table, change):
         (lambda t: t.replace(",0,1,", ",2,1,", 1), ":2: success is '2': expected bool"),
         (lambda t: t.replace("latency_s", "seconds", 1), "no column 'latency_s'"),
         (lambda t: t + t.splitlines()[1] + "\n", ":5: .*this cell is on line 2 too"),
-        (lambda t: t + "q1,x\n", ":5: the line does not have the header's 28 fields"),
+        (lambda t: t + "q1,x\n", ":5: the line does not have the header's 29 fields"),
     ],
 )
 def test_a_bad_line_is_named_and_no_store_is_left(tmp_path, change, words):
@@ -216,3 +217,16 @@ def test_what_rows_showed_goes_along_and_an_export_from_before_signals_is_read(t
     with ObservationStore.open(tmp_path / "old.db") as store:
         assert ShownRows(store).record is None
         assert store.observations() == [a_row("q1")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_seconds_that_are_not_known_stay_so(tmp_path, name):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    row = a_row(cost_usd=0.5, list_usd=1.0, latency_s=math.nan)
+    with filled(tmp_path / "s.db", [row]) as store:
+        export_store(store, tmp_path / name)
+    import_export(tmp_path / name, tmp_path / "new.db")
+    with ObservationStore.open(tmp_path / "new.db") as store:
+        (found,) = store.observations()
+        assert (found.list_usd, found.is_timed) == (1.0, False)

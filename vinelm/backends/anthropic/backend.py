@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
+from vinelm.backends.anthropic.batches import AnthropicBatches
 from vinelm.backends.anthropic.cache_marks import marked, prompt_parts
 from vinelm.backends.anthropic.client import HOME, KEY_ENV, api_version, check_sdk, clients_of, rehearsing_clients, timeout_of
 from vinelm.backends.anthropic.messages import Thinking
@@ -93,6 +94,10 @@ class AnthropicTransport(RawSdkTransport["Anthropic", "AsyncAnthropic"]):
     @staticmethod
     def _is_last(piece: Any) -> bool:
         return bool(piece.type == "message_stop")
+
+    def batches(self) -> AnthropicBatches:
+        """See :class:`vinelm.backends.remote.transport.Transport`."""
+        return AnthropicBatches(self._thinking)
 
     def rehearsal(self) -> AnthropicTransport:
         """See :class:`vinelm.backends.remote.transport.Transport`."""

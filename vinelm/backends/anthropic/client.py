@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from vinelm.backends.http.answer_body import BodyLimits
 from vinelm.backends.http.clients import answering_client, library_of, sdk_clients
 from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S
 from vinelm.backends.http.transport import tls_context
@@ -39,8 +40,10 @@ def check_sdk(model: Model) -> None:
         import anthropic  # noqa: F401
 
 
-def clients_of(base_url: str, key: str, version: str) -> EventLoopClients[Anthropic, AsyncAnthropic]:
-    """Create the clients of one server, with the SDK's retries and its tracing disabled."""
+def clients_of(
+    base_url: str, key: str, version: str, limits: BodyLimits | None = None
+) -> EventLoopClients[Anthropic, AsyncAnthropic]:
+    """Create the clients of one server, with the SDK's retries and its tracing disabled; ``limits`` of a response's size."""
     keep_quiet(*LOGGERS)
 
     def load() -> tuple[Any, Any, str, Mapping[str, Any]]:
@@ -49,7 +52,7 @@ def clients_of(base_url: str, key: str, version: str) -> EventLoopClients[Anthro
         settings = {"api_key": key, "base_url": base_url, **_settings(base_url, key, version)}
         return Anthropic, AsyncAnthropic, library_of(DefaultHttpxClient), settings
 
-    return sdk_clients(load)
+    return sdk_clients(load, limits)
 
 
 def _settings(base_url: str, key: str, version: str) -> dict[str, Any]:

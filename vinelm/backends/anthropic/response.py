@@ -171,7 +171,7 @@ def failed(error: Exception) -> AttemptFailed | None:
     import anthropic
 
     if isinstance(error, anthropic.APIStatusError):
-        return _refused(error)
+        return refused(error)
     if isinstance(error, anthropic.APITimeoutError):
         return AttemptFailed("timeout", "the server took too long", may_be_billed=was_sent(error))
     if isinstance(error, anthropic.APIConnectionError):
@@ -181,7 +181,8 @@ def failed(error: Exception) -> AttemptFailed | None:
     return openai_response.failed(error)
 
 
-def _refused(error: Any) -> AttemptFailed:
+def refused(error: Any) -> AttemptFailed:
+    """Translate a refusal: an error of the SDK, or what has the same attributes."""
     status, (said, message) = error.status_code, _error_of(error.body)
     kind = _BY_TYPE.get(said) or _BY_STATUS.get(status)
     is_out_of_credit = bool(_NO_CREDIT.search(message)) or said == "billing_error"

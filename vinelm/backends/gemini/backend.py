@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
+from vinelm.backends.gemini.batches import GeminiBatches
 from vinelm.backends.gemini.client import clients_of, kept_responses, rehearsing_clients
 from vinelm.backends.gemini.request import ModelSignatures, attempt_bound, check_options, config_options, content_request
 from vinelm.backends.gemini.response import FINISH_FAILURES, GeminiStreamReader, billed_once_begun, failed
@@ -107,6 +108,10 @@ class GeminiTransport(SdkTransport["Client", "Client"]):
         finally:
             for opened in kept:
                 await opened.aclose()
+
+    def batches(self) -> GeminiBatches | None:
+        """See :class:`vinelm.backends.remote.transport.Transport`."""
+        return GeminiBatches(self._signatures)
 
     def rehearsal(self) -> GeminiTransport:
         """See :class:`vinelm.backends.remote.transport.Transport`."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from vinelm.backends.http.answer_body import BodyLimits
 from vinelm.backends.http.clients import answering_client, async_http_client, http_client
 from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients, rehearsing_pool
 
@@ -27,15 +28,18 @@ def kept_responses(kept: list[Any]) -> Iterator[None]:
         _RESPONSES.reset(token)
 
 
-def clients_of(**settings: Any) -> EventLoopClients[Client, Client]:
-    """Create google-genai's clients with these settings (key, endpoint, ...): one for all threads, one per event loop."""
+def clients_of(limits: BodyLimits | None = None, **settings: Any) -> EventLoopClients[Client, Client]:
+    """Create google-genai's clients with these settings (key, endpoint, ...): one for all threads, one per event loop.
+
+    ``limits`` of a response's size.
+    """
 
     def make() -> tuple[Client, Any]:
-        http = http_client("httpx2", event_hooks={"response": [_keep]})
+        http = http_client("httpx2", limits, event_hooks={"response": [_keep]})
         return client_over(settings, httpx_client=http), http.close
 
     def amake() -> tuple[Client, Any]:
-        http = async_http_client("httpx2", event_hooks={"response": [_akeep]})
+        http = async_http_client("httpx2", limits, event_hooks={"response": [_akeep]})
         return client_over(settings, httpx_async_client=http), http.aclose
 
     return EventLoopClients(make, amake)

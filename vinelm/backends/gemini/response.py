@@ -107,7 +107,7 @@ def failed(error: Exception) -> AttemptFailed | None:
     from google.genai import errors
 
     if isinstance(error, errors.APIError):
-        return _refused(error)
+        return refused(error)
     return _unauthorized(error) or openai_response.failed(error)
 
 
@@ -126,7 +126,7 @@ def billed_once_begun(responses: Sequence[Any]) -> Iterator[None]:
         has_begun = bool(responses) and 200 <= responses[-1].status_code < 300
         if not has_begun:
             raise
-        known = _refused(error)
+        known = refused(error)
         told = AttemptFailed(known.kind, known.detail, retry_after_s=known.retry_after_s, is_final=known.is_final)
         raise told from None  # the error's text may hold the prompt
 
@@ -142,7 +142,8 @@ def _unauthorized(error: Exception) -> AttemptFailed | None:
     return None
 
 
-def _refused(error: Any) -> AttemptFailed:
+def refused(error: Any) -> AttemptFailed:
+    """Translate a refusal: an error of the SDK, or what has the same attributes."""
     said, status = str(error.message or ""), error.code
     kind = _BY_STATUS.get(status)
     if kind is None and isinstance(status, int) and 400 <= status < 500:

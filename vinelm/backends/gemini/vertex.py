@@ -54,6 +54,10 @@ class VertexTransport(GeminiTransport):
         project, location = _where(model)
         return {"vertexai": True, "project": project, "location": location, "credentials": self._found(model)}
 
+    def batches(self) -> None:
+        """None: the batches of this service are jobs over files in its own storage."""
+        return None
+
     def _place(self, model: Model) -> Hashable:
         return (model.api_base, model.api_key_env, *_where(model))
 

@@ -30,6 +30,10 @@ class AzureTransport(OpenAITransport):
     the API. Other options are added to the request's body unchanged.
     """
 
+    def batches(self) -> None:
+        """None: Azure's batches need deployments of their own."""
+        return None
+
     def check(self, model: Model) -> None:
         """Raise :class:`ConfigError` if the entry's key is missing."""
         named_key(model, "AZURE_API_KEY")

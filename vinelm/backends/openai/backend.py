@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage
 
 from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S
 from vinelm.backends.http.sdk_transport import RawSdkTransport
+from vinelm.backends.openai.batches import OpenAIBatches
 from vinelm.backends.openai.client import CHUNKS, COMPLETION, OpenAISdkTransport, named_key, rehearsing_clients, timeout_of
 from vinelm.backends.openai.request import attempt_bound, cache_key, check_options, completion_request, prompt_parts
 from vinelm.backends.openai.response import FINISH_FAILURES, begun, delta_of, failed
@@ -83,6 +84,10 @@ class OpenAITransport(OpenAISdkTransport, RawSdkTransport[Any, Any]):
     def _is_last(piece: Any) -> bool:
         """True for the chunk with the usage."""
         return piece.usage is not None and not piece.choices
+
+    def batches(self) -> OpenAIBatches | None:
+        """See :class:`vinelm.backends.remote.transport.Transport`."""
+        return OpenAIBatches()
 
     def rehearsal(self) -> OpenAITransport:
         """See :class:`vinelm.backends.remote.transport.Transport`."""

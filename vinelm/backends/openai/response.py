@@ -99,7 +99,7 @@ def failed(error: Exception) -> AttemptFailed | None:
     import openai
 
     if isinstance(error, openai.APIStatusError):
-        return _refused(error)
+        return refused(error)
     if isinstance(error, openai.APITimeoutError):
         return AttemptFailed("timeout", "the server took too long", may_be_billed=was_sent(error))
     if isinstance(error, openai.APIConnectionError):
@@ -114,7 +114,8 @@ def failed(error: Exception) -> AttemptFailed | None:
     return _transport(error)
 
 
-def _refused(error: Any) -> AttemptFailed:
+def refused(error: Any) -> AttemptFailed:
+    """Translate a refusal: an error of the SDK, or what has the same attributes."""
     code, status = _code_of(error), error.status_code
     kind = _BY_CODE.get(code) or _BY_STATUS.get(status)
     if kind is None and 400 <= status < 500:

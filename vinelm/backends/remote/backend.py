@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Generic, TypeVar, cast
+from dataclasses import replace
+from typing import Any, Generic, Self, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
@@ -14,6 +17,7 @@ from vinelm.backends.base import bound_instance
 from vinelm.backends.limits.prompt_admission import AdmitsPrompts, PromptAdmission
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.limits.replica_gate import ReplicaGate
+from vinelm.backends.remote.batches import UNIT, BatchedTransport, BatchedUnit, BatchGate
 from vinelm.backends.remote.chat_model import RemoteChatModel, bound_of
 from vinelm.backends.remote.rehearsal import rehearse
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, SETTINGS, RetryPolicy
@@ -27,6 +31,7 @@ from vinelm.requests.protocols import CallContext
 
 T = TypeVar("T", bound=Transport)
 
+BATCHES_KEY = "batches"
 PRIORITY_KEY = "send_priority"
 PRIORITY_ORDERS = {"highest-first": 1, "lowest-first": -1}
 """Which priority a server serves first, to the sign of what it is sent: SGLang's default is the highest, vLLM's the lowest."""
@@ -39,16 +44,22 @@ class RemoteBackend(Generic[T]):
 
     Settings in ``[backend.NAME]``: ``limits`` (per engine: ``requests_per_min``, ``tokens_per_min``, ``concurrency``),
     ``stream`` (default true: also stream calls that ask for a whole answer, to measure the time to first token),
-    ``send_priority`` (where servers take one), ``max_retries``, ``backoff_s`` and ``max_wait_s``. The SDKs' own retries are
-    disabled, because they would count as latency.
+    ``send_priority`` (where servers take one), ``batches`` (default false: ``api_base`` has the provider's batches),
+    ``max_retries``, ``backoff_s`` and ``max_wait_s``. The SDKs' own retries are disabled, because they would count as latency.
     """
 
     is_simulated = False
     is_virtual_time = False
 
     def __init__(self, settings: ProviderSettings, transport: T) -> None:
-        settings.refuse_unknown("limits", "stream", *([PRIORITY_KEY] if settings.provider in SEND_PRIORITY else ()), *SETTINGS)
+        api = transport.batches()
+        known = [*([PRIORITY_KEY] if settings.provider in SEND_PRIORITY else ()), *([BATCHES_KEY] if api is not None else ())]
+        settings.refuse_unknown("limits", "stream", *known, *SETTINGS)
         self.transport = transport
+        self.batch_api = api
+        """The provider's batches; None without any."""
+        self._has_batches = settings.setting(BATCHES_KEY, bool, False)
+        self._gate: BatchGate | None = None
         self._models = settings.models
         self._rate_limiters = rate_limiters(settings)
         self._gates = {
@@ -89,18 +100,47 @@ class RemoteBackend(Generic[T]):
             for entry in self._models:
                 self.transport.check(entry)
             self._is_checked = True
-        return bound_instance(
-            RemoteChatModel,
-            CallBinding(
-                transport=self.transport,
-                model=model,
-                call=call,
-                rate_limiter=call.rate_limiter or self._limiter_of(model),
-                policy=self._policy,
-                streams=self._streams,
-                priority_sign=self._priority_sign,
-                prompts=self._admission_of(model, call),
-            ),
+        binding = CallBinding(
+            transport=self.transport,
+            model=model,
+            call=call,
+            rate_limiter=call.rate_limiter or self._limiter_of(model),
+            policy=self._policy,
+            streams=self._streams,
+            priority_sign=self._priority_sign,
+            prompts=self._admission_of(model, call),
+        )
+        unit = UNIT.get()
+        if self._gate is not None and unit is not None and model.name in self._gate.models:
+            binding = self._batched(binding, self._gate, unit)
+        return bound_instance(RemoteChatModel, binding)
+
+    def has_batches(self, model: Model) -> bool:
+        """Return whether calls of a model can go in batches: at the provider itself, or where ``batches`` says so."""
+        is_its_own = model.api_base is None or self._has_batches
+        return self.batch_api is not None and is_its_own and not isinstance(model, ReplicaGroup)
+
+    def through(self, gate: BatchGate) -> Self:
+        """Return the same backend, whose calls of batched units wait at ``gate``."""
+        twin = copy.copy(self)
+        twin._gate = gate
+        return twin
+
+    def _batched(self, binding: CallBinding, gate: BatchGate, unit: BatchedUnit) -> CallBinding:
+        """The call as one in a batch: at half price, tried once, and however long it takes."""
+        assert self.batch_api is not None
+        model = binding.model
+        price = model.price.in_batches(halves_cache=self.batch_api.halves_cache)
+        return replace(
+            binding,
+            transport=BatchedTransport(self.transport, gate, unit, self.batch_api),
+            model=model.model_copy(update={"price": price, "timeout_s": math.inf}),
+            rate_limiter=EngineRateLimiter(RateLimits()),
+            policy=RetryPolicy(max_retries=0),
+            streams=False,
+            priority_sign=0,
+            prompts=None,
+            list_price=model.price,
         )
 
     def _admission_of(self, model: Model, call: CallContext) -> AdmitsPrompts | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,7 +12,7 @@ from vinelm.backends.base import Counts, estimate_tokens
 from vinelm.backends.remote.response import Delta, ResponseBuilder
 from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
 from vinelm.backends.remote.transport import AttemptBound
-from vinelm.catalog import Model
+from vinelm.catalog import Model, Price
 from vinelm.errors import CallError, FailureKind
 from vinelm.requests.protocols import CallContext
 from vinelm.rows.observation import Usage
@@ -26,7 +27,8 @@ SPARED_CHARS = 64
 class MeteredCall:
     """Times and prices the attempts of one call and makes its usage record.
 
-    ``finish_failures`` maps a provider's finish reasons to failures; ``bound`` computes the upper bound of one attempt.
+    ``finish_failures`` maps a provider's finish reasons to failures; ``bound`` computes the upper bound of one attempt;
+    ``list_price`` is the ordinary price of a call that goes in a batch.
 
     What an attempt costs: nothing, if it was not sent or the server refused it; the tokens that the server counted, if the
     answer has its end, the counts came with it or after it, and they are possible; in every other case its upper bound, since
@@ -42,6 +44,7 @@ class MeteredCall:
     prompt_chars: int
     is_streamed: bool
     bound: Callable[[], AttemptBound]
+    list_price: Price | None = None
     attempts: int = 0
     billed: int = 0
     is_complete: bool = False
@@ -51,6 +54,7 @@ class MeteredCall:
     _ended_s: float | None = None
     _ttft_s: float | None = None
     _cost_usd: float = 0.0
+    _list_usd: float = 0.0
     _counts: Counts | None = None
     _is_estimated: bool = False
     _has_handed_out: bool = False
@@ -110,13 +114,17 @@ class MeteredCall:
         self.billed += 1
         if answer.counts is not None and answer.finish_reason is not None:
             counts = self._counts = answer.counts
-            self._cost_usd += self.model.price.cost_usd(
-                counts.tokens_in, counts.tokens_out, counts.cached or 0, counts.written, counts.written_1h
-            )
+            known = counts.tokens_in, counts.tokens_out, counts.cached or 0, counts.written, counts.written_1h
+            self._add(lambda price: price.cost_usd(*known))
             return
         self._counts = Counts(estimate_tokens(self.prompt_chars), estimate_tokens(answer.chars) if answer.chars else 0)
         self._is_estimated = True
-        self._cost_usd += self.bound().usd(self.model.price)
+        self._add(self.bound().usd)
+
+    def _add(self, usd: Callable[[Price], float]) -> None:
+        self._cost_usd += usd(self.model.price)
+        if self.list_price is not None:
+            self._list_usd += usd(self.list_price)
 
     def _believes(self, counts: Counts) -> bool:
         """True if counts are possible; ``bound`` is only computed where they are not ordinary."""
@@ -146,10 +154,12 @@ class MeteredCall:
         """Return the record of the call; times are those of the last attempt."""
         counts, ended_s = self._counts, self._ended_s
         now_s = self.context.clock.now() if ended_s is None else ended_s
+        latency_s = max(now_s - self._started_s, 0.0) if self.attempts else 0.0
+        is_batched = self.list_price is not None
         return Usage(
             model=self.model.name,
             cost_usd=self._cost_usd,
-            latency_s=max(now_s - self._started_s, 0.0) if self.attempts else 0.0,
+            latency_s=math.nan if is_batched else latency_s,
             tokens_in=counts.tokens_in if counts else None,
             tokens_out=counts.tokens_out if counts else None,
             tokens_cached=counts.cached if counts else None,
@@ -163,6 +173,7 @@ class MeteredCall:
             provider_request_id=self.answer.request_id,
             price_id=self.model.price_id,
             failure=failure,
+            list_usd=self._list_usd if is_batched else None,
         )
 
     def error(self, failed: AttemptFailed) -> CallError:

@@ -176,6 +176,7 @@ class RemoteChatModel(BoundChatModel):
             prompt_chars=request.prompt_chars,
             is_streamed=request.is_streamed,
             bound=cache(lambda: bound_of(bound.transport, bound.model, request.body)),
+            list_price=bound.list_price,
         )
         return request, metered
 

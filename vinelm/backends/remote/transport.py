@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
@@ -152,9 +152,68 @@ class Transport(ABC):
         """
         return None
 
+    def batches(self) -> BatchApi | None:
+        """Return the provider's batches, whose calls cost half; None if it has none."""
+        return None
+
     def close(self) -> None:
         """Close the connections of synchronous calls."""
         return None
+
+
+class FoundBatch(NamedTuple):
+    """What the provider's list says of one of our batches: its id, and whether it is certain that None means never sent."""
+
+    provider_id: str | None
+    is_certain: bool = True
+
+
+class BatchApi(ABC):
+    """The batches of one provider. Used by one thread. What its SDK raises is translated by :meth:`failed`.
+
+    Attributes:
+        halves_cache: reading and writing a prompt cache costs half as well.
+        most_calls: in one batch.
+        most_bytes: of one batch's requests.
+    """
+
+    REST: ClassVar = "*"
+    """In :meth:`answers`, what holds of every call that is not named."""
+    halves_cache: bool = False
+    most_calls: int = 10_000
+    most_bytes: int = 100 << 20
+
+    @abstractmethod
+    def submit(self, model: Model, key: str, calls: Mapping[str, TransportRequest]) -> str:
+        """Send a batch that carries our key, with each call under its name, and return the provider's id of it."""
+
+    @abstractmethod
+    def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
+        """Search the provider's list for the batch with our key.
+
+        Args:
+            model: of its calls.
+            key: ours.
+            since_s: Unix time before which it was not sent.
+            calls: how many it has.
+            known: ids of batches that are others.
+        """
+
+    @abstractmethod
+    def answers(self, model: Model, provider_id: str) -> Mapping[str, Mapping[str, Any]] | None:
+        """Return, by the names of calls, ``{"body": ...}`` or a failure; None while the batch is under way."""
+
+    @abstractmethod
+    def parsed(self, model: Model, request: TransportRequest, body: Mapping[str, Any]) -> Delta:
+        """Parse the body of an answer; :class:`AttemptFailed` (malformed) if it is none."""
+
+    @abstractmethod
+    def failed(self, error: Exception) -> AttemptFailed | None:
+        """See :meth:`Transport.failed`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +222,8 @@ class CallBinding:
 
     ``streams``: also stream calls that ask for a whole answer, to measure the time to first token. ``priority_sign``: 1 or -1
     sends the request's priority, times that, to the server; 0 does not. ``prompts`` admits attempts of a model with cache
-    points; None for others.
+    points; None for others. ``list_price``: the model's ordinary price, where the call goes in a batch and ``model`` has the
+    price of that; its seconds are not known.
     """
 
     transport: Transport
@@ -174,3 +234,4 @@ class CallBinding:
     streams: bool
     priority_sign: int = 0
     prompts: AdmitsPrompts | None = None
+    list_price: Price | None = None

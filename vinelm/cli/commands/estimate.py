@@ -134,6 +134,12 @@ def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> Non
         f"{meta['requests']} of {meta['requests_registered']} requests; {percent(meta['coverage'])} of the estimated cost of "
         f"executing every cell; stop rule: {meta['stop']}; estimator: {meta['estimator']}.{simulated}"
     )
+    if "timed_rows" in meta:
+        none = " Plans know no seconds, and cannot keep a bound on them." if not meta["timed_rows"] else ""
+        say(
+            f"Seconds come from {meta['timed_rows']:,} of the {meta['observations']:,} rows: the others were bought in "
+            f"batches, and count at the ordinary price.{none}"
+        )
     if "judge" in meta:
         say(judge_words(meta["judge"], has_common_error=annotated.reading.holds_common_errors))
     if "evidence" in meta:

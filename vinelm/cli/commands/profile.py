@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,12 +19,16 @@ from vinelm.errors import BudgetExhausted, ConfigError, StageBroken, StoreError
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
     from vinelm.profiler import ExecutionConfig, Forecast, ProfileLimits, ProfileResult, RayCluster
+    from vinelm.profiler.dry_run.batches import BatchForecast
     from vinelm.profiler.dry_run.forecast import Needs
+    from vinelm.profiler.execution.batching import BatchPrices
     from vinelm.requests.protocols import Sampler
     from vinelm.rows.observation import Observation
     from vinelm.traces import ObservationStore, StoreIdentity
 
 DEFAULT_WORKERS = 4
+BATCH_WORKERS = 500
+"""With batches: each unit that waits is a thread, and the more wait together, the fewer batches there are."""
 LIMITS = ("coverage", "budget_usd", "budget_calls")
 INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "columns")
 
@@ -56,10 +61,10 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "columns")
 )
 @option(
     "--isolation HOW",
-    "Where units run: process (a fresh one each), thread or inline (trusted code).",
-    default="process",
+    "Where units run: process (a fresh one each), thread or inline (trusted code) [default: process; thread with "
+    "--batch-prices].",
 )
-@option("--workers N", "Units at a time; never changes which rows are made [default: 4, inline 1].", int)
+@option("--workers N", "Units at a time; never changes which rows are made [default: 4, inline 1, --batch-prices 500].", int)
 @option(
     "--engine WHERE",
     "Machines that run the units: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT, ray://auto (the one that "
@@ -69,6 +74,12 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "columns")
 @flag("--ship", "With ray://: copy the current folder, without .env, to the nodes.")
 @option("--unit-timeout-s S", "End a unit after this long, processes only [default: 600].", float)
 @option("--memory-mb MIB", "Memory of a unit on top of its imports, processes only [default: 2048].", int)
+@flag(
+    "--batch-prices",
+    "Buy in the batches of OpenAI, Anthropic and Gemini: half the price, each wave of calls within 24 h. A killed run fetches "
+    "what it has bought.",
+)
+@option("--wait TIME", "How long to wait for one batch, such as 90m or 24h, with --batch-prices [default: 24h].")
 @flag("--keep-going", "Go on even if all first rows of a stage fail alike, whatever the model.")
 @flag("--dry-run", "Print what would be called, for how much and how long. Calls nothing.")
 @stop_option
@@ -92,6 +103,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
 
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
     execution = _execution(workflow, settings)
+    settings["batch_prices"] = _batch_prices(inputs, settings)
     sampler = settings["sampler"]
     require_sampler(sampler)
     _require_limits(inputs, settings)
@@ -100,8 +112,8 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     if inputs.note and not quiet:
         echo(inputs.note, err=True)
     if settings["dry_run"]:
-        forecast, needs = _forecast(path, inputs, settings, limits=limits, execution=execution, sampler=sampler, quiet=quiet)
-        print_forecast(forecast, needs, inputs, max_error=settings["max_error"], as_json=as_json)
+        found = _forecast(path, inputs, settings, limits=limits, execution=execution, sampler=sampler, quiet=quiet)
+        print_forecast(*found, inputs, max_error=settings["max_error"], as_json=as_json)
         return None
     require_keys(inputs.catalog.models)
     # Both before a file is made.
@@ -144,15 +156,41 @@ def _execution(workflow: str, settings: dict[str, Any]) -> ExecutionConfig:
     from vinelm.profiler import ExecutionConfig, WorkflowSource
 
     arguments = {name: str(value) if isinstance(value := settings[name], Path) else value for name in INPUTS}
-    isolation = settings["isolation"]
+    is_batched, cluster = settings["batch_prices"], _cluster(settings)
+    isolation: Any = settings["isolation"] or ("thread" if is_batched else "process")
+    if is_batched and (isolation != "thread" or cluster is not None):
+        raise ConfigError("calls go in batches where all units are in one process, in threads", code="batches-need-threads")
+    workers = 1 if isolation == "inline" else BATCH_WORKERS if is_batched else DEFAULT_WORKERS
     return ExecutionConfig(
-        cluster=_cluster(settings),
+        cluster=cluster,
         isolation=isolation,
-        workers=settings["workers"] if settings["workers"] is not None else 1 if isolation == "inline" else DEFAULT_WORKERS,
+        workers=settings["workers"] if settings["workers"] is not None else workers,
         source=WorkflowSource(function="vinelm.cli.inputs:load_inputs", arguments={"spec": workflow, **arguments}),
         timeout_s=settings["unit_timeout_s"],
         memory_mb=settings["memory_mb"],
     )
+
+
+def _batch_prices(inputs: Inputs, settings: dict[str, Any]) -> BatchPrices | None:
+    """The terms of a run that buys in batches; None for one that does not. Refuses what cannot be bought that way."""
+    from vinelm.backends.remote.batches import BatchTimes
+    from vinelm.profiler.execution.batching import BatchPrices, batched_models
+
+    wait = settings["wait"]
+    if not settings["batch_prices"]:
+        if wait is not None:
+            raise ConfigError("--wait has no effect without --batch-prices: give it, or leave --wait out")
+        return None
+    prices = BatchPrices(times=BatchTimes() if wait is None else BatchTimes(wait_s=_seconds(wait)))
+    batched_models(inputs.workflow, inputs.catalog, inputs.backends)
+    return prices
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)(s|m|h|d)", text)
+    if found is None:
+        raise ConfigError(f"--wait {text!r} is no time: write a number and s, m, h or d, such as 90m or 24h")
+    return float(found[1]) * {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}[found[2]]
 
 
 def _cluster(settings: dict[str, Any]) -> RayCluster | None:
@@ -219,8 +257,8 @@ def _forecast(
     execution: ExecutionConfig,
     sampler: str | Sampler,
     quiet: bool,
-) -> tuple[Forecast, Needs]:
-    """Forecast the run, and what it would need without budgets."""
+) -> tuple[Forecast, Needs, BatchForecast | None]:
+    """Forecast the run, what it would need without budgets, and what it comes to in batches, if it buys in them."""
     from vinelm.api.deciding import recommended_plans
     from vinelm.api.profiling import DEFAULT_COVERAGE, identity_of
     from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler
@@ -274,7 +312,18 @@ def _forecast(
     needs = needs_of(whole, limits, template, len(ids), coverage=coverage, rows=rows, committed_usd=committed_usd)
     if isinstance(sampler, PricedSampler) and sampler.n_baseline:
         needs = replace(needs, baseline_usd=forecast_to(ProfileLimits(coverage=1.0), sampler.baseline_alone()).cost_usd)
-    return forecast, needs
+    return forecast, needs, _in_batches(forecast, inputs, settings["batch_prices"])
+
+
+def _in_batches(forecast: Forecast, inputs: Inputs, prices: BatchPrices | None) -> BatchForecast | None:
+    from vinelm.profiler.dry_run.batches import batch_forecast
+    from vinelm.profiler.execution.batching import batched_models
+
+    if prices is None:
+        return None
+    batched = batched_models(inputs.workflow, inputs.catalog, inputs.backends)
+    template = inputs.workflow.template.bind(tuple(inputs.catalog))
+    return batch_forecast(forecast, prices, batched, template, inputs.catalog)
 
 
 def _run(
@@ -285,6 +334,6 @@ def _run(
     from vinelm.profiler import ProfileSettings
 
     with live(kind) as on_progress:
-        named = {name: settings[name] for name in (*LIMITS, "sampler", "seed", "identity", "keep_going")}
+        named = {name: settings[name] for name in (*LIMITS, "sampler", "seed", "identity", "keep_going", "batch_prices")}
         asked = ProfileSettings(execution=execution, on_progress=on_progress, on_note=noted(kind), **named)
         return run_profile(inputs.workflow, inputs.catalog, inputs.backends, store, asked, max_error=settings["max_error"])

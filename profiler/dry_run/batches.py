@@ -1,0 +1,54 @@
+"""What a forecast becomes where calls go in batches: dollars at half price, and waves in place of hours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from vinelm.catalog import Catalog
+from vinelm.profiler.dry_run.forecast import Forecast
+from vinelm.profiler.execution.batching import BatchPrices
+from vinelm.template import Template
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchForecast:
+    """What a run in batches comes to.
+
+    Attributes:
+        cost_usd: dollars in the middle, of the calls in batches and of those that are made at once.
+        ordinary_usd: dollars in the middle without batches.
+        waves: how often calls wait for others, at least: the most invocations of a path.
+        wait_s: the longest that a run waits for one batch, in seconds.
+        timed_cells: rows whose calls are made at once, about.
+    """
+
+    cost_usd: float
+    ordinary_usd: float
+    waves: int
+    wait_s: float
+    timed_cells: int
+
+
+def batch_forecast(
+    forecast: Forecast, prices: BatchPrices, batched: Collection[str], template: Template, catalog: Catalog
+) -> BatchForecast:
+    """Return what the run of a forecast comes to in batches. Pure.
+
+    Args:
+        forecast: at ordinary prices.
+        prices: the terms of the run.
+        batched: the models whose calls go in batches.
+        template: a bound template.
+        catalog: the models.
+    """
+    # Each model's share of the dollars, by its calls and what a call of usual size costs.
+    usd = {name: one.middle * catalog[name].price.cost_usd(1000, 250) for name, one in forecast.calls.items()}
+    total, rows = sum(usd.values()), forecast.cells.middle
+    share = sum(usd[name] for name in usd if name in batched) / total if total else 0.0
+    timed = min(prices.timed_paths * sum(len(stage.models or ()) for stage in template.stages), rows)
+    ordinary = forecast.cost_usd.middle
+    return BatchForecast(
+        cost_usd=ordinary * (1.0 - 0.5 * share * (1.0 - timed / rows)) if rows else ordinary, ordinary_usd=ordinary,
+        waves=template.depth, wait_s=prices.times.wait_s, timed_cells=round(timed),
+    )  # fmt: skip

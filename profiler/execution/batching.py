@@ -1,0 +1,138 @@
+"""Units whose calls go in the providers' batches: what can be bought that way, and the worker that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from vinelm.adapters.langgraph import build_graph
+from vinelm.adapters.langgraph.exits import resolved
+from vinelm.backends.remote.backend import BATCHES_KEY, RemoteBackend
+from vinelm.backends.remote.batches import BatchesLeft, BatchGate, BatchTimes
+from vinelm.catalog import Catalog
+from vinelm.errors import ConfigError, VineLMError
+from vinelm.judging import LLMJudge
+from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome, Worker
+from vinelm.profiler.execution.unit_adapter import UnitAdapter
+from vinelm.requests.protocols import Backend
+from vinelm.requests.workflow import Workflow
+from vinelm.traces.store.batches import BatchRecords
+
+TIMED_PATHS = 5
+_HAVE_BATCHES = ("openai", "anthropic", "gemini")
+CODE = "batch-prices"
+"""Code of what a run that buys in batches refuses."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchPrices:
+    """Calls go in the providers' batches, at half price and within a day.
+
+    Attributes:
+        times: how long is waited for what.
+        timed_paths: on how many paths each stage and model is called at once and at the ordinary price: only these rows have
+            seconds. With 0 no row has, and an estimate knows no seconds.
+
+    Raises:
+        ConfigError: a value is out of range.
+    """
+
+    times: BatchTimes = field(default_factory=BatchTimes)
+    timed_paths: int = TIMED_PATHS
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.times.wait_s <= 7 * 86_400.0:
+            raise ConfigError(f"the wait for a batch is {self.times.wait_s:g} s: give more than 0 and at most 7 days")
+        if self.timed_paths < 0:
+            raise ConfigError(f"timed_paths is {self.timed_paths}: it must be >= 0")
+
+
+def batched_models(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[str, ...]:
+    """Return the models of a workflow whose calls can go in batches. Runs no node.
+
+    Raises:
+        ConfigError: there is none, a model runs on an engine of one's own, a judge is asked, or the graph limits the time of
+            a node, which would end while its calls wait.
+    """
+    found = []
+    workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
+    template = workflow.template.bind(tuple(catalog))
+    for name in template.models:
+        model, backend = catalog[name], backends.get(catalog[name].provider)
+        if isinstance(backend, RemoteBackend) and backend.has_batches(model):
+            found.append(name)
+        elif model.provider in _HAVE_BATCHES:
+            raise ConfigError(
+                f"model {name!r} runs on an engine of your own ({model.api_base or 'replicas'}), which has no batch prices: "
+                f"leave it out, or set {BATCHES_KEY} = true in [backend.{model.provider}] if that server has the provider's",
+                code=CODE,
+            )
+        elif model.provider == "sglang":
+            raise ConfigError(
+                f"model {name!r} runs on an engine of your own, which has no batch prices: leave it out", code=CODE
+            )
+    if not found:
+        raise ConfigError(
+            f"no model has batch prices: the providers {', '.join(_HAVE_BATCHES)} have them: add models of theirs", code=CODE
+        )
+    if isinstance(workflow.score, LLMJudge):
+        raise ConfigError(
+            "a judge is asked at once, and not in batches: profile without the judge, or without batches", code=CODE
+        )
+    graph = build_graph(workflow, UnitAdapter(catalog, backends, template=template))
+    limited = [node for node, spec in getattr(graph, "nodes", {}).items() if getattr(spec, "timeout", None) is not None]
+    if limited or getattr(graph, "step_timeout", None) is not None:
+        where = f"node {limited[0]!r} has a timeout" if limited else "the graph has a step_timeout"
+        raise ConfigError(f"workflow {workflow.name!r}: {where}, and a call in a batch takes hours: take it out", code=CODE)
+    return tuple(found)
+
+
+def gate_of(models: tuple[str, ...], catalog: Catalog, backends: Mapping[str, Backend], prices: BatchPrices) -> BatchGate:
+    """Return where the calls of these models wait. It submits nothing before :meth:`BatchGate.start`."""
+    known: dict[str, Any] = {name: backends[catalog[name].provider] for name in models}
+    return BatchGate({name: (catalog[name], backend.batch_api) for name, backend in known.items()}, prices.times)
+
+
+def through(gate: BatchGate, backends: Mapping[str, Backend]) -> dict[str, Backend]:
+    """Return the backends, with the calls of batched units waiting at the gate."""
+    return {name: one.through(gate) if isinstance(one, RemoteBackend) else one for name, one in backends.items()}
+
+
+class BatchingWorker:
+    """A worker whose units wait for batches together.
+
+    Args:
+        worker: runs the units, on threads of this process.
+        gate: where their calls wait.
+        records: the store's batches.
+    """
+
+    def __init__(self, worker: Worker, gate: BatchGate, records: BatchRecords) -> None:
+        self._worker, self._gate, self._records = worker, gate, records
+
+    def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
+        """As :meth:`Worker.run`.
+
+        What an earlier process bought for the cell, and the unit did not ask for this time, counts at its most.
+
+        Raises:
+            VineLMError: the run does not wait for its batches any more.
+        """
+        with self._gate.unit(job.cell, is_batched=job.is_batched) as unit:
+
+            def waiting(upper_usd: float) -> bool:
+                with self._gate.idle(unit):
+                    return top_up(upper_usd)
+
+            try:
+                outcome = self._worker.run(job, waiting)
+            except BatchesLeft as left:
+                raise VineLMError(str(left), code="batches-left") from None
+        unused_usd = self._records.upper_usd(job.cell, frozenset(unit.asked)) if job.is_batched else 0.0
+        return replace(outcome, paid_usd=outcome.settled_usd + unused_usd) if unused_usd else outcome
+
+    def close(self) -> None:
+        """As :meth:`Worker.close`; units that wait for a batch end."""
+        self._gate.end()
+        self._worker.close()

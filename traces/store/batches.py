@@ -1,0 +1,138 @@
+"""Batches of model calls in a store: recorded before they are submitted, kept until the rows of their cells are written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
+
+from vinelm.rows.observation import Cell
+from vinelm.traces.databases import schema
+from vinelm.traces.store.rows import decode_prefix, encode_prefix
+from vinelm.traces.store.store import ObservationStore, new_key
+
+
+class OpenBatch(NamedTuple):
+    """A batch without answers. ``provider_id`` is None where it may not be submitted; ``recorded_s`` is in Unix time."""
+
+    batch_id: int
+    key: str
+    model: str
+    provider_id: str | None
+    calls: int
+    recorded_s: float
+
+
+class RecordedCall(NamedTuple):
+    """A call that a batch has: its ``answer`` is None until the batch has ended."""
+
+    batch_id: int
+    answer: str | None
+
+
+class BatchRecords:
+    """The batches of the run that holds a store. Every write is durable when the method returns. Thread-safe."""
+
+    def __init__(self, store: ObservationStore) -> None:
+        self._database = store.database
+
+    def record(self, key: str, model: str, calls: Sequence[tuple[str, Cell, float]]) -> OpenBatch:
+        """Record a batch that is about to be submitted: our key and, of each call, its digest, cell and dollars at most."""
+        recorded_s = time.time()
+        values = {"key": key, "model": model, "calls": len(calls), "is_closed": False, "recorded_s": recorded_s}
+        with self._database.transaction() as connection:
+            batch_id = new_key(connection.execute(insert(schema.batches), values))
+            rows = [
+                {
+                    "digest": digest,
+                    "batch_id": batch_id,
+                    "request_id": cell[0],
+                    "prefix": encode_prefix(cell[1]),
+                    "upper_usd": usd,
+                }
+                for digest, cell, usd in calls
+            ]
+            connection.execute(insert(schema.batch_calls), rows)
+        return OpenBatch(batch_id, key, model, None, len(calls), recorded_s)
+
+    def submitted(self, batch_id: int, provider_id: str) -> None:
+        """Record the provider's id of a batch."""
+        with self._database.transaction() as connection:
+            connection.execute(update(_BATCHES).where(_BATCHES.c.batch_id == batch_id).values(provider_id=provider_id))
+
+    def forget(self, batch_id: int) -> None:
+        """Delete a batch that was never submitted."""
+        with self._database.transaction() as connection:
+            connection.execute(delete(_CALLS).where(_CALLS.c.batch_id == batch_id))
+            connection.execute(delete(_BATCHES).where(_BATCHES.c.batch_id == batch_id))
+
+    def close(self, batch_id: int, answers: Mapping[str, str]) -> None:
+        """Store the answers of a batch that has ended, by the digests of its calls, and that it needs no more asking."""
+        with self._database.transaction() as connection:
+            for digest, answer in answers.items():
+                here = and_(_CALLS.c.digest == digest, _CALLS.c.batch_id == batch_id)
+                connection.execute(update(_CALLS).where(here).values(answer=answer))
+            connection.execute(update(_BATCHES).where(_BATCHES.c.batch_id == batch_id).values(is_closed=True))
+
+    def open(self) -> list[OpenBatch]:
+        """Return the batches whose answers are not stored yet, in the order in which they were recorded."""
+        columns = [_BATCHES.c[name] for name in OpenBatch._fields]
+        query = select(*columns).where(_BATCHES.c.is_closed.is_(False)).order_by(_BATCHES.c.batch_id)
+        with self._database.transaction() as connection:
+            return [OpenBatch(*row) for row in connection.execute(query)]
+
+    def provider_ids(self) -> frozenset[str]:
+        """Return the ids of all batches that are known to be submitted."""
+        with self._database.transaction() as connection:
+            return frozenset(connection.execute(select(_BATCHES.c.provider_id)).scalars()) - {None}
+
+    def calls_of(self, batch_id: int) -> list[str]:
+        """Return the digests of a batch's calls whose cells have no row."""
+        with self._database.transaction() as connection:
+            return list(connection.execute(select(_CALLS.c.digest).where(_CALLS.c.batch_id == batch_id)).scalars())
+
+    def find(self, digest: str) -> RecordedCall | None:
+        """Return the call of this digest; None if no batch has it."""
+        with self._database.transaction() as connection:
+            row = connection.execute(select(_CALLS.c.batch_id, _CALLS.c.answer).where(_CALLS.c.digest == digest)).first()
+            return None if row is None else RecordedCall(row[0], row[1])
+
+    def upper_usd(self, cell: Cell, asked: frozenset[str]) -> float:
+        """Return what the calls of a cell that are not among ``asked`` may have cost: bought, and never used."""
+        with self._database.transaction() as connection:
+            found = connection.execute(select(_CALLS.c.digest, _CALLS.c.upper_usd).where(_of(cell)))
+            return float(sum(row.upper_usd for row in found if row.digest not in asked))
+
+    def drop(self, cell: Cell) -> None:
+        """Delete the calls of a cell, in the transaction that writes its row."""
+        with self._database.transaction() as connection:
+            connection.execute(delete(_CALLS).where(_of(cell)))
+
+    # -- the ledger ------------------------------------------------------------------------------------------------
+
+    def abandoned(self) -> dict[Cell, float]:
+        """Return what the entries of units count whose run died, and all of whose calls go in batches: cell to dollars.
+
+        A unit that is run again fetches what was bought for it, so that its new entry replaces these (:meth:`replace`).
+        """
+        request, prefix = _ENTRIES.c.request_id, _ENTRIES.c.prefix
+        query = select(request, prefix, func.sum(_ENTRIES.c.settled_usd)).where(_IS_ABANDONED).group_by(request, prefix)
+        with self._database.transaction() as connection:
+            found = connection.execute(query)
+            return {(row[0], decode_prefix(row[1])): float(row[2]) for row in found}
+
+    def replace(self, cell: Cell) -> None:
+        """Let the abandoned entries of a cell count nothing, in the transaction that reserves its new one."""
+        with self._database.transaction() as connection:
+            here = and_(_IS_ABANDONED, _ENTRIES.c.request_id == cell[0], _ENTRIES.c.prefix == encode_prefix(cell[1]))
+            connection.execute(update(_ENTRIES).where(here).values(settled_usd=0.0, is_abandoned=False))
+
+
+def _of(cell: Cell) -> ColumnElement[bool]:
+    return and_(_CALLS.c.request_id == cell[0], _CALLS.c.prefix == encode_prefix(cell[1]))
+
+
+_BATCHES, _CALLS, _ENTRIES = schema.batches, schema.batch_calls, schema.ledger
+_IS_ABANDONED = and_(_ENTRIES.c.is_abandoned, _ENTRIES.c.is_batched, _ENTRIES.c.settled_usd > 0)

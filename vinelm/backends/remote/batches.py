@@ -1,0 +1,529 @@
+"""Calls of many units, bought in the providers' batches for half the price, and never bought twice.
+
+A unit that calls its model waits here. When all units wait, their calls are submitted, one batch for each model; the batches
+are polled, and what they answer is handed to the units. The states of a batch in the records (:class:`KeepsBatches`)::
+
+    recorded    our key and the digests of its calls are on disk; nothing is sent
+       |        submit: the key goes along, in the batch's metadata and in the name of each call
+    submitted   the provider's id is on disk
+       |        poll, until it is completed, expired, cancelled or failed
+    closed      its answers are on disk, in one transaction; only now the units get them
+                the calls of a cell are dropped in the transaction that writes the cell's row
+
+A process may die between any two of these. The next one makes the same calls again, with the same digests: one that a closed
+batch has is answered from the disk, one that a submitted batch has waits for that batch. A batch that is only recorded may have
+been sent or not: the provider's list of batches is searched for our key. If it is not there :attr:`BatchTimes.settle_s` after
+it was recorded, it was not sent, and its calls are collected anew. Anthropic's list has no keys: there a batch of as many calls
+that is under way may be ours, and its end is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from langchain_core.messages import BaseMessage
+
+from vinelm.backends.remote.response import Delta
+from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed, own_failure, unforeseen
+from vinelm.backends.remote.transport import AttemptBound, BatchApi, Transport, TransportRequest
+from vinelm.backends.structured_output import Structured
+from vinelm.catalog import Model
+from vinelm.catalog.secrets import redacted
+from vinelm.rows.observation import Cell
+
+_LOGGER = logging.getLogger(__name__)
+DAY_S = 86_400.0
+"""The window within which a batch ends, at each of the providers."""
+_RESUBMITS = 5
+_LAST_S = 5.0
+_MISSES = 5
+"""So often in a row a provider must refuse to tell how a batch stands, before its answers count as lost."""
+_SIGNED = ("thinking", "thought_signature")
+"""What a process that has died knew, and the next one does not: it is part of a request, and not of what it asks."""
+
+
+class BatchesLeft(BaseException):
+    """The run does not wait for its batches any more. Not an ``Exception``: no application may take it for a failed call."""
+
+
+@dataclass(frozen=True)
+class BatchTimes:
+    """Seconds that batches take.
+
+    Attributes:
+        wait_s: how long a run waits for one batch.
+        collect_s: the longest that a call waits for others to come.
+        quiet_s: how long nothing must come, where every unit waits, before what there is goes.
+        poll_s: between two looks at a batch; the first ones come sooner.
+        settle_s: after this long a batch that was sent is in the provider's list.
+    """
+
+    wait_s: float = DAY_S
+    collect_s: float = 120.0
+    quiet_s: float = 2.0
+    poll_s: float = 60.0
+    settle_s: float = 60.0
+
+
+class RecordsBatch(Protocol):
+    """A batch as the records have it."""
+
+    @property
+    def batch_id(self) -> int:
+        """Its number in the records."""
+
+    @property
+    def key(self) -> str:
+        """Ours."""
+
+    @property
+    def model(self) -> str:
+        """Of its calls, the catalog's name."""
+
+    @property
+    def provider_id(self) -> str | None:
+        """The provider's; None: not known to be submitted."""
+
+    @property
+    def calls(self) -> int:
+        """How many it has."""
+
+    @property
+    def recorded_s(self) -> float:
+        """When, in Unix time."""
+
+
+class KeepsBatches(Protocol):
+    """Durable records of batches; :class:`vinelm.traces.store.batches.BatchRecords` in a store."""
+
+    def record(self, key: str, model: str, calls: Sequence[tuple[str, Cell, float]]) -> RecordsBatch:
+        """Record a batch before it is submitted: of each call digest, cell and dollars at most."""
+
+    def submitted(self, batch_id: int, provider_id: str) -> None:
+        """Record the provider's id."""
+
+    def forget(self, batch_id: int) -> None:
+        """Delete a batch that was not submitted."""
+
+    def close(self, batch_id: int, answers: Mapping[str, str]) -> None:
+        """Store answers by digest, and that the batch has ended."""
+
+    def open(self) -> Sequence[RecordsBatch]:
+        """Batches without answers."""
+
+    def provider_ids(self) -> frozenset[str]:
+        """Ids of all batches that are known to be submitted."""
+
+    def calls_of(self, batch_id: int) -> Sequence[str]:
+        """Digests of a batch's calls."""
+
+    def find(self, digest: str) -> tuple[int, str | None] | None:
+        """Batch and answer of a call; None if no batch has it."""
+
+
+@dataclass(eq=False)
+class BatchedUnit:
+    """A unit whose calls go in batches. ``asked`` has the digests of its calls so far."""
+
+    cell: Cell
+    asked: set[str] = field(default_factory=set)
+    _times: Counter[str] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def digest(self, model: Model, request: TransportRequest) -> str:
+        """Return the digest of the next call: the same one when the unit is executed again after the death of a process."""
+        plain = json.dumps([self.cell, model.provider, model.model_id, _unsigned(request.body)], default=repr, sort_keys=True)
+        content = hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()
+        with self._lock:
+            self._times[content] += 1
+            digest = hashlib.sha256(f"{content} {self._times[content]}".encode()).hexdigest()[:40]
+            self.asked.add(digest)
+        return digest
+
+
+UNIT: ContextVar[BatchedUnit | None] = ContextVar("vinelm_batched_unit", default=None)
+"""The unit that runs in this context, if its calls go in batches."""
+
+
+@dataclass(eq=False)
+class _Call:
+    digest: str
+    unit: BatchedUnit
+    model: Model
+    request: TransportRequest
+    upper_usd: float
+    asked_s: float
+    answer: Future[Mapping[str, Any]] = field(default_factory=Future)
+
+
+@dataclass(eq=False)
+class _Polled:
+    """An open batch, when it is looked at next, and after how long once more.
+
+    ``since_s``: when this process began to wait; ``misses``: how often in a row the provider did not know it.
+    """
+
+    batch: RecordsBatch
+    provider_id: str | None
+    due_s: float = 0.0
+    step_s: float = 0.0
+    since_s: float = field(default_factory=time.monotonic)
+    misses: int = 0
+
+
+class BatchGate:
+    """Where the calls of units wait for their batches. Thread-safe; one thread of its own submits and polls.
+
+    Args:
+        models: those whose calls go in batches, by name, with the provider's batch API.
+        times: how long it waits for what.
+    """
+
+    def __init__(self, models: Mapping[str, tuple[Model, BatchApi]], times: BatchTimes) -> None:
+        self._models, self._times = models, times
+        self._changed = threading.Condition()
+        self._collected: list[_Call] = []
+        self._waiting: dict[str, _Call] = {}
+        self._refusals: Counter[str] = Counter()
+        self._retry_s = 0.0
+        self._units = 0
+        self._idle: Counter[BatchedUnit] = Counter()
+        self._arrived_s = time.monotonic()
+        self._problem: str | None = None
+        self._open: list[_Polled] = []
+        self._thread: threading.Thread | None = None
+
+    def start(self, records: KeepsBatches) -> None:
+        """Begin to work, with the batches of earlier processes that are open. The caller holds the store of the records."""
+        self._records = records
+        self._open = [_Polled(batch, batch.provider_id) for batch in records.open() if batch.model in self._models]
+        self._thread = threading.Thread(target=self._work, daemon=True, name="vinelm batches")
+        self._thread.start()
+
+    @property
+    def models(self) -> frozenset[str]:
+        """Names of the models whose calls go in batches."""
+        return frozenset(self._models)
+
+    # -- units ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def unit(self, cell: Cell, *, is_batched: bool) -> Iterator[BatchedUnit]:
+        """Run a unit of a cell inside the block. ``is_batched`` is False for one that is called at once, and so has seconds."""
+        unit = BatchedUnit(cell)
+        token = UNIT.set(unit if is_batched else None)
+        self._count(1)
+        try:
+            yield unit
+        finally:
+            UNIT.reset(token)
+            self._count(-1)
+
+    @contextmanager
+    def idle(self, unit: BatchedUnit) -> Iterator[None]:
+        """The unit waits inside the block, and makes no call before others have ended."""
+        with self._changed:
+            self._idle[unit] += 1
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._idle[unit] -= 1
+                self._idle += Counter()  # without those that do not wait
+
+    def ask(self, model: Model, request: TransportRequest, unit: BatchedUnit, upper_usd: float) -> Future[Mapping[str, Any]]:
+        """Queue a call for the next batch, or find it in an earlier one; the future gets what the provider answered."""
+        digest = unit.digest(model, request)
+        call = _Call(digest, unit, model, request, upper_usd, time.monotonic())
+        with self._changed:
+            if self._problem is not None:
+                raise BatchesLeft(self._problem)
+            found = self._records.find(digest)
+            if found is None:
+                self._collected.append(call)
+            elif found[1] is None:
+                self._waiting[digest] = call
+            else:
+                call.answer.set_result(json.loads(found[1]))
+            self._arrived_s = time.monotonic()
+            self._changed.notify_all()
+        return call.answer
+
+    def close(self, problem: str = "the run has ended") -> None:
+        """Wait for no batch any more: every call that waits raises :class:`BatchesLeft`. Idempotent."""
+        with self._changed:
+            if self._problem is None:
+                self._problem = problem
+            left = [*self._collected, *self._waiting.values()]
+            self._collected.clear()
+            self._waiting.clear()
+            self._changed.notify_all()
+        for call in left:
+            _settle(call, BatchesLeft(self._problem))
+
+    def end(self) -> None:
+        """Close, and wait a little for the thread: a request that it makes may take long, and a process may end during it."""
+        self.close()
+        if self._thread is not None:
+            self._thread.join(_LAST_S)
+        for _, api in self._models.values():
+            api.close()
+
+    def _count(self, change: int) -> None:
+        with self._changed:
+            self._units += change
+            self._arrived_s = time.monotonic()
+            self._changed.notify_all()
+
+    # -- the thread ------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            while self._problem is None:
+                for calls in self._due():
+                    self._submit(calls)
+                for polled in [one for one in self._open if one.due_s <= time.monotonic()]:
+                    self._look_at(polled)
+                with self._changed:
+                    if self._problem is None:
+                        self._changed.wait(self._pause_s())
+        except Exception as error:
+            # Of the disk, or a mistake of ours: the units must not wait for a thread that is gone.
+            _LOGGER.debug("batches: %s", type(error).__name__, exc_info=True)
+            self.close(f"its batches cannot be kept ({type(error).__name__}): run the same line again, which fetches them")
+
+    def _pause_s(self) -> float:
+        now_s = time.monotonic()
+        due = [one.due_s - now_s for one in self._open]
+        if self._collected:
+            due.append(self._times.quiet_s / 2)
+        return max(min(due, default=1.0), 0.005)
+
+    def _due(self) -> list[list[_Call]]:
+        """Take the calls to submit now, apart by model, and in parts that the provider takes."""
+        times = self._times
+        with self._changed:
+            now_s = time.monotonic()
+            if not self._collected or now_s < self._retry_s:
+                return []
+            all_wait = len(self._idle) >= self._units and now_s - self._arrived_s >= times.quiet_s
+            if not all_wait and now_s - self._collected[0].asked_s < times.collect_s:
+                return []
+            taken, self._collected = self._collected, []
+            self._waiting |= {call.digest: call for call in taken}
+        by_model: dict[str, list[_Call]] = {}
+        for call in sorted(taken, key=lambda call: call.digest):
+            by_model.setdefault(call.model.name, []).append(call)
+        return [part for name, calls in by_model.items() for part in _parts(calls, self._models[name][1])]
+
+    def _submit(self, calls: list[_Call]) -> None:
+        model = calls[0].model
+        api, key = self._models[model.name][1], secrets.token_hex(8)
+        batch = self._records.record(key, model.name, [(call.digest, call.unit.cell, call.upper_usd) for call in calls])
+        polled = _Polled(batch, None)
+        failed: AttemptFailed | None = None
+        try:
+            polled.provider_id = api.submit(model, key, {f"{key}-{call.digest}": call.request for call in calls})
+        except Exception as error:
+            failed = _failed(api, error)
+        if polled.provider_id is not None:
+            self._records.submitted(batch.batch_id, polled.provider_id)
+        if failed is not None and not failed.may_be_billed:
+            self._records.forget(batch.batch_id)
+            self._refused(calls, failed)
+            return
+        self._open.append(polled)  # without an id it may have been sent: it is searched for
+        if polled.provider_id is not None:
+            self._refusals.pop(model.name, None)
+            return
+        self._refusals[model.name] += 1
+        if self._refusals[model.name] > _RESUBMITS and failed is not None:
+            self.close(f"{model.name}: its batches cannot be submitted: {failed.detail}: repair it and run the same line again")
+
+    def _refused(self, calls: list[_Call], failed: AttemptFailed) -> None:
+        """A batch was turned down: try again later where that may help; else it is a failure of each call."""
+        name = calls[0].model.name
+        self._refusals[name] += 1
+        if failed.kind in ("rate_limit", "server") and not failed.is_final and self._refusals[name] <= _RESUBMITS:
+            again_s = max(failed.retry_after_s or 0.0, self._times.quiet_s * 2.0 ** self._refusals[name])
+            self._collect_again(calls, time.monotonic() + again_s)
+            return
+        for call in calls:
+            self._waiting.pop(call.digest, None)
+            _settle(call, failure(failed.kind, failed.detail))
+
+    def _collect_again(self, calls: Sequence[_Call], retry_s: float = 0.0) -> None:
+        with self._changed:
+            for call in calls:
+                self._waiting.pop(call.digest, None)
+            self._collected += calls
+            self._retry_s = retry_s
+
+    def _look_at(self, polled: _Polled) -> None:
+        """Ask the provider how a batch stands."""
+        times, batch = self._times, polled.batch
+        polled.step_s = min(max(polled.step_s * 1.5, times.poll_s / 20), times.poll_s)
+        model, api = self._models[batch.model]
+        answers: Mapping[str, Mapping[str, Any]] | None = None
+        try:
+            if polled.provider_id is None:
+                self._search(polled, model, api)
+            if polled.provider_id is not None:
+                answers = api.answers(model, polled.provider_id)
+            polled.misses = 0
+        except Exception as error:
+            failed = _failed(api, error)
+            polled.misses += failed.is_final and polled.provider_id is not None
+            if polled.misses >= _MISSES:
+                lost = failure("server", "the provider does not have its batch any more", may_be_billed=True)
+                answers = {BatchApi.REST: lost}
+            if failed.kind == "auth":
+                self.close(f"{model.name}: {failed.detail}: repair it and run the same line again, which fetches its batches")
+        if answers is not None:
+            self._close_batch(polled, answers)
+        elif time.monotonic() - polled.since_s > times.wait_s:
+            self.close(
+                f"a batch of {model.name} has not ended after {times.wait_s / 3600:g} h: run the same line again to go on "
+                "waiting, and nothing is bought twice"
+            )
+        polled.due_s = time.monotonic() + polled.step_s
+
+    def _search(self, polled: _Polled, model: Model, api: BatchApi) -> None:
+        """Find out whether a batch that is only recorded was submitted."""
+        batch = polled.batch
+        # Before the search: what was sent earlier than that must be in the list.
+        is_settled = time.time() - batch.recorded_s >= self._times.settle_s
+        found = api.find(model, batch.key, batch.recorded_s, batch.calls, self._records.provider_ids())
+        if found.provider_id is not None:
+            polled.provider_id = found.provider_id
+            self._records.submitted(batch.batch_id, found.provider_id)
+        elif found.is_certain and is_settled:
+            with self._changed:
+                digests = self._records.calls_of(batch.batch_id)
+                self._records.forget(batch.batch_id)
+                calls = [self._waiting[digest] for digest in digests if digest in self._waiting]
+            self._collect_again(calls)
+            self._open.remove(polled)
+
+    def _close_batch(self, polled: _Polled, answers: Mapping[str, Mapping[str, Any]]) -> None:
+        batch = polled.batch
+        absent = answers.get(BatchApi.REST) or failure("server", "the batch has no answer to it", may_be_billed=True)
+        digests = self._records.calls_of(batch.batch_id)
+        found = {digest: answers.get(f"{batch.key}-{digest}", absent) for digest in digests}
+        # A server may echo a key, and the answers are written to disk.
+        texts = {digest: redacted(json.dumps(answer, ensure_ascii=False)) for digest, answer in found.items()}
+        with self._changed:
+            self._records.close(batch.batch_id, texts)
+            calls = [self._waiting.pop(digest) for digest in digests if digest in self._waiting]
+        self._open.remove(polled)
+        for call in calls:
+            _settle(call, json.loads(texts[call.digest]))
+
+
+class BatchedTransport(Transport):
+    """A provider's transport for one call of a unit that goes in a batch."""
+
+    def __init__(self, inner: Transport, gate: BatchGate, unit: BatchedUnit, api: BatchApi) -> None:
+        self._inner, self._gate, self._unit, self._api = inner, gate, unit, api
+        self.finish_failures = inner.finish_failures
+
+    def check(self, model: Model) -> None:
+        """See :class:`Transport`."""
+        self._inner.check(model)
+
+    def request(
+        self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
+    ) -> TransportRequest:
+        """Build the request, which no batch streams."""
+        return self._inner.request(model, messages, options, is_streamed=False)
+
+    def attempt_bound(self, body: Mapping[str, Any]) -> AttemptBound:  # type: ignore[override]
+        """See :class:`Transport`."""
+        return self._inner.attempt_bound(body)
+
+    def connect(self, model: Model) -> None:
+        """Nothing to do: the gate has its own clients."""
+
+    def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
+        """Wait for the batch that has the call."""
+        with self._gate.idle(self._unit):
+            answer = self._asked(model, request).result()
+        yield from self._pieces(model, request, answer)
+
+    async def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
+        """Like :meth:`send`, for a coroutine."""
+        with self._gate.idle(self._unit):
+            answer = await asyncio.wrap_future(self._asked(model, request))
+        for piece in self._pieces(model, request, answer):
+            yield piece
+
+    def _asked(self, model: Model, request: TransportRequest) -> Future[Mapping[str, Any]]:
+        upper_usd = BILLED_ATTEMPTS * self._inner.attempt_bound(request.body).usd(model.price)
+        return self._gate.ask(model, request, self._unit, upper_usd)
+
+    def _pieces(self, model: Model, request: TransportRequest, answer: Mapping[str, Any]) -> Iterator[Delta]:
+        if "failure" in answer:
+            raise AttemptFailed(answer["failure"], answer["detail"], is_final=True, may_be_billed=answer["may_be_billed"])
+        yield Delta()
+        yield self._api.parsed(model, request, answer["body"])
+
+    def output_options(self, model: Model, asked: Structured) -> Mapping[str, Any] | None:
+        """See :class:`Transport`."""
+        return self._inner.output_options(model, asked)
+
+    def failed(self, error: Exception) -> AttemptFailed | None:  # type: ignore[override]
+        """See :class:`Transport`."""
+        return self._inner.failed(error)
+
+
+def failure(kind: str, detail: str, *, may_be_billed: bool = False) -> dict[str, Any]:
+    """Return the record of a call that failed in its batch. No provider bills for one, unless its answer is lost."""
+    return {"failure": kind, "detail": detail, "may_be_billed": may_be_billed}
+
+
+def _settle(call: _Call, outcome: Mapping[str, Any] | BaseException) -> None:
+    with suppress(Exception):  # who asked has been cancelled
+        if isinstance(outcome, BaseException):
+            call.answer.set_exception(outcome)
+        else:
+            call.answer.set_result(outcome)
+
+
+def _failed(api: BatchApi, error: Exception) -> AttemptFailed:
+    return own_failure(error) or api.failed(error) or unforeseen(error)
+
+
+def _parts(calls: Sequence[_Call], api: BatchApi) -> Iterator[list[_Call]]:
+    part: list[_Call] = []
+    size = 0
+    for call in calls:
+        own = len(json.dumps(call.request.body, default=repr)) * 3 // 2
+        if part and (len(part) >= api.most_calls or size + own > api.most_bytes):
+            yield part
+            part, size = [], 0
+        part.append(call)
+        size += own
+    yield part
+
+
+def _unsigned(value: Any) -> Any:
+    """What a request asks, without what signs earlier thoughts."""
+    if isinstance(value, Mapping):
+        return {key: _unsigned(inner) for key, inner in value.items() if key not in _SIGNED}
+    if isinstance(value, list | tuple):
+        return [_unsigned(one) for one in value if not (isinstance(one, Mapping) and "thinking" in str(one.get("type", "")))]
+    return value
