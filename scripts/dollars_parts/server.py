@@ -118,6 +118,7 @@ class Provider:
                 "stage": stage,
                 "prefix": prefix,
                 "began_s": self.now_s(),
+                "ended_s": self.now_s() + usage.latency_s,
                 "tokens": found.tokens,
                 "read": found.read,
                 "written": found.written,
