@@ -72,6 +72,12 @@ def _cluster_worker(cluster: RayCluster, settings: ProfileSettings, setup: UnitS
         raise ConfigError(
             "this system cannot fork processes, which a profile on a Ray cluster needs: run it from Linux or macOS"
         )
+    for model in units.catalog.models:
+        if model.cache_points != "off":
+            raise ConfigError(
+                f"model {model.name!r}: cache_points = {model.cache_points!r} has no effect on a Ray cluster, whose nodes "
+                "do not see each other's prompts: leave it out, or profile without --cluster"
+            )
     from vinelm.profiler.cluster.bridge import RayLink
     from vinelm.profiler.cluster.messages import HostSetup
     from vinelm.profiler.cluster.worker import ClusterWorker
@@ -86,11 +92,15 @@ def _cluster_worker(cluster: RayCluster, settings: ProfileSettings, setup: UnitS
 
 def _rate_limiters(units: Units) -> dict[str, RateLimiter]:
     """The rate limits by model, the judge's included."""
-    from vinelm.backends.registry import rate_limiters_of
+    from vinelm.backends.registry import prompt_admissions_of, rate_limiters_of
 
     judge = None if units.judging is None else units.judging.models
-    judges = {} if judge is None else rate_limiters_of(judge.catalog, judge.backends)
-    return {**rate_limiters_of(units.catalog, units.backends), **judges}
+    sources = [(units.catalog, units.backends)] + ([] if judge is None else [(judge.catalog, judge.backends)])
+    found: dict[str, RateLimiter] = {}
+    for catalog, backends in sources:
+        found |= rate_limiters_of(catalog, backends)
+        found |= prompt_admissions_of(backends)
+    return found
 
 
 class KeepingWorker:

@@ -49,10 +49,12 @@ CORE_FOLDERS = (
     "money",
     "plans",
     "policies",
+    "prompts",
     "requests",
     "rows",
     "signals",
     "template",
+    "tools",
     "trie",
     "vinefile",
 )

@@ -3,6 +3,9 @@
 For each attempt a child makes a socket pair and sends one end to the parent, with its unit, its model and the tokens. When
 the attempt is admitted, the parent answers with one byte: the place of the replica that serves it, 0 without a group. When
 it is over, the parent receives the tokens it used. The kernel closes the end of a child that dies, which frees its place.
+
+Of a model with cache points, the attempt carries the shape of its prompt as well, a byte for each mark follows in the answer,
+and the child sends :data:`_BEGUN` when the model begins to answer.
 """
 
 from __future__ import annotations
@@ -14,11 +17,14 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Protocol, SupportsFloat
+from typing import Any, Protocol, SupportsFloat, cast
 
+from vinelm.backends.limits.prompt_admission import AdmitsPrompts
+from vinelm.prompts.cache_points import PromptCall
 from vinelm.requests.protocols import RatePermit
 
-_LONGEST = 4096  # bytes of a message, which holds a model's name
+_LONGEST = 8192  # bytes of a message, which holds a model's name and the shape of a prompt
+_BEGUN = b"+"
 
 
 class AdmitsAttempts(Protocol):
@@ -63,16 +69,22 @@ class RateLimitProxy:
             channel = socket.socket(fileno=descriptors[0])
             threading.Thread(target=self._admit, args=(channel, json.loads(data)), daemon=True, name="vinelm attempt").start()
 
-    def _admit(self, channel: socket.socket, attempt: Mapping[str, str | int]) -> None:
-        limiter = self._rate_limiters[str(attempt["model"])]
+    def _admit(self, channel: socket.socket, attempt: Mapping[str, Any]) -> None:
+        limiter, prompt = self._rate_limiters[attempt["model"]], PromptCall("")
+        if "prompt" in attempt:
+            prompt = PromptCall.received(attempt["prompt"])
+            limiter = cast("AdmitsPrompts", limiter).of(prompt)
         # A child that has died needs no answer; leaving the block frees its place.
         with channel, suppress(OSError), ExitStack() as admission:
             with self._waiting(int(attempt["unit"])):
                 permit = admission.enter_context(
                     limiter.admit(int(attempt["tokens"]), lambda seconds: _sleep(channel, seconds))
                 )
-            channel.sendall(bytes([getattr(permit, "replica", 0)]))
+            channel.sendall(bytes([getattr(permit, "replica", 0), *prompt.marks]))
             used = channel.recv(_LONGEST)
+            if used.startswith(_BEGUN):
+                prompt.begun()
+                used = used.removeprefix(_BEGUN) or channel.recv(_LONGEST)
             if used:
                 permit.settle(int(used))
 
@@ -96,6 +108,7 @@ class _ProxiedPermit:
     channel: socket.socket
     tokens: int | None = field(default=None)
     replica: int = 0  # of a replica group: the parent has chosen it
+    prompt: PromptCall | None = None
 
     def settle(self, tokens: int) -> None:
         """See :class:`vinelm.requests.protocols.RatePermit`."""
@@ -106,6 +119,12 @@ class _ProxiedPermit:
         if not answer:
             raise ConnectionError("the process that holds the rate limits is gone")
         self.replica = answer[0]
+        if self.prompt is not None:
+            self.prompt.marks, self.prompt.on_begun = tuple(answer[1:]), self._begun
+
+    def _begun(self) -> None:
+        with suppress(OSError):
+            self.channel.sendall(_BEGUN)
 
     def close(self) -> None:
         """End the attempt."""
@@ -120,9 +139,13 @@ class ProxiedRateLimiter:
     Raises ``ConnectionError`` if the parent is gone.
     """
 
-    def __init__(self, theirs: socket.socket, unit: int, model: str) -> None:
-        self._theirs = theirs
-        self._attempt = {"unit": unit, "model": model}
+    def __init__(self, theirs: socket.socket, unit: int, model: str, prompt: PromptCall | None = None) -> None:
+        self._theirs, self._prompt = theirs, prompt
+        self._attempt: dict[str, Any] = {"unit": unit, "model": model}
+
+    def of(self, prompt: PromptCall) -> ProxiedRateLimiter:
+        """See :class:`vinelm.backends.limits.prompt_admission.AdmitsPrompts`."""
+        return ProxiedRateLimiter(self._theirs, self._attempt["unit"], self._attempt["model"], prompt)
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[_ProxiedPermit]:
@@ -131,7 +154,7 @@ class ProxiedRateLimiter:
         """
         permit = self._request(tokens)
         try:
-            permit.take(permit.channel.recv(1))
+            permit.take(permit.channel.recv(_LONGEST))
             yield permit
         finally:
             permit.close()
@@ -144,7 +167,7 @@ class ProxiedRateLimiter:
         permit = self._request(tokens)
         try:
             permit.channel.setblocking(False)
-            permit.take(await asyncio.get_running_loop().sock_recv(permit.channel, 1))
+            permit.take(await asyncio.get_running_loop().sock_recv(permit.channel, _LONGEST))
             permit.channel.setblocking(True)
             yield permit
         finally:
@@ -154,8 +177,10 @@ class ProxiedRateLimiter:
         mine, theirs = socket.socketpair()
         with theirs:
             try:
-                socket.send_fds(self._theirs, [json.dumps({**self._attempt, "tokens": tokens}).encode()], [theirs.fileno()])
+                prompt = {} if self._prompt is None else {"prompt": self._prompt.to_send()}
+                message = json.dumps({**self._attempt, "tokens": tokens, **prompt}).encode()
+                socket.send_fds(self._theirs, [message], [theirs.fileno()])
             except OSError:
                 mine.close()
                 raise
-        return _ProxiedPermit(mine)
+        return _ProxiedPermit(mine, prompt=self._prompt)

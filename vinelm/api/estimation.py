@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from vinelm.api.judged_rows import JudgedRows
 from vinelm.errors import ConfigError
 from vinelm.estimator.call_rate import CallRate
+from vinelm.estimator.optional_steps import optional_steps
 from vinelm.estimator.prompt_cache import cached_shares
 from vinelm.plans.recommendation import META
 from vinelm.rows.observation import Observation
@@ -177,6 +178,7 @@ def _fitted(
         is_simulated=identity.is_simulated,
         requests_registered=len(registered),
         cached_share=cached_shares(observations, catalog),
+        **({"optional_steps": worth} if (worth := optional_steps(observations, template)) else {}),
         **rate.facts,
         **({} if judged is None else {"judge": judged.facts}),
     )

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
 
+from vinelm.backends.limits.prompt_admission import KeepsPrompts, PromptAdmission
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, LimitsCalls
 from vinelm.backends.limits.replica_gate import LimitsGroups, ReplicaGate
 from vinelm.backends.settings import ProviderSettings
-from vinelm.catalog import Catalog, ReplicaGroup
+from vinelm.catalog import Catalog, Model, ReplicaGroup
 from vinelm.errors import ConfigError
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Workflow
@@ -31,6 +32,10 @@ PROVIDERS: Mapping[str, str] = MappingProxyType(
 """Maps a provider to the module with its ``create(settings) -> Backend``. Imported on first use: SDKs load slowly."""
 
 
+CACHE_POINTS = ("anthropic", "bedrock", "openai", "azure")
+"""Providers whose prompt caches a request can do something for."""
+
+
 def create_backends(
     catalog: Catalog, *, workflow: Workflow | None = None, seed: int = 0, real_time: bool = False
 ) -> dict[str, Backend]:
@@ -49,12 +54,25 @@ def create_backends(
     for model in catalog.models:
         if model.provider not in PROVIDERS:
             raise ConfigError(f"model {model.name!r}: unknown provider {model.provider!r}: known are {', '.join(PROVIDERS)}")
+        if model.cache_points != "off":
+            _check_cache_points(model)
     for name in catalog.backends:
         if name not in PROVIDERS:
             raise ConfigError(f"[backend.{name}]: unknown provider {name!r}: known are {', '.join(PROVIDERS)}")
         if name not in used:
             raise ConfigError(f"[backend.{name}] has no effect: no model of the catalog has provider = {name!r}")
     return {provider: _create(provider, catalog, workflow, seed, real_time) for provider in used}
+
+
+def _check_cache_points(model: Model) -> None:
+    price = model.price
+    if model.provider not in CACHE_POINTS:
+        why = f"provider {model.provider!r} takes no cache marks, as {', '.join(CACHE_POINTS)} do"
+    elif price.cached is None or price.cached >= price.input:
+        why = "its price says that nothing is saved: give what reading costs, cached = ..."
+    else:
+        return
+    raise ConfigError(f"model {model.name!r}: cache_points = {model.cache_points!r} has no effect: {why}")
 
 
 def _create(provider: str, catalog: Catalog, workflow: Workflow | None, seed: int, real_time: bool) -> Backend:
@@ -83,6 +101,12 @@ def rate_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[
         if limiter is not None and limiter.is_limited:
             found[model.name] = limiter
     return found
+
+
+def prompt_admissions_of(backends: Mapping[str, Backend]) -> dict[str, PromptAdmission]:
+    """Return what admits the calls of each model with cache points."""
+    keeping = [one for one in backends.values() if isinstance(one, KeepsPrompts)]
+    return {name: admission for one in keeping for name, admission in one.prompt_admissions.items()}
 
 
 def replica_gates_of(backends: Mapping[str, Backend]) -> list[ReplicaGate]:

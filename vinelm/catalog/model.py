@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import date
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
@@ -141,6 +141,9 @@ class Model(BaseModel):
         options: Passed to the provider's client as they are. A catalog refuses secrets in them.
         trusted_counts: Whether the server's token counts are taken as they are, also where the text that arrived is longer than
             so few tokens can be.
+        cache_points: Whether prompts are marked for the provider's cache: "auto" where counts of earlier calls promise that a
+            prefix is read often enough, "static" only the part that all calls of a stage share, "off" never. A prompt in which
+            the application has set a mark is left as it is.
         group: The name that it shares with entries that serve the same model elsewhere; see
             :class:`~vinelm.catalog.ReplicaGroup`. None for an entry that is a choice of its own.
     """
@@ -159,6 +162,7 @@ class Model(BaseModel):
     timeout_s: float = Field(default=120.0, gt=0, le=LONGEST_S, strict=True)
     options: dict[str, Any] = Field(default_factory=dict)
     trusted_counts: bool = Field(default=False, strict=True)
+    cache_points: Literal["off", "static", "auto"] = "off"
     group: str | None = Field(default=None, min_length=1)
 
     @field_validator("options")
@@ -178,9 +182,10 @@ class Model(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_no_group(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out a group that is not set: stores and tries of before groups hold the same entry in the same words."""
+        """Leave out later fields that are not set: stores and tries of before them hold the same entry in the same words."""
         plain: dict[str, Any] = handler(self)
-        return {key: value for key, value in plain.items() if value or key not in ("group", "trusted_counts")}
+        unset = {"group": None, "trusted_counts": False, "cache_points": "off"}
+        return {key: value for key, value in plain.items() if key not in unset or value != unset[key]}
 
 
 _FREE = Price(input=0.0, output=0.0, source=SKIP, as_of=date(2026, 1, 1))

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from vinelm.objective import Objective
+from vinelm.template import SKIP
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
@@ -270,6 +271,24 @@ def thin_models(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, int]
     calls = np.bincount(trie.model[invoked], reached[invoked], width)
     return {
         name: int(n) for name, n, asked in zip(trie.models, rows, calls, strict=True) if asked > LEAST_ASKED and n < THIN_ROWS
+    }
+
+
+def left_out(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, Mapping[str, Any]]:
+    """Return the optional stages that a plan never runs, with what each costs and does to the accuracy.
+
+    The figures are those of :func:`vinelm.estimator.optional_steps.optional_steps`; stages without any are not returned.
+
+    Args:
+        annotated: The trie that the plan is over.
+        reached: As for :func:`thin_models`.
+    """
+    trie, measured = annotated.trie, annotated.meta.get("optional_steps", {})
+    is_run = (reached > 0.0) & (trie.model >= 0) & np.array([name != SKIP for name in (*trie.models, SKIP)])[trie.model]
+    run = {trie.stages[index] for index in set(trie.stage[is_run].tolist())}
+    # Over signals, a stage has a title for each thing that is known when it runs.
+    return {
+        stage: worth for stage, worth in measured.items() if not any(f"{title} [".startswith(f"{stage} [") for title in run)
     }
 
 

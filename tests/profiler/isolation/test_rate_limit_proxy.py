@@ -12,6 +12,7 @@ import pytest
 from kit.toys.wired import CALLS, TOKENS, CountingLimiter, wired
 from langchain_core.language_models import FakeListChatModel
 
+from vinelm.backends.limits.prompt_admission import PromptAdmission
 from vinelm.backends.limits.rate_limits import WINDOW_S, EngineRateLimiter, RateLimits
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import WallClock
@@ -19,6 +20,8 @@ from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, pr
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.profiler.isolation.child_process import Child
 from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter, RateLimitProxy
+from vinelm.prompts.cache_points import CachePoints, PromptCall, Reuse
+from vinelm.prompts.shape import shape_of
 from vinelm.requests.protocols import CallContext
 from vinelm.traces import ObservationStore
 
@@ -187,3 +190,53 @@ def test_a_childs_clock_stands_still_while_it_waits(monkeypatch):
         now[0] += 4
         with pytest.raises(TimeoutError):
             child._next()
+
+
+def test_units_share_what_a_prompt_cache_holds():
+    """A child sends the shape of its prompt and gets the marks; the next one waits until the first has begun to answer."""
+    price = Price(input=3, output=15, cached=0.3, cache_write=3.75, source="t", as_of=datetime.date(2026, 1, 1))
+    model = Model(name="m0", provider="anthropic", model_id="m0", engine="e", price=price, cache_points="auto")
+    points = CachePoints(model, takes_marks=True, reuse=Reuse(), clock=WallClock())
+    steps = []
+
+    def call(unit, release):
+        prompt = PromptCall.of("s", shape_of(["role " * 2000, f"request {unit}"], b""), takes_marks=True, may_wait=True)
+        with ProxiedRateLimiter(proxy.theirs, unit, "m0").of(prompt).admit(10, never) as permit:
+            steps.append((unit, prompt.marks))
+            release.wait(5)
+            prompt.begun()
+            permit.settle(7)
+
+    with proxy_of(PromptAdmission(EngineRateLimiter(RateLimits()), points)) as proxy:
+        first, at_once = threading.Event(), threading.Event()
+        at_once.set()
+        threads = [threading.Thread(target=call, args=(0, first))]
+        threads[0].start()
+        while not steps:
+            time.sleep(0.001)
+        threads += [threading.Thread(target=call, args=(unit, at_once)) for unit in (1, 2)]
+        for thread in threads[1:]:
+            thread.start()
+        time.sleep(0.05)
+        assert steps == [(0, (0,))]
+        first.set()
+        for thread in threads:
+            thread.join(5)
+    assert sorted(steps) == [(0, (0,)), (1, (0,)), (2, (0,))]
+    assert not points._writing
+
+
+def test_a_child_that_dies_while_it_writes_holds_nobody_up():
+    price = Price(input=3, output=15, cached=0.3, cache_write=3.75, source="t", as_of=datetime.date(2026, 1, 1))
+    model = Model(name="m0", provider="anthropic", model_id="m0", engine="e", price=price, cache_points="auto")
+    points = CachePoints(model, takes_marks=True, reuse=Reuse(), clock=WallClock())
+    shape = shape_of(["role " * 2000], b"")
+    with proxy_of(PromptAdmission(EngineRateLimiter(RateLimits()), points)) as proxy:
+        first, second = (PromptCall.of("s", shape, takes_marks=True, may_wait=True) for _ in range(2))
+        dying = ProxiedRateLimiter(proxy.theirs, 0, "m0").of(first)
+        permit = dying._request(10)
+        permit.take(permit.channel.recv(100))
+        assert points._writing
+        permit.channel.close()  # what the kernel does for a dead child
+        with ProxiedRateLimiter(proxy.theirs, 1, "m0").of(second).admit(10, never):
+            assert second.points == first.points

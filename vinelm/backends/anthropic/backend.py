@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
+from vinelm.backends.anthropic.cache_marks import marked, prompt_parts
 from vinelm.backends.anthropic.client import HOME, KEY_ENV, api_version, check_sdk, clients_of, rehearsing_clients, timeout_of
 from vinelm.backends.anthropic.messages import Thinking
 from vinelm.backends.anthropic.request import attempt_bound, check_options, message_request
@@ -34,7 +35,9 @@ class AnthropicTransport(RawSdkTransport["Anthropic", "AsyncAnthropic"]):
     """
 
     finish_failures = FINISH_FAILURES
+    takes_marks = True
     attempt_bound = staticmethod(attempt_bound)
+    prompt_parts = staticmethod(prompt_parts)
     failed = staticmethod(failed)
     _begun = staticmethod(begun)
 
@@ -52,6 +55,10 @@ class AnthropicTransport(RawSdkTransport["Anthropic", "AsyncAnthropic"]):
     ) -> TransportRequest:
         """Build the body of the request."""
         return message_request(model, messages, options, self._thinking, is_streamed=is_streamed)
+
+    def marked(self, model: Model, body: Mapping[str, Any], marks: Collection[int], first: int) -> Mapping[str, Any]:
+        """Return a copy of the body with cache marks."""
+        return marked(body, marks)
 
     def _made(self, model: Model) -> EventLoopClients[Anthropic, AsyncAnthropic]:
         key = named_key(model, KEY_ENV)  # read outside of the cache: a missing key must not be cached

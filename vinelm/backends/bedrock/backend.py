@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from vinelm.backends.bedrock.cache_marks import marked, prompt_parts
 from vinelm.backends.bedrock.client import MAX_CONNECTIONS, BedrockClient, RehearsingClient, boto_session, region_of
 from vinelm.backends.bedrock.request import attempt_bound, check_options, converse_request
 from vinelm.backends.bedrock.response import FINISH_FAILURES, begun, failed, pieces, whole
@@ -28,7 +29,9 @@ class BedrockTransport(Transport):
     """
 
     finish_failures = FINISH_FAILURES
+    takes_marks = True
     attempt_bound = staticmethod(attempt_bound)
+    prompt_parts = staticmethod(prompt_parts)
     failed = staticmethod(failed)
 
     def __init__(self) -> None:
@@ -46,6 +49,10 @@ class BedrockTransport(Transport):
     ) -> TransportRequest:
         """Build the arguments of ``converse``."""
         return converse_request(model, messages, options, is_streamed=is_streamed)
+
+    def marked(self, model: Model, body: Mapping[str, Any], marks: Collection[int], first: int) -> Mapping[str, Any]:
+        """Return a copy of the body with cache marks."""
+        return marked(body, marks)
 
     def connect(self, model: Model) -> None:
         """Create the client; it is shared by all event loops."""

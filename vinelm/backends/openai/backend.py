@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage
 from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S
 from vinelm.backends.http.sdk_transport import RawSdkTransport
 from vinelm.backends.openai.client import CHUNKS, COMPLETION, OpenAISdkTransport, named_key, rehearsing_clients, timeout_of
-from vinelm.backends.openai.request import attempt_bound, check_options, completion_request
+from vinelm.backends.openai.request import attempt_bound, cache_key, check_options, completion_request, prompt_parts
 from vinelm.backends.openai.response import FINISH_FAILURES, begun, delta_of, failed
 from vinelm.backends.remote.backend import RemoteBackend, check_base
 from vinelm.backends.remote.response import Delta
@@ -35,6 +35,7 @@ class OpenAITransport(OpenAISdkTransport, RawSdkTransport[Any, Any]):
 
     finish_failures = FINISH_FAILURES
     attempt_bound = staticmethod(attempt_bound)
+    prompt_parts = staticmethod(prompt_parts)
     failed = staticmethod(failed)
     _begun = staticmethod(begun)
 
@@ -43,6 +44,10 @@ class OpenAITransport(OpenAISdkTransport, RawSdkTransport[Any, Any]):
     ) -> TransportRequest:
         """Build the body of the completion."""
         return completion_request(model, messages, options, is_streamed=is_streamed)
+
+    def marked(self, model: Model, body: Mapping[str, Any], marks: Collection[int], first: int) -> Mapping[str, Any]:
+        """Return a copy with the key by which OpenAI sends prompts with the same beginning to the same cache."""
+        return {**cache_key(model, first), **body}
 
     def output_options(self, model: Model, asked: Structured) -> Mapping[str, Any] | None:
         """The schema as ``response_format``, as ``ChatOpenAI`` sends it; a tool call where that is asked for."""

@@ -73,6 +73,17 @@ def attempt_bound(body: Mapping[str, Any]) -> AttemptBound:
     )
 
 
+def prompt_parts(body: Mapping[str, Any]) -> list[str]:
+    """Return the canonical text of the tools and of each message, in the order in which a cache reads them."""
+    tools = [json.dumps(body["tools"], ensure_ascii=False)] if body.get("tools") else []
+    return tools + [json.dumps(message, ensure_ascii=False) for message in body["messages"]]
+
+
+def cache_key(model: Model, first: int) -> dict[str, str]:
+    """Return OpenAI's parameter that keeps prompts of one beginning together; empty for servers that may not know it."""
+    return {"prompt_cache_key": f"{first:016x}"} if model.api_base is None or model.provider == "azure" else {}
+
+
 def wire_messages(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     """Convert messages to the API's format. Multimodal parts are kept, reasoning of other models is left out."""
     try:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from pydantic import ValidationError
 
 from vinelm.backends.base import bound_instance
+from vinelm.backends.limits.prompt_admission import AdmitsPrompts, PromptAdmission
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.limits.replica_gate import ReplicaGate
-from vinelm.backends.remote.chat_model import RemoteChatModel
+from vinelm.backends.remote.chat_model import RemoteChatModel, bound_of
 from vinelm.backends.remote.rehearsal import rehearse
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, SETTINGS, RetryPolicy
 from vinelm.backends.remote.transport import CallBinding, Transport
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model, ReplicaGroup
+from vinelm.clock import WallClock
 from vinelm.errors import ConfigError
+from vinelm.prompts.cache_points import CachePoints, Reuse
 from vinelm.requests.protocols import CallContext
 
 T = TypeVar("T", bound=Transport)
@@ -57,6 +60,18 @@ class RemoteBackend(Generic[T]):
         self._streams = settings.setting("stream", bool, True)
         self._priority_sign = _priority_sign(settings)
         self._is_checked = False
+        reuse = Reuse()
+        self._prompts = {
+            model.name: PromptAdmission(
+                self._limiter_of(model),
+                CachePoints(model, takes_marks=transport.takes_marks, reuse=reuse, clock=WallClock()),
+            )
+            for model in settings.catalog.models
+            if model.provider == settings.provider and model.cache_points != "off"
+        }
+
+    def _limiter_of(self, model: Model) -> EngineRateLimiter | ReplicaGate:
+        return self._gates.get(model.engine) or self._rate_limiters[model.engine]
 
     @property
     def rate_limiters(self) -> Mapping[str, EngineRateLimiter]:
@@ -80,12 +95,22 @@ class RemoteBackend(Generic[T]):
                 transport=self.transport,
                 model=model,
                 call=call,
-                rate_limiter=call.rate_limiter or self._gates.get(model.engine) or self._rate_limiters[model.engine],
+                rate_limiter=call.rate_limiter or self._limiter_of(model),
                 policy=self._policy,
                 streams=self._streams,
                 priority_sign=self._priority_sign,
+                prompts=self._admission_of(model, call),
             ),
         )
+
+    def _admission_of(self, model: Model, call: CallContext) -> AdmitsPrompts | None:
+        own = self._prompts.get(model.name)
+        return own if own is None or call.rate_limiter is None else cast("AdmitsPrompts", call.rate_limiter)
+
+    @property
+    def prompt_admissions(self) -> Mapping[str, PromptAdmission]:
+        """The admissions of models with cache points. A profiler with worker processes keeps them in its main process."""
+        return self._prompts
 
     def preload(self) -> None:
         """See :class:`vinelm.requests.protocols.Preloads`."""
@@ -98,7 +123,7 @@ class RemoteBackend(Generic[T]):
     def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
         """See :class:`vinelm.requests.protocols.PricesCalls`."""
         body = self.transport.request(model, messages, options, is_streamed=True).body
-        return BILLED_ATTEMPTS * self.transport.attempt_bound(body).usd(model.price)
+        return BILLED_ATTEMPTS * bound_of(self.transport, model, body).usd(model.price)
 
     def context_tokens(self, model: Model) -> int | None:
         """See :class:`vinelm.backends.diagnostics.KnowsContext`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -17,14 +18,16 @@ from vinelm.backends.limits.replica_gate import ReplicaPermit
 from vinelm.backends.remote.call_meter import MeteredCall
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed, own_failure, unforeseen
-from vinelm.backends.remote.transport import CallBinding, TransportRequest
+from vinelm.backends.remote.transport import AttemptBound, CallBinding, Transport, TransportRequest
 from vinelm.backends.structured_output import TAKES_FORMAT, Structured
 from vinelm.catalog import Model, ReplicaGroup
 from vinelm.catalog.model import entries_of
 from vinelm.clock import WallClock
 from vinelm.errors import FailureKind, VineLMError
 from vinelm.money.guard_pair import aauthorized
-from vinelm.requests.protocols import CallContext, CallPermit, RatePermit
+from vinelm.prompts.cache_points import PromptCall
+from vinelm.prompts.shape import shape_of
+from vinelm.requests.protocols import CallContext, CallPermit, RateLimiter, RatePermit
 from vinelm.rows.observation import Usage
 
 REPLICA_FAULTS = frozenset[FailureKind]({"rate_limit", "server", "timeout"})
@@ -117,13 +120,15 @@ class RemoteChatModel(BoundChatModel):
                 bound.transport.connect(entry)
             for attempt in bound.policy.sync(metered.may_repeat, sleep):
                 account.wait()
+                limiter, prompt = _admission(bound, request)
                 with (
-                    bound.rate_limiter.admit(_tokens(bound.model, request), sleep, bound.call.priority) as ticket,
+                    limiter.admit(_tokens(bound.model, request), sleep, bound.call.priority) as ticket,
                     account.attempt(ticket),
-                    closing(bound.transport.send(_served_by(bound.model, ticket), request)) as deltas,
+                    closing(bound.transport.send(_served_by(bound.model, ticket), _marked(bound, request, prompt))) as deltas,
                 ):
                     for delta in deltas:
                         metered.see(delta)
+                        prompt.begun()
                         if is_handed_out and delta.is_token:
                             metered.hand_out()
                             yield delta
@@ -139,13 +144,14 @@ class RemoteChatModel(BoundChatModel):
                 await bound.transport.aconnect(entry)
             async for attempt in bound.policy.asynchronous(metered.may_repeat, sleep):
                 account.wait()
-                tokens = _tokens(bound.model, request)
-                async with bound.rate_limiter.aadmit(tokens, sleep, bound.call.priority) as ticket:
+                limiter, prompt = _admission(bound, request)
+                async with limiter.aadmit(_tokens(bound.model, request), sleep, bound.call.priority) as ticket:
                     with account.attempt(ticket):
-                        answer = _within(bound.model.timeout_s, bound.transport.asend(_served_by(bound.model, ticket), request))
-                        async with aclosing(answer) as deltas:
+                        sent = bound.transport.asend(_served_by(bound.model, ticket), _marked(bound, request, prompt))
+                        async with aclosing(_within(bound.model.timeout_s, sent)) as deltas:
                             async for delta in deltas:
                                 metered.see(delta)
+                                prompt.begun()
                                 if is_handed_out and delta.is_token:
                                     metered.hand_out()
                                     yield delta
@@ -169,7 +175,7 @@ class RemoteChatModel(BoundChatModel):
             messages=messages,
             prompt_chars=request.prompt_chars,
             is_streamed=request.is_streamed,
-            bound=cache(lambda: bound.transport.attempt_bound(request.body)),
+            bound=cache(lambda: bound_of(bound.transport, bound.model, request.body)),
         )
         return request, metered
 
@@ -286,6 +292,27 @@ class _Account:
 def _served_by(model: Model, ticket: RatePermit) -> Model:
     """The entry that an admitted attempt is sent to."""
     return model.replica(getattr(ticket, "replica", 0)) if isinstance(model, ReplicaGroup) else model
+
+
+def bound_of(transport: Transport, model: Model, body: Mapping[str, Any]) -> AttemptBound:
+    """Return the most tokens that one attempt can cost, wherever its cache points will be."""
+    bound = transport.attempt_bound(body)
+    return bound if model.cache_points == "off" else replace(bound, writes_cache=True)
+
+
+def _admission(bound: CallBinding, request: TransportRequest) -> tuple[RateLimiter, PromptCall]:
+    """What admits an attempt, and its prompt as far as a cache is asked to keep it."""
+    if bound.prompts is not None and (parts := bound.transport.prompt_parts(request.body)):
+        takes_marks, may_wait = bound.transport.takes_marks, bound.call.request is not None
+        prompt = PromptCall.of(bound.call.stage, shape_of(parts, b""), takes_marks=takes_marks, may_wait=may_wait)
+        return bound.prompts.of(prompt), prompt
+    return bound.rate_limiter, PromptCall(bound.call.stage)
+
+
+def _marked(bound: CallBinding, request: TransportRequest, prompt: PromptCall) -> TransportRequest:
+    if prompt.first is None:
+        return request
+    return replace(request, body=bound.transport.marked(bound.model, request.body, prompt.marked_parts, prompt.first))
 
 
 def _tokens(model: Model, request: TransportRequest) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.base import Counts
+from vinelm.backends.limits.prompt_admission import AdmitsPrompts
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
 from vinelm.backends.structured_output import Structured
@@ -90,6 +91,27 @@ class Transport(ABC):
     def attempt_bound(body: Mapping[str, Any]) -> AttemptBound:
         """Return the most tokens that one attempt can cost."""
 
+    takes_marks = False
+    """Whether the provider keeps prefixes of a prompt only where it is marked; else :meth:`marked` helps it to find them."""
+
+    def prompt_parts(self, body: Mapping[str, Any]) -> Sequence[str]:
+        """Return the canonical text of each part that a cache mark can follow, in the order in which the cache reads them.
+
+        Empty if the application has placed its own marks, or a request can do nothing for the provider's cache.
+        """
+        return ()
+
+    def marked(self, model: Model, body: Mapping[str, Any], marks: Collection[int], first: int) -> Mapping[str, Any]:
+        """Return a copy of the body with cache marks.
+
+        Args:
+            model: the entry.
+            body: that of :meth:`request`.
+            marks: indices of :meth:`prompt_parts`.
+            first: digest of the first part, for providers that keep calls with equal keys together.
+        """
+        return body
+
     @abstractmethod
     def connect(self, model: Model) -> None:
         """Import the SDK and create its client, before the latency of an attempt is measured."""
@@ -140,7 +162,8 @@ class CallBinding:
     """The needs of a remote chat model for one invocation.
 
     ``streams``: also stream calls that ask for a whole answer, to measure the time to first token. ``priority_sign``: 1 or -1
-    sends the request's priority, times that, to the server; 0 does not.
+    sends the request's priority, times that, to the server; 0 does not. ``prompts`` admits attempts of a model with cache
+    points; None for others.
     """
 
     transport: Transport
@@ -150,3 +173,4 @@ class CallBinding:
     policy: RetryPolicy
     streams: bool
     priority_sign: int = 0
+    prompts: AdmitsPrompts | None = None

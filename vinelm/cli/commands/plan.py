@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,6 +123,15 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[A
     say(" ".join(filter(None, (f"{simulated}Cost: expected dollars per request.", cache, f"Latency: {latency}."))))
 
 
+def skipped_words(stage: str, worth: Mapping[str, Any]) -> str:
+    """What an optional stage that no request of the plan runs would cost and do."""
+    low, high, pairs = 100 * worth["low"], 100 * worth["high"], worth["pairs"]
+    return (
+        f"{stage} costs {usd(worth['cost_usd'])} a request and changes the accuracy of its answer by {low:+.1f} to {high:+.1f} "
+        f"points ({pairs} requests with and without it): the plan skips it."
+    )
+
+
 def advised(best: Decision) -> Recommendation | None:
     """Return whether to serve the plan in place of what runs today; None where nobody knows what that is."""
     from vinelm.plans.recommendation import recommended
@@ -131,11 +141,12 @@ def advised(best: Decision) -> Recommendation | None:
 
 def advice_lines(best: Decision) -> list[str]:
     """The recommendation, and the models of which the plan knows little."""
-    from vinelm.plans.recommendation import thin_models
+    from vinelm.plans.recommendation import left_out, thin_models
 
     found, annotated = advised(best), best.metrics.annotated
     thin = thin_models(annotated, best.reached)
     lines = [f"The plan leans on {rows} rows of {model}: too few to rely on." for model, rows in thin.items()]
+    lines += [skipped_words(stage, worth) for stage, worth in left_out(annotated, best.reached).items()]
     return lines if found is None else [*lines, found.sentence]
 
 

@@ -1,0 +1,83 @@
+"""Admission of attempts whose prompts a cache may keep: waits for the call that writes the prefix, and sets marks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Protocol, SupportsFloat, runtime_checkable
+
+from vinelm.prompts.cache_points import CachePoints, PromptCall
+from vinelm.requests.protocols import Backend, RateLimiter, RatePermit
+
+
+class PromptAdmission:
+    """Rate limits of a model with cache points. Thread-safe.
+
+    Args:
+        limiter: the rate limits of its engine.
+        points: what its prompt cache holds.
+    """
+
+    def __init__(self, limiter: RateLimiter, points: CachePoints) -> None:
+        self._limiter, self._points = limiter, points
+        self.admit, self.aadmit = limiter.admit, limiter.aadmit  # an attempt without a prompt: the limits alone
+
+    def of(self, prompt: PromptCall) -> RateLimiter:
+        """Return what admits the one attempt that sends this prompt: its marks are set when it is admitted."""
+        return _OnePrompt(self._limiter, self._points, prompt)
+
+
+class _OnePrompt:
+    """A :class:`~vinelm.requests.protocols.RateLimiter` for one attempt. A leader is awaited before the limits, not within."""
+
+    def __init__(self, limiter: RateLimiter, points: CachePoints, prompt: PromptCall) -> None:
+        self._limiter, self._points, self._prompt = limiter, points, prompt
+
+    @contextmanager
+    def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[RatePermit]:
+        """See :class:`~vinelm.requests.protocols.RateLimiter`."""
+        until_s = time.monotonic() + self._points.longest_wait_s
+        while (leader := self._points.leader(self._prompt)) is not None and (rest_s := until_s - time.monotonic()) > 0:
+            try:
+                leader.result(rest_s)
+            except TimeoutError:
+                break
+        with self._limiter.admit(tokens, sleep, priority) as permit:
+            self._points.place(self._prompt)
+            try:
+                yield permit
+            finally:
+                self._points.end(self._prompt)
+
+    @asynccontextmanager
+    async def aadmit(
+        self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
+    ) -> AsyncIterator[RatePermit]:
+        """As :meth:`admit`, for a coroutine."""
+        until_s = time.monotonic() + self._points.longest_wait_s
+        while (leader := self._points.leader(self._prompt)) is not None and (rest_s := until_s - time.monotonic()) > 0:
+            await asyncio.wait([asyncio.wrap_future(leader)], timeout=rest_s)
+        async with self._limiter.aadmit(tokens, sleep, priority) as permit:
+            self._points.place(self._prompt)
+            try:
+                yield permit
+            finally:
+                self._points.end(self._prompt)
+
+
+class AdmitsPrompts(Protocol):
+    """A rate limiter of a model with cache points: of this process, or asking another one."""
+
+    def of(self, prompt: PromptCall) -> RateLimiter:
+        """See :meth:`PromptAdmission.of`."""
+
+
+@runtime_checkable
+class KeepsPrompts(Backend, Protocol):
+    """A backend that places cache points."""
+
+    @property
+    def prompt_admissions(self) -> Mapping[str, PromptAdmission]:
+        """The admissions of models with cache points, by model."""

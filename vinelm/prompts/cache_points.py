@@ -1,0 +1,258 @@
+"""Where a prompt asks a provider's cache to keep it, and which call waits until another one has written it."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from vinelm.catalog.model import CACHE_TTL_S, Model
+from vinelm.clock import Clock
+from vinelm.prompts.shape import Point, Shape
+
+MOST_MARKS = 4
+"""Marks of one prompt that providers take."""
+LEAST_TOKENS = 1024
+"""Shorter prefixes are not kept: the least that any provider asks for. Where one asks for more, a mark costs nothing."""
+LONGEST_WAIT_S = 10.0
+"""The longest that a call waits for another one to have written its prefix."""
+WORTH_WAITING = 0.1
+"""The part of its prompt that a call must find in the cache, beyond what it finds already, to wait for it."""
+MOST_POINTS = 64
+_FIRST_POINTS = 8
+_HALF_LIFE_S = 3600.0
+_DEEPEST = 31
+_FIRST_WEIGHT = 0.35
+"""Instructions come first and mostly stay the same: the first part is marked until two calls in a row differed there."""
+
+
+@dataclass(slots=True, eq=False)
+class PromptCall:
+    """One attempt's prompt.
+
+    Args:
+        stage: of the invocation.
+        points: the prefixes that a cache can keep, from short to long, at most :data:`MOST_POINTS`.
+        first: digest of the first part; None if nothing is to be kept.
+        left_out: points of a long prompt that are not among ``points``, after the first :data:`_FIRST_POINTS`.
+        may_wait: whether the attempt may wait for another one to have written its prefix.
+        marks: indices of the points to be marked; set when the attempt is admitted.
+        on_begun: called once, when the answer begins; set with the marks.
+    """
+
+    stage: str
+    points: tuple[Point, ...] = ()
+    first: int | None = None
+    left_out: int = 0
+    may_wait: bool = False
+    marks: tuple[int, ...] = ()
+    on_begun: Callable[[], None] | None = None
+    _writes: dict[int, Future[None]] = field(default_factory=dict)
+    _placed_s: float = 0.0
+
+    @classmethod
+    def of(cls, stage: str, shape: Shape, *, takes_marks: bool, may_wait: bool) -> PromptCall:
+        """Return the prompt of this shape, of a provider that keeps what is marked, or every block."""
+        ends, first = shape.ends, shape.ends[0].digest
+        if not takes_marks:
+            return cls(stage, shape.steps(MOST_POINTS), first, may_wait=may_wait)
+        left_out = max(len(ends) - MOST_POINTS, 0)
+        return cls(stage, ends[:_FIRST_POINTS] + ends[_FIRST_POINTS + left_out :], first, left_out, may_wait)
+
+    @classmethod
+    def received(cls, sent: Sequence[Any]) -> PromptCall:
+        """Return the prompt that another process has sent by :meth:`to_send`."""
+        stage, points, may_wait = sent
+        return cls(stage, tuple(Point(*point) for point in points), may_wait=may_wait)
+
+    def to_send(self) -> list[Any]:
+        """Return what another process needs to place the marks, as JSON."""
+        return [self.stage, self.points, self.may_wait]
+
+    @property
+    def marked_parts(self) -> tuple[int, ...]:
+        """Indices of the marks among all parts of the prompt."""
+        return tuple(mark if mark < _FIRST_POINTS else mark + self.left_out for mark in self.marks)
+
+    def begun(self) -> None:
+        """Note a piece of the answer."""
+        if self.on_begun is not None:
+            on_begun, self.on_begun = self.on_begun, None
+            on_begun()
+
+
+class Reuse:
+    """How often prefixes are read again: by stage and by their place in the prompt, of each model and of all together.
+
+    Counts halve in an hour, so that a rate of requests that changes is followed. Its user holds ``lock``.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._cold: defaultdict[tuple[str, int, str], float] = defaultdict(float)
+        self._warm: defaultdict[tuple[str, int, str], float] = defaultdict(float)
+        self._same: defaultdict[tuple[str, int], float] = defaultdict(float)
+        self._last: dict[tuple[str, int], int] = {}
+        self._at_s = -math.inf
+
+    def fade(self, now_s: float) -> None:
+        """Halve the counts for each hour that has passed."""
+        if now_s - self._at_s > _HALF_LIFE_S / 20:
+            kept = 0.5 ** ((now_s - self._at_s) / _HALF_LIFE_S)
+            for counts in (self._cold, self._warm, self._same):
+                for key in counts:
+                    counts[key] *= kept  # type: ignore[index]
+            self._at_s = now_s
+
+    def add(self, stage: str, place: int, model: str, digest: int, *, is_warm: bool) -> None:
+        """Count a prefix that a call had at this place; ``is_warm``: another call had it within the time to live."""
+        counts = self._warm if is_warm else self._cold
+        for name in (model, ""):
+            counts[stage, place, name] += 1
+        if self._last.get((stage, place)) == digest:
+            self._same[stage, place] += 1
+        self._last[stage, place] = digest
+
+    def reads(self, stage: str, place: int, model: str) -> float:
+        """Return the expected reads of a prefix for each time that it is written."""
+        prior = _FIRST_WEIGHT if place == 0 else 1.0
+        key, of_all = (stage, place, model), (stage, place, "")
+        together = (self._warm[of_all] + (prior if place == 0 else 0.0)) / (self._cold[of_all] + prior)
+        return (self._warm[key] + together) / (self._cold[key] + 1.0)
+
+    def is_static(self, stage: str, place: int) -> bool:
+        """Return whether at least 90 % of the stage's calls had the same prefix there; the first part until then."""
+        calls = self._warm[stage, place, ""] + self._cold[stage, place, ""]
+        return place == 0 if calls < 2 else self._same[stage, place] >= 0.9 * (calls - 1)
+
+
+class CachePoints:
+    """What the prompt cache of one model holds, as far as this process has seen its calls. Thread-safe.
+
+    A point is marked where its reads are worth more than its writing (Helium §5.2 pins static prefixes only):
+    ``E[reads] * (1 - cached / input) > write / input - 1``, or where it is in the cache already. E[reads] is counted: each
+    prefix, marked or not, that another call had within the time to live is a read.
+
+    Args:
+        model: the entry, with prices and ``cache_points``.
+        takes_marks: False where the provider keeps every prefix by itself; nothing is marked then.
+        reuse: shared with the other models of the process.
+        clock: in seconds.
+    """
+
+    def __init__(self, model: Model, *, takes_marks: bool, reuse: Reuse, clock: Clock) -> None:
+        price = model.price
+        self._ttl_s = price.cache_ttl_s or CACHE_TTL_S
+        fresh = max(price.input, 1e-12)
+        self._saved = 1.0 - (price.input if price.cached is None else price.cached) / fresh
+        self._extra = (price.input if price.cache_write is None else price.cache_write) / fresh - 1.0
+        self._model, self._takes_marks, self._reuse, self._clock = model, takes_marks, reuse, clock
+        self._lock = reuse.lock
+        self._seen_s: dict[int, float] = {}
+        self._held_s: dict[int, float] = {}
+        self._writing: dict[int, Future[None]] = {}
+        self._seconds = LONGEST_WAIT_S
+        self._swept_s = -math.inf
+
+    def leader(self, prompt: PromptCall) -> Future[None] | None:
+        """Return what is done when the call that writes the longest useful prefix has begun to answer; None: do not wait."""
+        if not prompt.may_wait or not prompt.points:
+            return None
+        with self._lock:
+            now_s = self._clock.now()
+            held = max((point.tokens for point in prompt.points if self._is_held(point, now_s)), default=0)
+            for point in reversed(prompt.points):
+                if point.tokens - held < WORTH_WAITING * prompt.points[-1].tokens:
+                    break
+                if (written := self._writing.get(point.digest)) is not None:
+                    return written
+        return None
+
+    @property
+    def longest_wait_s(self) -> float:
+        """The longest that one call waits for others: its own expected seconds, at most :data:`LONGEST_WAIT_S`."""
+        return min(self._seconds, LONGEST_WAIT_S)
+
+    def place(self, prompt: PromptCall) -> None:
+        """Set the marks of an attempt that is about to be sent. :meth:`end` has to follow."""
+        with self._lock:
+            now_s = prompt._placed_s = self._clock.now()
+            prompt.on_begun = lambda: self.begin(prompt)
+            self._sweep(now_s)
+            self._reuse.fade(now_s)
+            if self._takes_marks:
+                prompt.marks = self._marks(prompt, now_s)
+                written = [prompt.points[index] for index in prompt.marks]
+            else:
+                written = [point for point in prompt.points if point.tokens >= LEAST_TOKENS]
+            for point in written:
+                if not self._is_held(point, now_s) and point.digest not in self._writing:
+                    prompt._writes[point.digest] = self._writing[point.digest] = Future()
+            self._count(prompt, now_s)
+
+    def begin(self, prompt: PromptCall) -> None:
+        """Note that the answer has begun: from now on others read what the prompt has written."""
+        with self._lock:
+            until_s = self._clock.now() + self._ttl_s
+            for index in prompt.marks if self._takes_marks else range(len(prompt.points)):
+                self._held_s[prompt.points[index].digest] = until_s
+        self._release(prompt)
+
+    def end(self, prompt: PromptCall) -> None:
+        """Note that the attempt is over, however it went. Idempotent."""
+        with self._lock:
+            self._seconds += 0.2 * (self._clock.now() - prompt._placed_s - self._seconds)
+        self._release(prompt)
+
+    def _release(self, prompt: PromptCall) -> None:
+        writes, prompt._writes = prompt._writes, {}
+        with self._lock:
+            for digest in writes:
+                self._writing.pop(digest, None)
+        for written in writes.values():  # outside of the lock: callbacks run here
+            written.set_result(None)
+
+    def _is_held(self, point: Point, now_s: float) -> bool:
+        return self._held_s.get(point.digest, -math.inf) > now_s
+
+    def _count(self, prompt: PromptCall, now_s: float) -> None:
+        for place, point in enumerate(prompt.points):
+            is_warm = self._seen_s.get(point.digest, -math.inf) > now_s - self._ttl_s
+            self._seen_s[point.digest] = now_s
+            self._reuse.add(prompt.stage, min(place, _DEEPEST), self._model.name, point.digest, is_warm=is_warm)
+
+    def _marks(self, prompt: PromptCall, now_s: float) -> tuple[int, ...]:
+        reads: dict[int, float] = {}
+        for index, point in enumerate(prompt.points):
+            place = min(index, _DEEPEST)
+            if self._model.cache_points == "static" and not self._reuse.is_static(prompt.stage, place):
+                break
+            expected = self._reuse.reads(prompt.stage, place, self._model.name)
+            is_worth_it = expected * self._saved > self._extra or self._is_held(point, now_s)
+            if point.tokens >= LEAST_TOKENS and is_worth_it:
+                reads[index] = expected
+        return _most_useful(reads, prompt.points)
+
+    def _sweep(self, now_s: float) -> None:
+        """Forget what no cache holds any more."""
+        if now_s - self._swept_s > self._ttl_s:
+            self._swept_s = now_s
+            self._seen_s = {digest: at_s for digest, at_s in self._seen_s.items() if at_s > now_s - self._ttl_s}
+            self._held_s = {digest: until_s for digest, until_s in self._held_s.items() if until_s > now_s}
+
+
+def _most_useful(reads: dict[int, float], points: tuple[Point, ...]) -> tuple[int, ...]:
+    """The longest prefix, and those before it that most tokens are read at more often than at the next longer one."""
+    if len(reads) <= MOST_MARKS:
+        return tuple(reads)
+    *others, last = reads
+    following = dict(zip(others, [*others[1:], last], strict=True))
+
+    def alone(index: int) -> float:
+        return (reads[index] - reads[following[index]]) * points[index].tokens
+
+    return tuple(sorted([*sorted(others, key=alone, reverse=True)[: MOST_MARKS - 1], last]))

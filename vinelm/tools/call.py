@@ -1,0 +1,64 @@
+"""One call of a tool: the key by which two calls are the same, and the event that is kept of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Literal
+
+from vinelm.errors import WorkflowError
+
+CallKind = Literal["authoritative", "speculated", "eager"]
+"""Asked for by the application; started on a guess; started while the model was still writing the call."""
+
+
+def canonical_key(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Return the key of a call: equal for calls of one tool with equal arguments, whatever the order of their names.
+
+    Args:
+        tool: its name.
+        arguments: JSON values by name.
+
+    Raises:
+        WorkflowError: an argument is not JSON.
+    """
+    try:
+        plain = json.dumps([tool, arguments], sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError):
+        raise WorkflowError(f"tool {tool!r}: an argument is not JSON: pass texts, numbers, lists and dictionaries") from None
+    return blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolEvent:
+    """One call of a tool, as it is recorded.
+
+    Args:
+        request_id: the request in which it was called.
+        seq: its place among the calls of the request, from 0.
+        tool: its name.
+        key: :func:`canonical_key` of the call.
+        is_ok: whether it returned; False if it raised.
+        kind: why it was started.
+        started_s: seconds since the request began.
+        ended_s: the same for its end, >= ``started_s``.
+        cost_usd: its declared dollars.
+        is_used: whether the application asked for its result.
+        arguments: JSON values by name; None unless values are recorded.
+        result: a JSON value; None unless values are recorded.
+    """
+
+    request_id: str
+    seq: int
+    tool: str
+    key: str
+    is_ok: bool
+    kind: CallKind = "authoritative"
+    started_s: float = 0.0
+    ended_s: float = 0.0
+    cost_usd: float = 0.0
+    is_used: bool = True
+    arguments: Mapping[str, Any] | None = None
+    result: Any = None

@@ -1,0 +1,43 @@
+"""What an owner says of a tool. What is not declared is never called ahead."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from vinelm.errors import ConfigError
+
+Scope = Literal["session", "all"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDeclaration:
+    """What a tool may do.
+
+    Args:
+        name: the tool's name, by which models call it.
+        read_only: whether it changes nothing, so that a call whose result nobody uses does no harm.
+        writes: what a call makes stale: results read in this "session", or in "all". None for a read-only tool.
+        cost_usd: dollars of one call, >= 0.
+        ttl_s: seconds for which a result stays true, > 0; None: as long as the run.
+
+    Raises:
+        ConfigError: it both reads only and writes, or neither is said; a figure is out of range.
+    """
+
+    name: str
+    read_only: bool = False
+    writes: Scope | None = None
+    cost_usd: float = 0.0
+    ttl_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.read_only == (self.writes is not None):
+            raise ConfigError(f'tool {self.name!r}: say read_only=True, or writes="session" or "all"')
+        if self.writes not in (None, "session", "all"):
+            raise ConfigError(f'tool {self.name!r}: writes is {self.writes!r}: it must be "session" or "all"')
+        if not (self.cost_usd >= 0.0 and math.isfinite(self.cost_usd)):
+            raise ConfigError(f"tool {self.name!r}: cost_usd is {self.cost_usd}: give the dollars of a call, >= 0")
+        if self.ttl_s is not None and not self.ttl_s > 0.0:
+            raise ConfigError(f"tool {self.name!r}: ttl_s is {self.ttl_s}: give seconds > 0, or leave it out")
