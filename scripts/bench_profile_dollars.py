@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from dollars_parts.micro import shape_costs
-from dollars_parts.replay import NOTHING, Bill, Cell, Method, Prompt, Replay, Sent, bound_usd, prompts_of, reused
+from dollars_parts.own_marks import OwnMarks
+from dollars_parts.replay import Bill, Cell, Method, Prompt, Replay, Sent, bound_usd, prompts_of, reused
 from dollars_parts.server import serving
 from dollars_parts.workloads import Call, Load, Scaling, recorded, run_profile, scaled
 from result_files import add_results_option, provenance, write_results
@@ -44,8 +45,6 @@ from vinelm.rows.observation import Observation
 KEY_ENV = "VINELM_BENCH_KEY"
 WORKERS = 8
 REAL_CALLS = 600
-HAS_CACHE_POINTS = "cache_points" in Model.model_fields
-"""Whether this version of VineLM places marks itself."""
 LOADS = (
     Load("nl2sql", 0.02, 454),
     Load("nl2sql", 0.2, 200),
@@ -110,6 +109,10 @@ def replayed(calls: Sequence[Call], scaling: Scaling, family: Family) -> dict[st
     prompts, price = prompts_of(calls, scaling), family.price
     base_usd = sum(price.cost_usd(one.tokens, one.call.tokens_out) for one in prompts)
     bills = {name: _bill(prompts, family, method) for name, method in METHODS[family.is_marked].items()}
+    for name, leads in (("vinelm_auto", True), ("vinelm_auto_without_leaders", False)):
+        models = {one.call.prefix[-1] for one in prompts}
+        own = OwnMarks(models, price, takes_marks=family.is_marked, leads=leads)
+        bills[name] = Replay(prompts, price, Method(), is_marked=family.is_marked, own=own).run()
     if family.is_marked:
         known = reused(prompts, bills["nothing"].began_s)
         bills["reused"] = _bill(prompts, family, Method(sent=known))
@@ -145,8 +148,7 @@ class Bench:
         """
         asked = {name: (marks, None) for name, marks in APPLICATION_MARKS.items() if family.is_marked or not marks}
         asked = {name: it for name, it in asked.items() if scaling is not None or name == "nothing"}
-        if HAS_CACHE_POINTS:
-            asked |= {f"vinelm_{word}": ((), word) for word in (("static", "auto") if family.is_marked else ("auto",))}
+        asked |= {f"vinelm_{word}": ((), word) for word in (("static", "auto") if family.is_marked else ("auto",))}
         done = {name: self._profile(load, scaling, family, len(calls), *it) for name, it in asked.items()}
         rows, elapsed_s, _ = done["nothing"]
         price = family.price
@@ -268,7 +270,8 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
     equal = [is_equal for it in found for is_equal in it.get("real", {}).get("rows_equal", {}).values()]
     return {
-        "vinelm": figures("real", "vinelm_auto", "vinelm_auto") if HAS_CACHE_POINTS else None,
+        "vinelm_real": figures("real", "vinelm_auto", "vinelm_auto"),
+        "vinelm_replay": figures("replay", "vinelm_auto", "vinelm_auto"),
         "known_in_advance": figures("replay", "reused_leaders", "leaders"),
         "rows_bit_equal": all(equal) if equal else None,
     }
@@ -312,7 +315,6 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "scale": options.scale,
         "real_calls": options.real_calls,
         "models": "simulated",
-        "vinelm_has_cache_points": HAS_CACHE_POINTS,
         "cells": found,
         "summary": summary(found),
         "control": control,
@@ -348,8 +350,6 @@ def main() -> None:
     if options.json:
         print(json.dumps(figures))
     else:
-        if not HAS_CACHE_POINTS:
-            print("This version of VineLM has no cache_points: its own columns are left out.")
         print(json.dumps({key: figures[key] for key in ("summary", "shapes_us_per_call", "shapes_mb_per_1e5")}, indent=1))
     if options.results:
         write_results(options.results, made, figures)

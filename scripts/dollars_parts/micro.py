@@ -1,14 +1,14 @@
-"""What the shape of a prompt costs in time and memory, if this version of VineLM has shapes."""
+"""What the shape of a prompt costs in time and memory."""
 
 from __future__ import annotations
 
-import importlib.util
 import statistics
 import time
 import tracemalloc
 from typing import Any
 
 from dollars_parts.workloads import text_of
+from vinelm.prompts.shape import shape_of
 
 CALLS = 2_000
 PARTS = (2_000, 300, 100)
@@ -16,11 +16,7 @@ PARTS = (2_000, 300, 100)
 
 
 def shape_costs(calls: int = CALLS) -> dict[str, Any]:
-    """Median microseconds of a shape, and the MB that those of 100,000 calls take; None where there are none."""
-    if importlib.util.find_spec("vinelm.prompts") is None:
-        return {"shapes_us_per_call": None, "shapes_mb_per_1e5": None}
-    from vinelm.prompts.shape import shape_of  # type: ignore[import-not-found,unused-ignore]
-
+    """Median microseconds of a shape, and the MB that those of 100,000 calls take."""
     static, key = text_of("static", PARTS[0]), b"k" * 16
     prompts = [(static, text_of(f"r{n}", PARTS[1]), text_of(f"s{n}", PARTS[2])) for n in range(calls)]
     taken = []

@@ -22,8 +22,10 @@ from dollars_parts.cache_rules import (
     chained,
     steps_of_blocks,
 )
+from dollars_parts.own_marks import OwnMarks
 from dollars_parts.workloads import Call, Scaling
 from vinelm.catalog import Price
+from vinelm.prompts.cache_points import PromptCall
 
 WORKERS = 8
 LONGEST_WAIT_S = 10.0
@@ -97,87 +99,117 @@ def _prompt(call: Call, scaling: Scaling) -> Prompt:
 
 
 class Replay:
-    """One replay of a family's rules; ``run`` gives its bill."""
+    """One replay under the rules of a cache; ``run`` gives its bill. ``own`` decides marks and leaders in place of the method."""
 
-    def __init__(self, prompts: Sequence[Prompt], price: Price, method: Method, *, is_marked: bool) -> None:
-        self._prompts, self._price, self._method = list(prompts), price, method
+    def __init__(
+        self, prompts: Sequence[Prompt], price: Price, method: Method, *, is_marked: bool, own: OwnMarks | None = None
+    ) -> None:
+        self._prompts, self._price, self._method, self._own = list(prompts), price, method, own
         if method.is_sorted:
             self._prompts.sort(key=_by_prefix)
         self._cache: MarkedCache | AutomaticCache = MarkedCache() if is_marked else AutomaticCache()
         self._writing: dict[Hashable, float] = {}  # when the answer that makes a prefix readable begins
         self._usd, self._read, self._written, self._waited = 0.0, 0, 0, 0
         self._began_s: dict[Cell, float] = {}
+        self._now_s, self._free = 0.0, WORKERS
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._ready: list[int] = []
+        self._followers: dict[int, list[int]] = {}
 
     def run(self) -> Bill:
         """Make all calls."""
-        order = {(one.call.request, one.call.prefix): at for at, one in enumerate(self._prompts)}
-        followers: dict[int, list[int]] = {}
-        ready: list[int] = []
+        order = {one.cell: at for at, one in enumerate(self._prompts)}
         for at, one in enumerate(self._prompts):
             before = order.get((one.call.request, one.call.prefix[:-1]))
             if before is None:
-                ready.append(at)
+                heapq.heappush(self._ready, at)
             else:
-                followers.setdefault(before, []).append(at)
-        heapq.heapify(ready)
-        now_s, free, number = 0.0, WORKERS, 0
-        events: list[tuple[float, int, Callable[[], None]]] = []
-
-        def at_time(when_s: float, do: Callable[[], None]) -> None:
-            nonlocal number
-            number += 1
-            heapq.heappush(events, (when_s, number, do))
-
-        def begin(at: int, waited_until_s: float | None = None) -> None:
-            one = self._prompts[at]
-            wait_s = 0.0 if waited_until_s is not None else self._wait_s(one, now_s)
-            if wait_s > 0.0:
-                self._waited += 1
-                at_time(now_s + wait_s, lambda: begin(at, now_s))
-                return
-            found = self._look(one, now_s)
-            self._pay(one, found)
-            self._began_s[one.cell] = now_s
-            for key, _ in found.keys:
-                self._writing.setdefault(key, now_s + one.first_s)
-            at_time(now_s + one.first_s, lambda: self._answers(one, found, now_s))
-            at_time(now_s + one.seconds, lambda: end(at))
-
-        def end(at: int) -> None:
-            nonlocal free
-            free += 1
-            for later in followers.get(at, ()):
-                heapq.heappush(ready, later)
-
-        while ready or events:
-            while ready and free:
-                free -= 1
-                begin(heapq.heappop(ready))
-            if events:
-                now_s, _, do = heapq.heappop(events)
+                self._followers.setdefault(before, []).append(at)
+        while self._ready or self._events:
+            while self._ready and self._free:
+                self._free -= 1
+                self._admit(heapq.heappop(self._ready))
+            if self._events:
+                self._now_s, _, do = heapq.heappop(self._events)
+                if self._own is not None:
+                    self._own.clock.seconds = self._now_s
                 do()
-        return Bill(self._usd, now_s, self._read, self._written, self._waited, self._began_s)
+        return Bill(self._usd, self._now_s, self._read, self._written, self._waited, self._began_s)
 
-    def _look(self, one: Prompt, now_s: float) -> Lookup:
-        model, (marks, key) = one.call.prefix[-1], self._method.of(one.cell)
-        if isinstance(self._cache, AutomaticCache):
-            return self._cache.look(model, one.steps, one.tokens, now_s, key)
-        marked = [replace(block, kept_s=TTL_S if at in marks else None) for at, block in enumerate(one.blocks)]
-        return self._cache.look(model, marked, now_s)
+    def _at(self, when_s: float, do: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (when_s, next(self._numbers), do))
 
-    def _answers(self, one: Prompt, found: Lookup, now_s: float) -> None:
-        self._cache.answers_at(found, now_s)
+    def _admit(self, at: int) -> None:
+        """Begin a call, or let it wait for its leader."""
+        one = self._prompts[at]
+        if self._own is not None:
+            prompt = self._own.prompt(one.call.stage, one.blocks)
+            self._admit_own(at, self._own, prompt, self._now_s + self._own.longest_wait_s(one.call.prefix[-1]))
+            return
+        wait_s = self._wait_s(one)
+        if wait_s > 0.0:
+            self._waited += 1
+        self._at(self._now_s + wait_s, lambda: self._begin(at, self._method.of(one.cell)))
+
+    def _admit_own(self, at: int, own: OwnMarks, prompt: PromptCall, until_s: float) -> None:
+        """The same by the product's own rules: until no leader is left, or for so long."""
+        model = self._prompts[at].call.prefix[-1]
+        leader = own.leader(model, prompt)
+        if leader is None or self._now_s >= until_s:
+            self._begin(at, (own.place(model, prompt), None), prompt)
+            return
+        self._waited += 1
+        resumed: list[bool] = []
+
+        def resume() -> None:
+            if not resumed:
+                resumed.append(True)
+                self._admit_own(at, own, prompt, until_s)
+
+        leader.add_done_callback(lambda _: self._at(self._now_s, resume))
+        self._at(until_s, resume)
+
+    def _begin(self, at: int, sent: Sent, prompt: PromptCall | None = None) -> None:
+        one = self._prompts[at]
+        found = self._look(one, sent)
+        self._pay(one, found)
+        self._began_s[one.cell] = self._now_s
         for key, _ in found.keys:
-            if self._writing.get(key, now_s + 1.0) <= now_s:
-                del self._writing[key]
+            self._writing.setdefault(key, self._now_s + one.first_s)
 
-    def _wait_s(self, one: Prompt, now_s: float) -> float:
+        def answers() -> None:
+            self._cache.answers_at(found, self._now_s)
+            for key, _ in found.keys:
+                if self._writing.get(key, self._now_s + 1.0) <= self._now_s:
+                    del self._writing[key]
+            if prompt is not None:
+                prompt.begun()
+
+        def end() -> None:
+            if prompt is not None and self._own is not None:
+                self._own.end(one.call.prefix[-1], prompt)
+            self._free += 1
+            for later in self._followers.get(at, ()):
+                heapq.heappush(self._ready, later)
+
+        self._at(self._now_s + one.first_s, answers)
+        self._at(self._now_s + one.seconds, end)
+
+    def _look(self, one: Prompt, sent: Sent) -> Lookup:
+        model, (marks, key) = one.call.prefix[-1], sent
+        if isinstance(self._cache, AutomaticCache):
+            return self._cache.look(model, one.steps, one.tokens, self._now_s, key)
+        marked = [replace(block, kept_s=TTL_S if at in marks else None) for at, block in enumerate(one.blocks)]
+        return self._cache.look(model, marked, self._now_s)
+
+    def _wait_s(self, one: Prompt) -> float:
         """How long the call waits: its longest prefix that could be read is cold, and another call is writing it."""
         if not self._method.leads:
             return 0.0
-        keys = [key for key, _ in self._look(one, now_s).keys]
-        until_s = next((self._writing[key] for key in reversed(keys) if key in self._writing), now_s)
-        return min(max(until_s - now_s, 0.0), one.seconds, LONGEST_WAIT_S)
+        keys = [key for key, _ in self._look(one, self._method.of(one.cell)).keys]
+        until_s = next((self._writing[key] for key in reversed(keys) if key in self._writing), self._now_s)
+        return min(max(until_s - self._now_s, 0.0), one.seconds, LONGEST_WAIT_S)
 
     def _pay(self, one: Prompt, found: Lookup) -> None:
         self._usd += self._price.cost_usd(one.tokens, one.call.tokens_out, found.read, found.written, found.written_long)

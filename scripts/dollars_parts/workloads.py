@@ -223,7 +223,7 @@ def recorded(load: Load, folder: Path) -> list[Call]:
     recorder = Recorder(Answers(load))
     one_price = {"price": find_price("anthropic", "claude-sonnet-4-5").price}  # type: ignore[union-attr]
     catalog = Catalog(model.model_copy(update=one_price) for model in recorder.answers.models.models)
-    run_profile(scaled(load, Scaling(1, 1)), catalog, {"simulated": recorder}, folder / "order.db", coverage=load.coverage)
+    run_profile(scaled(load, Scaling(1, 1)), catalog, {"simulated": recorder}, folder / f"order-{load.workflow}-{load.coverage}.db", coverage=load.coverage)
     return recorder.calls
 
 
