@@ -9,10 +9,11 @@ Models are simulated. Each cell is measured twice.
 
 "replay": the recorded calls of a whole profile, in its own order, again in virtual time under the providers' rules
 (`dollars_parts/cache_rules.py`): nothing marked, static marked, everything marked, sorted by prefix, marked where somebody who
-knew all calls would, and the same with leaders. Exact and the same in every run.
+knew all calls would, some with leaders, and what VineLM's own code decides on that time. "bound" is a cache that never forgets
+and is never cold. The same in every run.
 
 "real": the first calls of the same profile by `vinelm.profiler.profile`, its backends, their SDKs and a local server with the
-same rules, on time that passes faster (--scale): what VineLM itself does with `cache_points`. Dollars are those of the rows.
+same rules, on time that passes faster (--scale): nothing marked and `cache_points = "auto"`. Dollars are those of the rows.
 
 Percents are of the dollars without any cache.
 """
@@ -44,11 +45,11 @@ from vinelm.rows.observation import Observation
 
 KEY_ENV = "VINELM_BENCH_KEY"
 WORKERS = 8
-REAL_CALLS = 600
+REAL_CALLS = 200
 LOADS = (
     Load("nl2sql", 0.02, 454),
     Load("nl2sql", 0.2, 200),
-    Load("mathqa", 0.1, 638),
+    Load("mathqa", 0.03, 638),
     Load("support", 0.05, 100),
 )
 LENGTHS = ((300, 1000), (500, 2000), (2000, 300), (2000, 4000), (6000, 1000))
@@ -62,12 +63,12 @@ class Family:
 
     name: str
     provider: str
-    model_id: str
+    priced_as: str
     is_marked: bool
 
     @property
     def price(self) -> Price:
-        found = find_price(self.provider, self.model_id)
+        found = find_price(self.provider, self.priced_as)
         assert found is not None
         return found.price.model_copy(update={"long_prompts": ()})
 
@@ -92,7 +93,8 @@ METHODS: Mapping[bool, Mapping[str, Method]] = {
         "sorted_leaders": Method(is_sorted=True, leads=True),
     },
 }
-APPLICATION_MARKS: Mapping[str, tuple[int, ...]] = {"nothing": (), "static": (0,), "everything": (0, 1, 2)}
+LENGTHS_OF_RIVALS = (2000, 300)
+"""Where the rivals are real profiles, too, of an application that sets the marks itself: they show what a replay is worth."""
 NOT_COMPARED = ("cost_usd", "latency_s", "tool_latency_s", "tokens_cached", "ttft_s", "in_flight")
 """Of a row, what a cache may change; shapes' columns begin with ``prompt_tokens_``."""
 
@@ -146,9 +148,9 @@ class Bench:
 
         Time is the provider's, from the first call to the end of the last: what loading takes is left out.
         """
-        asked = {name: (marks, None) for name, marks in APPLICATION_MARKS.items() if family.is_marked or not marks}
-        asked = {name: it for name, it in asked.items() if scaling is not None or name == "nothing"}
-        asked |= {f"vinelm_{word}": ((), word) for word in (("static", "auto") if family.is_marked else ("auto",))}
+        asked: dict[str, tuple[tuple[int, ...], str | None]] = {"nothing": ((), None), "vinelm_auto": ((), "auto")}
+        if family.is_marked and scaling is not None and (scaling.static, scaling.request) == LENGTHS_OF_RIVALS:
+            asked |= {"static": ((0,), None), "everything": ((0, 1, 2), None), "vinelm_static": ((), "static")}
         done = {name: self._profile(load, scaling, family, len(calls), *it) for name, it in asked.items()}
         rows, elapsed_s, _ = done["nothing"]
         price = family.price
@@ -198,7 +200,7 @@ class Bench:
             Model(
                 name=name,
                 provider=family.provider,
-                model_id=family.model_id,
+                model_id=name,
                 engine=name,
                 price=price,
                 api_base=f"{self._url}/{run}/{name}{tail}",

@@ -148,8 +148,10 @@ class Replay:
             self._admit_own(at, self._own, prompt, self._now_s + self._own.longest_wait_s(one.call.prefix[-1]))
             return
         wait_s = self._wait_s(one)
-        if wait_s > 0.0:
-            self._waited += 1
+        if wait_s <= 0.0:
+            self._begin(at, self._method.of(one.cell))
+            return
+        self._waited += 1
         self._at(self._now_s + wait_s, lambda: self._begin(at, self._method.of(one.cell)))
 
     def _admit_own(self, at: int, own: OwnMarks, prompt: PromptCall, until_s: float) -> None:
