@@ -29,7 +29,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dollars_parts.micro import shape_costs
 from dollars_parts.own_marks import OwnMarks
@@ -45,7 +45,8 @@ from vinelm.rows.observation import Observation
 
 KEY_ENV = "VINELM_BENCH_KEY"
 WORKERS = 8
-REAL_CALLS = 200
+REAL_CALLS = 420
+"""Of nl2sql at 2 % that is the whole profile."""
 LOADS = (
     Load("nl2sql", 0.02, 454),
     Load("nl2sql", 0.2, 200),
@@ -55,6 +56,8 @@ LOADS = (
 LENGTHS = ((300, 1000), (500, 2000), (2000, 300), (2000, 4000), (6000, 1000))
 LAYOUTS: Mapping[str, tuple[bool, ...]] = {"support": (False, True)}
 """Whether the static part is one for all stages; only of support is that measured as well."""
+REAL = {("nl2sql", 0.02): ((2000, 300), (6000, 1000), (300, 1000)), ("support", 0.05): ((500, 2000),)}
+"""Where profiles are real: the lengths of each workflow, of support with one static part for all stages."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ class Family:
 
     @property
     def price(self) -> Price:
+        """Its list price."""
         found = find_price(self.provider, self.priced_as)
         assert found is not None
         return found.price.model_copy(update={"long_prompts": ()})
@@ -136,6 +140,13 @@ def _bill(prompts: Sequence[Prompt], family: Family, method: Method) -> Bill:
 # -- real profiles -----------------------------------------------------------------------------------------------------
 
 
+class Way(NamedTuple):
+    """Who marks a prompt: the application these parts, or VineLM by this setting."""
+
+    marks: tuple[int, ...] = ()
+    cache_points: str | None = None
+
+
 class Bench:
     """Profiles on a local provider. ``most_calls`` ends each; 0 for as many as were recorded."""
 
@@ -148,10 +159,11 @@ class Bench:
 
         Time is the provider's, from the first call to the end of the last: what loading takes is left out.
         """
-        asked: dict[str, tuple[tuple[int, ...], str | None]] = {"nothing": ((), None), "vinelm_auto": ((), "auto")}
+        asked = {"nothing": Way(), "vinelm_auto": Way(cache_points="auto")}
         if family.is_marked and scaling is not None and (scaling.static, scaling.request) == LENGTHS_OF_RIVALS:
-            asked |= {"static": ((0,), None), "everything": ((0, 1, 2), None), "vinelm_static": ((), "static")}
-        done = {name: self._profile(load, scaling, family, len(calls), *it) for name, it in asked.items()}
+            asked |= {"static": Way((0,)), "everything": Way((0, 1, 2)), "vinelm_static": Way(cache_points="static")}
+        most = min(self._most or len(calls), len(calls))
+        done = {name: self._profile(load, scaling, family, way, most) for name, way in asked.items()}
         rows, elapsed_s, _ = done["nothing"]
         price = family.price
         base_usd = sum(price.cost_usd(row.tokens_in or 0, row.tokens_out or 0) for row in rows)
@@ -167,24 +179,18 @@ class Bench:
         }
 
     def _profile(
-        self,
-        load: Load,
-        scaling: Scaling | None,
-        family: Family,
-        recorded_calls: int,
-        marks: tuple[int, ...],
-        cache_points: str | None,
+        self, load: Load, scaling: Scaling | None, family: Family, way: Way, most_calls: int
     ) -> tuple[list[Observation], float, list[dict[str, Any]]]:
         run = f"run{next(self._numbers)}"
-        catalog = self._catalog(load, family, run, cache_points)
-        workflow = scaled(load, scaling and replace(scaling, marks=marks))
+        catalog = self._catalog(load, family, run, way.cache_points)
+        workflow = scaled(load, scaling and replace(scaling, marks=way.marks))
         backends = create_backends(catalog)
         rows = run_profile(
             workflow,
             catalog,
             backends,
             self._folder / f"{run}.db",
-            budget_calls=min(self._most or recorded_calls, recorded_calls),
+            budget_calls=most_calls,
             execution=ExecutionConfig(isolation="thread", workers=WORKERS),
         )
         with urllib.request.urlopen(f"{self._url}/{run}") as answer:
@@ -246,9 +252,7 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return [it[how]["saved_percent"][method] for it in some if method in it.get(how, {}).get("saved_percent", ())]
 
     def gain(how: str, method: str) -> float | None:
-        pairs = zip(
-            of(how, method, "automatic", **SUPPORT_LONG), of(how, "nothing", "automatic", **SUPPORT_LONG), strict=False
-        )
+        pairs = zip(of(how, method, "automatic", **SUPPORT_LONG), of(how, "nothing", "automatic", **SUPPORT_LONG), strict=False)
         return max((one - other for one, other in pairs), default=None)
 
     def figures(how: str, marked: str, automatic: str) -> dict[str, Any]:
@@ -282,6 +286,12 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 SUPPORT_LONG = {"workflow": "support", "static": 500, "request": 2000}
 
 
+def is_real(load: Load, scaling: Scaling) -> bool:
+    """Whether a cell is measured by real profiles unless all are."""
+    lengths = REAL.get((load.workflow, load.coverage), ())
+    return (scaling.static, scaling.request) in lengths and scaling.is_common == (load.workflow in LAYOUTS)
+
+
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """All cells; prints a line of each as it comes, unless the output is JSON."""
     asked = cells(is_quick=options.quick)
@@ -304,7 +314,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
                     "family": family.name,
                     "replay": replayed(orders[load], scaling, family),
                 }
-                if not options.replay_only:
+                if options.all_real or options.quick or (not options.replay_only and is_real(load, scaling)):
                     cell["real"] = bench.cell(load, scaling, family, orders[load])
                 found.append(cell)
                 if not options.json:
@@ -339,6 +349,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--quick", action="store_true", help="two cells of a small profile")
     parser.add_argument("--only", nargs="+", metavar="WORKFLOW", help="the cells of these workflows")
+    parser.add_argument("--all-real", action="store_true", help="real profiles in every cell: an hour or more")
     parser.add_argument("--replay-only", action="store_true", help="no real profiles")
     parser.add_argument("--real-calls", type=int, default=REAL_CALLS, help="calls of each real profile; 0: all")
     parser.add_argument("--scale", type=float, default=20.0, help="how many times faster time passes in real profiles")

@@ -41,6 +41,8 @@ class Entry:
     used_s: float
 
     def is_warm(self, now_s: float) -> bool:
+        """Whether it can be read now."""
+        """Whether it can be read now."""
         return self.readable_s <= now_s <= self.used_s + self.kept_s
 
 
@@ -108,8 +110,8 @@ class MarkedCache(Kept):
 class AutomaticCache(Kept):
     """OpenAI's: every prefix of whole steps of 128 tokens from 1,024 tokens on is kept, and nothing is charged for it.
 
-    Calls reach the same cache if their first 256 tokens and their ``prompt_cache_key`` are equal. That a busy key spills over to
-    other machines is left out.
+    Calls reach the same cache if their first 256 tokens and their ``prompt_cache_key`` are equal. That a busy key spills over
+    to other machines is left out.
     """
 
     def look(self, model: Hashable, steps: Sequence[Hashable], tokens: int, now_s: float, route: Hashable = None) -> Lookup:

@@ -8,6 +8,7 @@ import tracemalloc
 from typing import Any
 
 from dollars_parts.workloads import text_of
+
 from vinelm.prompts.shape import shape_of
 
 CALLS = 2_000

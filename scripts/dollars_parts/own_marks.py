@@ -1,4 +1,4 @@
-"""VineLM's own marks and leaders in a replay: the product's `CachePoints`, on virtual time and with prompts that have no text."""
+"""VineLM's own marks and leaders in a replay: the product's `CachePoints`, on virtual time, with prompts without a text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from concurrent.futures import Future
 
 from dollars_parts.cache_rules import Block, chained, steps_of_blocks
+
 from vinelm.catalog import Model, Price
 from vinelm.clock import VirtualClock
 from vinelm.prompts.cache_points import CachePoints, PromptCall, Reuse

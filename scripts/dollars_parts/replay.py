@@ -24,6 +24,7 @@ from dollars_parts.cache_rules import (
 )
 from dollars_parts.own_marks import OwnMarks
 from dollars_parts.workloads import Call, Scaling
+
 from vinelm.catalog import Price
 from vinelm.prompts.cache_points import PromptCall
 
@@ -52,6 +53,7 @@ class Method:
     leads: bool = False
 
     def of(self, cell: Cell) -> Sent:
+        """What the call of a cell says."""
         return (self.marks, None) if self.sent is None else self.sent.get(cell, NOTHING)
 
 
@@ -69,6 +71,8 @@ class Bill:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
+    """The prompt of a call at the lengths of a replay, and its seconds."""
+
     call: Call
     blocks: tuple[Block, ...]
     steps: tuple[Hashable, ...]
@@ -78,6 +82,7 @@ class Prompt:
 
     @property
     def cell(self) -> Cell:
+        """The request, and the models so far."""
         return self.call.request, self.call.prefix
 
 
@@ -99,7 +104,7 @@ def _prompt(call: Call, scaling: Scaling) -> Prompt:
 
 
 class Replay:
-    """One replay under the rules of a cache; ``run`` gives its bill. ``own`` decides marks and leaders in place of the method."""
+    """One replay under the rules of a cache. ``own`` decides marks and leaders in place of the method."""
 
     def __init__(
         self, prompts: Sequence[Prompt], price: Price, method: Method, *, is_marked: bool, own: OwnMarks | None = None

@@ -35,6 +35,7 @@ from dollars_parts.cache_rules import (
     steps_of,
 )
 from dollars_parts.workloads import Answers, Load, prompt_told
+
 from vinelm.rows.observation import Usage
 
 ALL_REQUESTS = 1_000_000
@@ -64,6 +65,7 @@ class Provider:
         self._numbers = itertools.count(1)
 
     def run(self, name: str) -> Run:
+        """The run of this name; a new one the first time."""
         return self._runs.setdefault(name, Run())
 
     def now_s(self) -> float:
@@ -163,7 +165,9 @@ def _message_pieces(body: Mapping[str, Any], text: str, counts: Mapping[str, Any
         {"type": "message_delta", "delta": delta, "usage": {"output_tokens": counts["output_tokens"]}},
         {"type": "message_stop"},
     ]
-    return tuple("".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in part).encode() for part in (first, rest))
+    return tuple(
+        "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in part).encode() for part in (first, rest)
+    )
 
 
 def _completion_pieces(body: Mapping[str, Any], text: str, counts: Mapping[str, Any], number: int) -> tuple[Any, ...]:

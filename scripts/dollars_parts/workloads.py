@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from dollars_parts.cache_rules import CHARS_PER_TOKEN
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from dollars_parts.cache_rules import CHARS_PER_TOKEN
 from vinelm.backends import OfflineChatModel, simulated_catalog
 from vinelm.backends.offline.simulated import SimulatedBackend
 from vinelm.catalog import Catalog, Model, find_price
@@ -45,9 +45,11 @@ class Load:
 
     @property
     def title(self) -> str:
+        """What a table calls it."""
         return f"{self.workflow} {100 * self.coverage:g} %"
 
     def load(self) -> Workflow:
+        """The workflow with these requests."""
         return _workflow(self.workflow, self.requests)
 
     def models(self) -> Catalog:
@@ -96,6 +98,7 @@ class ScaledModel:
     said: Mapping[str, Any]
 
     def invoke(self, messages: Sequence[BaseMessage]) -> Any:
+        """Ask the model."""
         call: CallContext = self.model.binding.call
         assert call.request is not None
         told = json.dumps([self.load.workflow, call.stage, call.request.id, *call.prefix])
@@ -168,9 +171,7 @@ class Answers:
 
     def answer(self, stage: str, request: str, prefix: tuple[str, ...], prompt_chars: int) -> tuple[str, Usage]:
         """The text and its usage; the dollars are those of the simulated model and mean nothing here."""
-        call = CallContext(
-            stage=stage, prefix=prefix, clock=VirtualClock(), on_usage=_ignored, request=self._requests[request]
-        )
+        call = CallContext(stage=stage, prefix=prefix, clock=VirtualClock(), on_usage=_ignored, request=self._requests[request])
         return self._source.answer(self.models[prefix[-1]], call, prompt_chars)
 
 
@@ -223,7 +224,13 @@ def recorded(load: Load, folder: Path) -> list[Call]:
     recorder = Recorder(Answers(load))
     one_price = {"price": find_price("anthropic", "claude-sonnet-4-5").price}  # type: ignore[union-attr]
     catalog = Catalog(model.model_copy(update=one_price) for model in recorder.answers.models.models)
-    run_profile(scaled(load, Scaling(1, 1)), catalog, {"simulated": recorder}, folder / f"order-{load.workflow}-{load.coverage}.db", coverage=load.coverage)
+    run_profile(
+        scaled(load, Scaling(1, 1)),
+        catalog,
+        {"simulated": recorder},
+        folder / f"order-{load.workflow}-{load.coverage}.db",
+        coverage=load.coverage,
+    )
     return recorder.calls
 
 

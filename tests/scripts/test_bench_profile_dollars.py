@@ -86,7 +86,9 @@ def test_a_fifth_mark_is_refused():
 def test_blocks_are_tools_then_system_then_messages_and_marks_are_no_content():
     mark = {"type": "ephemeral", "ttl": "1h"}
     body = {
-        "messages": [{"role": "user", "content": [{"type": "text", "text": "now", "cache_control": mark}, {"type": "text", "text": "?"}]}],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "now", "cache_control": mark}, {"type": "text", "text": "?"}]}
+        ],
         "system": [{"type": "text", "text": "be brief"}],
         "tools": [{"name": "look"}],
         "cache_control": {"type": "ephemeral"},
@@ -150,7 +152,7 @@ def test_who_knows_all_calls_marks_what_is_read_in_time_and_nothing_else():
 @pytest.mark.long
 def test_a_real_profile_pays_what_its_replay_pays_and_keeps_its_rows(tmp_path, monkeypatch):
     monkeypatch.setenv(bench.KEY_ENV, "not-a-key")
-    load, scaling = Load("nl2sql", 0.2, 12), Scaling(*bench.LENGTHS_OF_RIVALS)
+    load, scaling = Load("nl2sql", 0.2, 8), Scaling(*bench.LENGTHS_OF_RIVALS)
     calls = recorded(load, tmp_path)
     claude, automatic = bench.FAMILIES
     with serving(50.0) as url:
