@@ -104,7 +104,7 @@ NOT_COMPARED = ("cost_usd", "latency_s", "tool_latency_s", "tokens_cached", "ttf
 
 
 def saved(usd: float, base_usd: float) -> float:
-    return 100.0 * (1.0 - usd / base_usd)
+    return round(100.0 * (1.0 - usd / base_usd), 9) + 0.0  # sums in another order differ in their last bits
 
 
 # -- replays in virtual time -------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def cells(*, is_quick: bool) -> list[tuple[Load, bool, int, int]]:
 
 
 def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The figures that the bars are about: of VineLM's own marks where this version has them, of replays beside them."""
+    """What VineLM's own marks and leaders save: in replays of whole profiles, in the real ones, and if all calls were known."""
 
     def of(how: str, method: str, family: str, **want: Any) -> list[float]:
         some = [it for it in found if it["family"] == family and all(it[key] == value for key, value in want.items())]
@@ -276,11 +276,22 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
     equal = [is_equal for it in found for is_equal in it.get("real", {}).get("rows_equal", {}).values()]
     return {
-        "vinelm_real": figures("real", "vinelm_auto", "vinelm_auto"),
-        "vinelm_replay": figures("replay", "vinelm_auto", "vinelm_auto"),
-        "known_in_advance": figures("replay", "reused_leaders", "leaders"),
+        **figures("replay", "vinelm_auto", "vinelm_auto"),
         "rows_bit_equal": all(equal) if equal else None,
+        "support_500_2000_bound_points": gain("replay", "bound"),
+        "real": figures("real", "vinelm_auto", "vinelm_auto"),
+        "known_in_advance": figures("replay", "reused_leaders", "leaders"),
     }
+
+
+def table(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Percents saved by replays, a row for each workflow and its lengths: what a page quotes."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for it in found:
+        lengths = f"{it['static']:,} + {it['request']:,}"
+        row = rows.setdefault((it["title"], lengths), {"workflow": it["title"], "lengths": lengths})
+        row[it["family"]] = it["replay"]["saved_percent"]
+    return list(rows.values())
 
 
 SUPPORT_LONG = {"workflow": "support", "static": 500, "request": 2000}
@@ -328,6 +339,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "real_calls": options.real_calls,
         "models": "simulated",
         "cells": found,
+        "table": table(found),
         "summary": summary(found),
         "control": control,
         **shape_costs(),
