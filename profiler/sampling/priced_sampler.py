@@ -178,15 +178,28 @@ def prices_usd(template: Template, catalog: Catalog | None, observations: Iterab
     """Return the dollars of an invocation on each model: the mean of its rows, or else its list price on their scale.
 
     The scale is the ratio of the dollars of all rows to the list prices of their models. Without rows these are list prices.
+    Dollars are those without a prompt cache, so that a profile buys the same rows however its prompts are kept.
     """
     paid: dict[str, list[float]] = {name: [] for name in template.models}
     for row in observations:
         if row.model in paid:
-            paid[row.model].append(row.cost_usd + row.tool_cost_usd)
+            paid[row.model].append(_fresh_usd(row, catalog) + row.tool_cost_usd)
     listed = {name: listed_usd(catalog, name) for name in paid}
     expected = sum(listed[name] * len(costs) for name, costs in paid.items())
     scale = sum(map(sum, paid.values())) / expected if expected > 0.0 else 1.0
     return {name: sum(costs) / len(costs) if costs else scale * listed[name] for name, costs in paid.items()}
+
+
+def _fresh_usd(row: Observation, catalog: Catalog | None) -> float:
+    """The dollars of a row's calls if nothing had been read from a prompt cache or written to it."""
+    paid = row.cost_usd if row.list_usd is None else row.list_usd
+    if catalog is None or row.model not in catalog or not (row.calls and row.tokens_in) or row.tokens_out is None:
+        return paid
+    model = catalog[row.model]
+    if not row.tokens_cached and model.cache_points == "off":
+        return paid
+    calls = row.calls
+    return calls * model.price.cost_usd(row.tokens_in // calls, row.tokens_out // calls)
 
 
 def price_weights(prices: Mapping[str, float], alpha: float) -> dict[str, float]:

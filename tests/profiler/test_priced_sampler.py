@@ -1,5 +1,6 @@
 """The default sampler: weights from prices, nested first answers, and going on below passed checks."""
 
+import datetime
 from collections import Counter
 from dataclasses import replace
 
@@ -8,10 +9,13 @@ from kit.catalogs import make_catalog
 from kit.tables import random_table
 from kit.templates import make_template
 
+from vinelm.catalog import Catalog, Price
 from vinelm.errors import ConfigError
 from vinelm.profiler import PricedSampler, make_sampler
 from vinelm.profiler.sampling.priced_sampler import PILOT, price_weights, prices_usd
 from vinelm.requests.protocols import RequestPath
+from vinelm.rows.observation import Observation
+from vinelm.template import Stage, Template
 
 IDS = tuple(f"q{i:02}" for i in range(40))
 PRICES = {"m0": 0.01, "m1": 0.04, "m2": 0.16}
@@ -75,6 +79,25 @@ def test_prices_are_mean_dollars_and_list_prices_on_their_scale_where_there_are_
     assert found["m0"] == 2.0
     assert found["m2"] == pytest.approx(6.0)
     assert prices_usd(template, None, rows) == {"m0": 2.0, "m1": 0.0, "m2": 0.0}
+
+
+def test_prices_are_those_without_a_prompt_cache():
+    """Else a profile with cache points would buy other rows than one without."""
+    plain = make_catalog(2)
+    price = Price(input=3.0, output=15.0, cached=0.3, cache_write=3.75, source="a test", as_of=datetime.date(2026, 1, 1))
+    kept = Catalog([model.model_copy(update={"price": price, "cache_points": "auto"}) for model in plain.models])
+    off = Catalog([model.model_copy(update={"price": price}) for model in plain.models])
+    template = Template((Stage("s"),)).bind(tuple(plain))
+    told = {"request_id": "r", "stage": "s", "success": True, "stopped": True, "latency_s": 1.0, "tokens_in": 2000}
+    told |= {"tokens_out": 100, "calls": 1}
+
+    def rows(*paid):
+        return [Observation(**told, prefix=(f"m{i}",), cost_usd=usd, tokens_cached=read) for i, (usd, read) in enumerate(paid)]
+
+    fresh, read, written = price.cost_usd(2000, 100), price.cost_usd(2000, 100, 1500), price.cost_usd(2000, 100, 0, 1500)
+    without = prices_usd(template, off, rows((fresh, 0), (fresh, 0)))
+    assert prices_usd(template, kept, rows((read, 1500), (written, 0))) == without == {"m0": fresh, "m1": fresh}
+    assert prices_usd(template, off, rows((read, 1500), (fresh, 0))) == without  # a cache that keeps prompts by itself
 
 
 def test_any_prefix_of_a_round_is_close_to_the_weights_at_each_depth():

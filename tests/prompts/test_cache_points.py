@@ -53,6 +53,11 @@ def test_a_first_part_that_always_differs_is_marked_once(world):
     assert sent(other, prompt(("day 99", 2000), ("q", 100))) == ()  # what was counted elsewhere counts here, too
 
 
+def test_what_one_model_was_told_is_marked_for_the_next(world):
+    sent(cache(world), prompt(("role", 2000), ("request 0", 1500)))
+    assert sent(cache(world, model("opus")), prompt(("role", 2000), ("request 0", 1500))) == (0,)
+
+
 def test_requests_that_come_again_are_marked_where_it_pays(world):
     """A write costs 1.25 of a fresh token and a read 0.1: one read in three and a half pays for it."""
     points = cache(world)

@@ -117,11 +117,13 @@ class Reuse:
             self._same[stage, place] += 1
         self._last[stage, place] = digest
 
-    def reads(self, stage: str, place: int, model: str) -> float:
+    def reads(self, stage: str, place: int, model: str, digest: int) -> float:
         """Return the expected reads of a prefix for each time that it is written."""
         prior = _FIRST_WEIGHT if place == 0 else 1.0
         key, of_all = (stage, place, model), (stage, place, "")
         together = (self._warm[of_all] + (prior if place == 0 else 0.0)) / (self._cold[of_all] + prior)
+        if place == 0 and self._last.get((stage, place)) == digest:  # the stage's last call, maybe of another model, began alike
+            together = max(together, 1.0)
         return (self._warm[key] + together) / (self._cold[key] + 1.0)
 
     def is_static(self, stage: str, place: int) -> bool:
@@ -231,7 +233,7 @@ class CachePoints:
             place = min(index, _DEEPEST)
             if self._model.cache_points == "static" and not self._reuse.is_static(prompt.stage, place):
                 break
-            expected = self._reuse.reads(prompt.stage, place, self._model.name)
+            expected = self._reuse.reads(prompt.stage, place, self._model.name, point.digest)
             is_worth_it = expected * self._saved > self._extra or self._is_held(point, now_s)
             if point.tokens >= LEAST_TOKENS and is_worth_it:
                 reads[index] = expected
