@@ -94,12 +94,13 @@ def with_kinds_counted(annotated: AnnotatedTrie, counts: Mapping[str, float]) ->
         counts: Requests of each kind, >= 0, or their weights; kinds that are left out have none.
     """
     kinds, trie = annotated.template.kinds, annotated.trie
-    if not kinds or annotated.arm is None or annotated.difficulty is not None or not sum(counts.values()) > 0.0:
+    arm = annotated.arm
+    if not kinds or arm is None or annotated.difficulty or not sum(counts.values()) > 0.0:
         return annotated
     weight = np.array([counts.get(kind, 0.0) + UNSEEN for kind in kinds])
     of_stage = dict(zip((stage.name for stage in annotated.template.stages), kinds_of_stages(annotated.template), strict=True))
     first = np.flatnonzero(trie.source == 0)
     names = [of_stage[trie.stages[stage]] for stage in trie.stage[trie.target[first]]]
-    arm = annotated.arm.copy()
+    arm = arm.copy()
     arm[trie.arm_items[first]] = [weight[kinds.index(name)] / weight.sum() for name in names]
     return replace(annotated, arm=arm)

@@ -109,7 +109,7 @@ def untitled(rows: Iterable[Observation], template: Template) -> list[Observatio
 
     def plain(row: Observation) -> Observation:
         # Where one stage alone may follow, the application's own rows need not say which one did.
-        arm = None if row.arm is None or base.stage_after(row.depth) is not None else names[row.arm]
+        arm = names.get(row.arm or "") if base.stage_after(row.depth) is None else None
         return replace(row, stage=names[row.stage], arm=arm)
 
     return list(map(plain, rows))

@@ -115,9 +115,14 @@ def estimate_store(
         annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
         charged_usd = annotated.meta["spent_usd"]
         compared = against_today(
-            registered, observations, annotated.template, annotated.catalog, estimator=estimator, spent_usd=charged_usd,
+            registered,
+            observations,
+            annotated.template,
+            annotated.catalog,
+            estimator=estimator,
+            spent_usd=charged_usd,
             kinds=kinds,
-        )  # fmt: skip
+        )
         if compared is not None:
             annotated = replace(annotated, meta={**annotated.meta, META: compared.to_dict()})
     if agreement is not None:  # the correction of what requests show is not worked out: plans are over paths

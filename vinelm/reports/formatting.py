@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import floor, isfinite, log10
+from typing import TYPE_CHECKING
 
 from vinelm.evaluation.plans.roles import Interval
 from vinelm.objective import Objective
 from vinelm.template import END, Branch, Loop, Parallel, Stage, Template
+from vinelm.template.kinds import without_kinds
 from vinelm.template.steps import Step
+
+if TYPE_CHECKING:
+    from vinelm.evaluation.plans.arms import PlanOfKind
+
+
+KINDS_TITLE = "The plan by kind of request"
+KIND_COLUMNS = ("kind", "share", "accuracy", "$ per 1,000", "first model")
+KINDS_NOTE = "Estimated from all rows, before anything comes off for having chosen the best plan."
 
 
 def usd(value: float | None) -> str:
@@ -57,8 +67,23 @@ def objective_words(objective: Objective) -> str:
     return words[:1].upper() + words[1:]
 
 
+def kind_cells(found: Iterable[PlanOfKind]) -> list[tuple[str, ...]]:
+    """Format what a plan does with each kind of request as the rows of a table with :data:`KIND_COLUMNS`."""
+
+    def models(one: PlanOfKind) -> str:
+        often = {name: share for name, share in one.first.items() if percent(share) != percent(0.0)}
+        return ", ".join(name if len(often) == 1 else f"{name} {percent(share)}" for name, share in often.items())
+
+    return [(one.kind, percent(one.share), percent(one.accuracy), thousand(one.cost_usd), models(one)) for one in found]
+
+
 def template_words(template: Template) -> str:
-    """Format a template: its invocations, or its steps where it branches: ``router → (search → grade | end) → write``."""
+    """Format a template: its invocations, or its steps where it branches: ``router → (search → grade | end) → write``.
+
+    Where kinds of request are told apart, the application's own template and how many there are.
+    """
+    if template.kinds:
+        return f"{template_words(without_kinds(template))}, for each of {len(template.kinds)} kinds"
     if template.listed is not None:
         return " → ".join(stage.name for stage in template.listed)
     return _steps_words(template.steps)

@@ -14,7 +14,7 @@ from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
 from vinelm.cli.inputs import FILE, in_options, objective_of
 from vinelm.cli.options import flag, json_option, objective_options, signals_option, trie_argument
 from vinelm.reports import percent, seconds, usd
-from vinelm.reports.formatting import objective_words, prompt_cache_words
+from vinelm.reports.formatting import KIND_COLUMNS, KINDS_NOTE, KINDS_TITLE, kind_cells, objective_words, prompt_cache_words
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
@@ -97,7 +97,7 @@ def _over_signals(objective: Objective, annotated: AnnotatedTrie) -> PlannedPoli
 
 def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[Any]) -> None:
     """Print the plan, the static plan and the single model as a table, and the plan's intervals and slack."""
-    from vinelm.reports.store.plan_sections import kinds_table
+    from vinelm.evaluation.plans.arms import by_kind
 
     knows_latency = plans.annotated.knows_latency
     rows = []
@@ -113,10 +113,9 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[A
     best = planned[0].decision
     if best is None:
         return
-    kinds = kinds_table(best)
-    if kinds is not None:
-        columns = [f"<{name}" if at in kinds.text_columns else name for at, name in enumerate(kinds.columns)]
-        show_table(kinds.title, columns, [row.cells for row in kinds.rows], caption=kinds.note)
+    kinds = kind_cells(by_kind(best))
+    if kinds:
+        show_table(KINDS_TITLE, (*KIND_COLUMNS[:-1], f"<{KIND_COLUMNS[-1]}"), kinds, caption=KINDS_NOTE)
     if len(best.lines(2)) > 1:
         show_tree(best, "VineLM's plan")
     for line in (*promise_lines(best), *_slack_lines(best)):

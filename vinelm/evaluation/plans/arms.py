@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -114,8 +115,10 @@ def by_kind(decision: Decision) -> list[PlanOfKind]:
     """
     annotated = decision.metrics.annotated
     trie, stages = annotated.trie, kinds_of_stages(annotated.template)
-    plans = [(share, part.plan) for share, part in decision.parts if isinstance(part, ContingentDecision)]
-    arms = {edge: stages[trie.stage[trie.target[edge]]] for edge in _arms(trie).get(0, {}).values()} if stages else {}
+    if not stages:
+        return []
+    plans = [(share, cast("ContingentDecision", part).plan) for share, part in decision.parts]
+    arms = {edge: stages[trie.stage[trie.target[edge]]] for edge in _arms(trie).get(0, {}).values()}
     shares: dict[str, float] = defaultdict(float)
     for edge, kind in arms.items():
         shares[kind] += float(annotated.arms_by_edge[0][edge])

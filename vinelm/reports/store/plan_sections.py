@@ -8,13 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from vinelm.controller import Decision, Planner
-from vinelm.evaluation.plans.arms import LEAST_SHARE, PlanOfKind, by_kind
+from vinelm.evaluation.plans.arms import by_kind
 from vinelm.evaluation.store_sweeps.plan_spending import SpentOn, plan_flows, plan_spending
 from vinelm.evaluation.store_sweeps.price_changes import PriceChange, price_changes
 from vinelm.evaluation.store_sweeps.swept_policies import SweptPolicy
 from vinelm.objective import Objective
 from vinelm.reports.document import FlowBand, FlowChart, Row, Section, Table
-from vinelm.reports.formatting import objective_words, percent, thousand
+from vinelm.reports.formatting import (
+    KIND_COLUMNS,
+    KINDS_NOTE,
+    KINDS_TITLE,
+    kind_cells,
+    objective_words,
+    percent,
+    thousand,
+)
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 IN_USE = "in use today"
@@ -81,22 +89,10 @@ def flow_section(plan: ShownPlan, annotated: AnnotatedTrie, swept: Sequence[Swep
 
 def kinds_table(decision: Decision) -> Table | None:
     """Return what a plan does with each kind of request; None where kinds are not told apart."""
-    found = by_kind(decision)
-
-    def models(one: PlanOfKind) -> str:
-        often = {name: share for name, share in one.first.items() if share > LEAST_SHARE}
-        return ", ".join(name if len(often) == 1 else f"{name} {percent(share)}" for name, share in often.items())
-
-    rows = [
-        Row(cells=(one.kind, percent(one.share), percent(one.accuracy), thousand(one.cost_usd), models(one))) for one in found
-    ]
-    table = Table(
-        title="The plan by kind of request",
-        columns=("kind", "share", "accuracy", "$ per 1,000", "first model"),
-        rows=tuple(rows), text_columns=(0, 4),
-        note="Shares of all requests. Estimated from all rows, before anything comes off for having chosen the best plan.",
-    )  # fmt: skip
-    return table if rows else None
+    rows = tuple(Row(cells=cells) for cells in kind_cells(by_kind(decision)))
+    if not rows:
+        return None
+    return Table(title=KINDS_TITLE, columns=KIND_COLUMNS, rows=rows, text_columns=(0, 4), note=KINDS_NOTE)
 
 
 def spending_section(plans: Sequence[ShownPlan]) -> Section | None:
