@@ -16,7 +16,7 @@ from vinelm.profiler.execution.replayed.runner import Units
 from vinelm.profiler.execution.unit import is_extendable
 from vinelm.profiler.scheduling.kept_rows import verdicts_of
 from vinelm.profiler.scheduling.observed_cells import BROKEN_AFTER, ObservedCells
-from vinelm.profiler.scheduling.request_paths import FAR_AHEAD
+from vinelm.profiler.scheduling.request_paths import DOUBLINGS, FEW_DOUBLINGS
 from vinelm.profiler.scheduling.results import Progress, StoppedBy
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Cell, Observation
@@ -112,7 +112,8 @@ class RunState:
     def _read_cells(self) -> ObservedCells:
         return ObservedCells(
             self.store.observations(), self._n_older, self.requests.keys(), self.template, self.catalog,
-            broken_after=self._broken_after, states=self.records.checkpoint_cells(), ahead=FAR_AHEAD if self.batched else 0,
+            broken_after=self._broken_after, states=self.records.checkpoint_cells(),
+            doublings=FEW_DOUBLINGS if self.batched else DOUBLINGS,
         )  # fmt: skip
 
     # -- stopping ----------------------------------------------------------------------------------------------
