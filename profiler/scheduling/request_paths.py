@@ -279,7 +279,7 @@ class PriceBounds:
 
 def block_of(number: int, doublings: int = DOUBLINGS) -> int:
     """Return the block of a path; ``doublings`` blocks have 1, 2, 4, ... paths, and every later one :data:`LARGEST_BLOCK`."""
-    smaller = 2**doublings - 1
+    smaller = int(2**doublings) - 1
     if number < smaller:
         return (number + 1).bit_length() - 1
     return doublings + (number - smaller) // LARGEST_BLOCK
