@@ -49,6 +49,9 @@ def batch_forecast(
     timed = min(prices.timed_paths * sum(len(stage.models or ()) for stage in template.stages), rows)
     ordinary = forecast.cost_usd.middle
     return BatchForecast(
-        cost_usd=ordinary * (1.0 - 0.5 * share * (1.0 - timed / rows)) if rows else ordinary, ordinary_usd=ordinary,
-        waves=template.depth, wait_s=prices.times.wait_s, timed_cells=round(timed),
-    )  # fmt: skip
+        cost_usd=ordinary * (1.0 - 0.5 * share * (1.0 - timed / rows)) if rows else ordinary,
+        ordinary_usd=ordinary,
+        waves=template.depth,
+        wait_s=prices.times.wait_s,
+        timed_cells=round(timed),
+    )

@@ -211,7 +211,9 @@ class _Scan:
             # The ledger has the reservation of a unit in flight; what may come on top is its margin, less the raises
             # that it has had.
             raised_usd = 0.0 if reservation is None else reservation.upper_usd - upper_usd
-            self._earlier_usd += max((MARGIN - 1) * upper_usd - raised_usd, 0.0)
+            # In batches the margin is left out: with it, few units would be certain near a budget, and each wave takes hours.
+            margin = MARGIN if path.is_timed or not self._state.batched else 1.0
+            self._earlier_usd += max((margin - 1) * upper_usd - raised_usd, 0.0)
             if self._coverage_bound is not None:
                 reserved_usd = upper_usd if reservation is None else reservation.upper_usd
                 is_open = cell is not None and self._cells.is_reached(cell)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from vinelm.catalog import Catalog
 from vinelm.profiler.execution.ledger import PriceBound
 from vinelm.profiler.scheduling.coverage import Coverage
-from vinelm.profiler.scheduling.request_paths import PriceBounds
+from vinelm.profiler.scheduling.request_paths import DOUBLINGS, PriceBounds
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
@@ -30,6 +30,7 @@ class ObservedCells:
         catalog: the models.
         broken_after: see :class:`FirstRows`.
         states: the cells whose state is in the store.
+        doublings: see :class:`PriceBounds`.
 
     Attributes:
         without_state: the cells that cannot be extended before they are executed again: an older version did not keep their
@@ -46,7 +47,7 @@ class ObservedCells:
         *,
         broken_after: int | None = None,
         states: Collection[Cell] = (),
-        ahead: int = 0,
+        doublings: int = DOUBLINGS,
     ) -> None:
         self._request_ids = request_ids
         self._rule = template.stop
@@ -68,7 +69,7 @@ class ObservedCells:
         bound = PriceBound(catalog)
         for row in older:
             bound.add(row)
-        self.price_bounds = PriceBounds(bound, ahead)
+        self.price_bounds = PriceBounds(bound, doublings)
 
     def add(self, row: Observation) -> None:
         """Add a row that is in the store."""

@@ -16,8 +16,11 @@ from vinelm.rows.observation import Cell, Observation
 from vinelm.template import StopRule, Template
 
 LARGEST_BLOCK = 256
-FAR_AHEAD = LARGEST_BLOCK - 1
-"""The paths before the first block of the largest size."""
+DOUBLINGS = LARGEST_BLOCK.bit_length() - 1
+"""How many blocks are smaller than the largest ones."""
+FEW_DOUBLINGS = 5
+"""The same where calls go in batches: a block that waits for another waits for hours. What is learned of bounds at first, the
+first 31 paths tell, most of which are timed."""
 
 
 Visit = tuple[str, str]
@@ -202,7 +205,7 @@ class ActivePaths:
         self, sampler: Sampler, template: Template, *, may_go_on: bool = True, timed: TimedPaths | None = None
     ) -> None:
         self._timed = timed
-        self._ahead = 0 if timed is None else FAR_AHEAD
+        self._doublings = DOUBLINGS if timed is None else FEW_DOUBLINGS
         self._sampler, self._template, self._may_go_on = sampler, template, may_go_on
         self._round = -1
         self._proposed: Iterator[RequestPath] = iter(())
@@ -224,7 +227,7 @@ class ActivePaths:
         """Activate one more path, if the round has one that is not too far ahead of the first. Returns whether it did."""
         # A path further ahead has no price bound yet: that of a block is learned when the first path of the block
         # before it is reached.
-        if self._is_exhausted or (self.active and self._taken + self._ahead >= self._end()):
+        if self._is_exhausted or (self.active and self._taken >= self._end()):
             return False
         request_path = next(self._proposed, None)
         if request_path is None:
@@ -240,7 +243,7 @@ class ActivePaths:
 
     def _end(self) -> int:
         """The first path after the block that follows that of the oldest one."""
-        return block_end(block_of(self.active[0].number + self._ahead) + 1)
+        return block_end(block_of(self.active[0].number, self._doublings) + 1, self._doublings)
 
 
 class PriceBounds:
@@ -249,14 +252,12 @@ class PriceBounds:
 
     Args:
         bound: before the first path.
-        ahead: by how many paths the first one counts as later: :data:`FAR_AHEAD` where calls go in batches, since each block
-            that waits for another takes as long as a batch.
+        doublings: how many blocks there are before the largest ones: :data:`FEW_DOUBLINGS` where calls go in batches.
     """
 
-    def __init__(self, bound: PriceBound, ahead: int = 0) -> None:
-        self._bound, self._ahead = bound, ahead
-        first = block_of(ahead)
-        self._of_block: dict[int, PriceBound] = {first: bound.copy(), first + 1: bound.copy()}
+    def __init__(self, bound: PriceBound, doublings: int = DOUBLINGS) -> None:
+        self._bound, self._doublings = bound, doublings
+        self._of_block: dict[int, PriceBound] = {0: bound.copy(), 1: bound.copy()}
 
     def learn(self, observation: Observation) -> None:
         """Learn from a committed cell."""
@@ -264,7 +265,7 @@ class PriceBounds:
 
     def reached(self, number: int) -> None:
         """Note that all paths before that one are committed."""
-        block = block_of(number + self._ahead)
+        block = block_of(number, self._doublings)
         if block + 1 not in self._of_block:
             # What comes before is committed, and nobody asks for its bounds again.
             self._of_block = {k: bound for k, bound in self._of_block.items() if k >= block}
@@ -273,21 +274,19 @@ class PriceBounds:
 
     def of(self, number: int) -> PriceBound:
         """Return the bound for the units of that path."""
-        return self._of_block[block_of(number + self._ahead)]
+        return self._of_block[block_of(number, self._doublings)]
 
 
-def block_of(number: int) -> int:
-    """Return the block of a path."""
-    doubling = LARGEST_BLOCK.bit_length() - 1
-    # Blocks 0 to 7 have 1, 2, 4, ... 128 paths, which are 255 in all; every later one has 256.
-    if number < LARGEST_BLOCK - 1:
+def block_of(number: int, doublings: int = DOUBLINGS) -> int:
+    """Return the block of a path; ``doublings`` blocks have 1, 2, 4, ... paths, and every later one :data:`LARGEST_BLOCK`."""
+    smaller = int(2**doublings) - 1
+    if number < smaller:
         return (number + 1).bit_length() - 1
-    return doubling + (number - (LARGEST_BLOCK - 1)) // LARGEST_BLOCK
+    return doublings + (number - smaller) // LARGEST_BLOCK
 
 
-def block_end(block: int) -> int:
+def block_end(block: int, doublings: int = DOUBLINGS) -> int:
     """Return the number of the first path after the block."""
-    doubling = LARGEST_BLOCK.bit_length() - 1
-    if block < doubling:
+    if block < doublings:
         return int(2 ** (block + 1)) - 1
-    return LARGEST_BLOCK - 1 + (block - doubling + 1) * LARGEST_BLOCK
+    return int(2**doublings) - 1 + (block - doublings + 1) * LARGEST_BLOCK

@@ -16,7 +16,7 @@ from vinelm.profiler.execution.replayed.runner import Units
 from vinelm.profiler.execution.unit import is_extendable
 from vinelm.profiler.scheduling.kept_rows import verdicts_of
 from vinelm.profiler.scheduling.observed_cells import BROKEN_AFTER, ObservedCells
-from vinelm.profiler.scheduling.request_paths import FAR_AHEAD
+from vinelm.profiler.scheduling.request_paths import DOUBLINGS, FEW_DOUBLINGS
 from vinelm.profiler.scheduling.results import Progress, StoppedBy
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Cell, Observation
@@ -68,6 +68,7 @@ class RunState:
         problem: an exception with which the run ends.
         executed: units that this run has executed.
         calls: model calls of this run.
+        batched: names of the models whose calls go in batches.
         failures: rows of this run that failed, by kind.
     """
 
@@ -84,7 +85,7 @@ class RunState:
         shared: SharedRun | None = None,
         batched: Collection[str] = (),
     ) -> None:
-        self._batched = frozenset(batched)
+        self.batched = frozenset(batched)
         self.shared, self.elsewhere = shared, set[Cell]()
         self._read_at = 0.0
         self.signals, self._sampler = units.signals, sampler
@@ -111,7 +112,8 @@ class RunState:
     def _read_cells(self) -> ObservedCells:
         return ObservedCells(
             self.store.observations(), self._n_older, self.requests.keys(), self.template, self.catalog,
-            broken_after=self._broken_after, states=self.records.checkpoint_cells(), ahead=FAR_AHEAD if self._batched else 0,
+            broken_after=self._broken_after, states=self.records.checkpoint_cells(),
+            doublings=FEW_DOUBLINGS if self.batched else DOUBLINGS,
         )  # fmt: skip
 
     # -- stopping ----------------------------------------------------------------------------------------------
@@ -191,7 +193,7 @@ class RunState:
         """Return whether all calls of a unit go in batches: its own, and those before it that are made again."""
         request_id, prefix = cell
         is_again = (request_id, prefix[:-1]) in self.cells.without_state
-        return not is_timed and not is_again and prefix[-1] in self._batched
+        return not is_timed and not is_again and prefix[-1] in self.batched
 
     def verdicts(self, request_id: str) -> dict[str, bool] | None:
         """The judge's verdicts on the request's answers so far, by what it was asked; None without a judge."""

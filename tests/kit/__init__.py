@@ -37,6 +37,7 @@ Toys, workflows to profile whose every row is known; loaded by name in child pro
     ``toys.priced``: on a backend that prices its calls beforehand
     ``toys.sdk``: on a real SDK
     ``toys.wired``: on a remote backend whose wire answers by itself; rate limits that count
+    ``toys.batched``: generate, check, repair on providers that have batches; killed at each of their events
     ``toys.rounds``: samplers that propose in rounds
     ``toys.shared_process``, ``toys.paying_process``: programs, several of which share one store
 
@@ -51,6 +52,7 @@ Servers and processes:
     ``servers.postgres_server``, ``servers.redis_server``: real ones, given, running or started
     ``servers.loaded_python``: processes that have everything imported
     ``servers.fake_cluster``: the hosts of a cluster, without Ray
+    ``servers.batch_provider``: the batches of OpenAI, Anthropic and Gemini, and what was bought there
 
 The rest:
     ``house``: the source as `scripts/house.py` sees it

@@ -4,32 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
 
+from vinelm.requests.protocols import OpenBatch
 from vinelm.rows.observation import Cell
 from vinelm.traces.databases import schema
 from vinelm.traces.store.rows import decode_prefix, encode_prefix
 from vinelm.traces.store.store import ObservationStore, new_key
-
-
-class OpenBatch(NamedTuple):
-    """A batch without answers. ``provider_id`` is None where it may not be submitted; ``recorded_s`` is in Unix time."""
-
-    batch_id: int
-    key: str
-    model: str
-    provider_id: str | None
-    calls: int
-    recorded_s: float
-
-
-class RecordedCall(NamedTuple):
-    """A call that a batch has: its ``answer`` is None until the batch has ended."""
-
-    batch_id: int
-    answer: str | None
 
 
 class BatchRecords:
@@ -93,11 +75,11 @@ class BatchRecords:
         with self._database.transaction() as connection:
             return list(connection.execute(select(_CALLS.c.digest).where(_CALLS.c.batch_id == batch_id)).scalars())
 
-    def find(self, digest: str) -> RecordedCall | None:
-        """Return the call of this digest; None if no batch has it."""
+    def find(self, digest: str) -> tuple[int, str | None] | None:
+        """Return the batch and the answer of the call of this digest; None if no batch has it."""
         with self._database.transaction() as connection:
             row = connection.execute(select(_CALLS.c.batch_id, _CALLS.c.answer).where(_CALLS.c.digest == digest)).first()
-            return None if row is None else RecordedCall(row[0], row[1])
+            return None if row is None else (row[0], row[1])
 
     def upper_usd(self, cell: Cell, asked: frozenset[str]) -> float:
         """Return what the calls of a cell that are not among ``asked`` may have cost: bought, and never used."""

@@ -188,6 +188,20 @@ class Invocation:
         return usages[0].cost_usd if len(usages) == 1 else math.fsum([usage.cost_usd for usage in usages])
 
 
+class OpenBatch(NamedTuple):
+    """A batch of calls without answers, as it is on disk: its number, our key, the model and the number of its calls.
+
+    ``provider_id`` is None where it may not be submitted; ``recorded_s`` is in Unix time.
+    """
+
+    batch_id: int
+    key: str
+    model: str
+    provider_id: str | None
+    calls: int
+    recorded_s: float
+
+
 Choice: TypeAlias = "str | Mapping[str, str]"
 """The model of an invocation; or, where several stages may come, the model of each of them by its name."""
 

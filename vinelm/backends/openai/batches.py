@@ -125,9 +125,7 @@ def _results(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _turned_down(status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
-    told = SimpleNamespace(
-        code=error.get("code"), type=error.get("type"), status_code=status, message=error.get("message"), body=error,
-        response=SimpleNamespace(headers={}),
-    )  # fmt: skip
+    said = {name: error.get(name) for name in ("code", "type", "message")}
+    told = SimpleNamespace(**said, status_code=status, body=error, response=SimpleNamespace(headers={}))
     known = refused(told)
     return failure(known.kind, known.detail)

@@ -37,11 +37,12 @@ from typing import Any, Protocol
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.remote.response import Delta
-from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed, own_failure, unforeseen
+from vinelm.backends.remote.retry import AttemptFailed, own_failure, unforeseen
 from vinelm.backends.remote.transport import AttemptBound, BatchApi, Transport, TransportRequest
 from vinelm.backends.structured_output import Structured
 from vinelm.catalog import Model
 from vinelm.catalog.secrets import redacted
+from vinelm.requests.protocols import OpenBatch
 from vinelm.rows.observation import Cell
 
 _LOGGER = logging.getLogger(__name__)
@@ -78,38 +79,10 @@ class BatchTimes:
     settle_s: float = 60.0
 
 
-class RecordsBatch(Protocol):
-    """A batch as the records have it."""
-
-    @property
-    def batch_id(self) -> int:
-        """Its number in the records."""
-
-    @property
-    def key(self) -> str:
-        """Ours."""
-
-    @property
-    def model(self) -> str:
-        """Of its calls, the catalog's name."""
-
-    @property
-    def provider_id(self) -> str | None:
-        """The provider's; None: not known to be submitted."""
-
-    @property
-    def calls(self) -> int:
-        """How many it has."""
-
-    @property
-    def recorded_s(self) -> float:
-        """When, in Unix time."""
-
-
 class KeepsBatches(Protocol):
     """Durable records of batches; :class:`vinelm.traces.store.batches.BatchRecords` in a store."""
 
-    def record(self, key: str, model: str, calls: Sequence[tuple[str, Cell, float]]) -> RecordsBatch:
+    def record(self, key: str, model: str, calls: Sequence[tuple[str, Cell, float]]) -> OpenBatch:
         """Record a batch before it is submitted: of each call digest, cell and dollars at most."""
 
     def submitted(self, batch_id: int, provider_id: str) -> None:
@@ -121,7 +94,7 @@ class KeepsBatches(Protocol):
     def close(self, batch_id: int, answers: Mapping[str, str]) -> None:
         """Store answers by digest, and that the batch has ended."""
 
-    def open(self) -> Sequence[RecordsBatch]:
+    def open(self) -> Sequence[OpenBatch]:
         """Batches without answers."""
 
     def provider_ids(self) -> frozenset[str]:
@@ -176,7 +149,7 @@ class _Polled:
     ``since_s``: when this process began to wait; ``misses``: how often in a row the provider did not know it.
     """
 
-    batch: RecordsBatch
+    batch: OpenBatch
     provider_id: str | None
     due_s: float = 0.0
     step_s: float = 0.0
@@ -472,7 +445,7 @@ class BatchedTransport(Transport):
             yield piece
 
     def _asked(self, model: Model, request: TransportRequest) -> Future[Mapping[str, Any]]:
-        upper_usd = BILLED_ATTEMPTS * self._inner.attempt_bound(request.body).usd(model.price)
+        upper_usd = self._inner.attempt_bound(request.body).usd(model.price)
         return self._gate.ask(model, request, self._unit, upper_usd)
 
     def _pieces(self, model: Model, request: TransportRequest, answer: Mapping[str, Any]) -> Iterator[Delta]:

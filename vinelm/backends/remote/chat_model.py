@@ -266,7 +266,8 @@ class _Account:
         return self.__exit__(kind, error, trace)
 
     def _upper_usd(self) -> float:
-        return BILLED_ATTEMPTS * self._metered.bound().usd(self._bound.model.price)
+        attempts = BILLED_ATTEMPTS if self._bound.list_price is None else 1  # a call in a batch is not repeated
+        return attempts * self._metered.bound().usd(self._bound.model.price)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         is_ours = isinstance(error, AttemptFailed)
