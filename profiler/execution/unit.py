@@ -87,6 +87,15 @@ class UnitRunner:
         """True if a node is known that runs the stage, so that the graph can be sent there."""
         return stage in self._nodes
 
+    def values_after(self, checkpoint: bytes) -> dict[str, Any]:
+        """Return the state's own keys after a unit, from its checkpoint."""
+        thread_id = f"u{next(self._threads)}"
+        self.saver.load(thread_id, checkpoint[1:])
+        try:
+            return _values(self.graph.get_state(_config(thread_id)).values)
+        finally:
+            self.saver.forget(thread_id)
+
     def run(
         self,
         request: Request,
