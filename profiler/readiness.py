@@ -81,9 +81,9 @@ def check_workflow(workflow: Workflow, catalog: Catalog, *, with_prompts: bool =
         The checks. A fault of the workflow is a failed item, never an exception.
     """
     questions: list[str] = []
-    seen = SeenPrompts() if with_prompts else None
-    items = tuple(_items(workflow, catalog, questions, seen))
-    prompts = seen.layout() if seen is not None and all(item.is_ok for item in items) else None
+    seen = SeenPrompts()
+    items = tuple(_items(workflow, catalog, questions, seen, PROMPT_REQUESTS if with_prompts else 1))
+    prompts = seen.layout() if with_prompts and all(item.is_ok for item in items) else None
     code = None if workflow.has_template else _code_of(workflow, catalog)
     return CheckReport(workflow.name, items, code, tuple(questions), prompts)
 
@@ -98,7 +98,9 @@ def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
     return f"{template_imports(template)}\n\ntemplate = {template_code(template)}"
 
 
-def _items(workflow: Workflow, catalog: Catalog, questions: list[str], seen: SeenPrompts | None) -> Iterator[CheckItem]:
+def _items(
+    workflow: Workflow, catalog: Catalog, questions: list[str], seen: SeenPrompts, n_requests: int
+) -> Iterator[CheckItem]:
     backend = ScriptedBackend(workflow, seen)
     backends = {model.provider: backend for model in catalog.models}
     is_given = workflow.has_template
@@ -137,7 +139,7 @@ def _items(workflow: Workflow, catalog: Catalog, questions: list[str], seen: See
     if unstated and len(template.models) > 1 and not all(model.provider == "simulated" for model in catalog.models):
         questions.append(_today(unstated))
     yield from _dry_run(units, workflow.requests[0], backend)
-    for request in () if seen is None else workflow.requests[1:PROMPT_REQUESTS]:
+    for request in workflow.requests[1:n_requests]:
         yield from (item for item in _dry_run(units, request, backend) if not item.is_ok)
 
 
@@ -197,8 +199,7 @@ def _dry_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterat
 
 
 def _one_run(units: Units, request: Request, refused: Sequence[str], backend: ScriptedBackend) -> Iterator[CheckItem]:
-    if backend.seen is not None:
-        backend.seen.begin(request.id, units.workflow.graph_input(request))
+    backend.seen.begin(request.id, units.workflow.graph_input(request))
     if not isinstance(units, ReplayRunner):
         units.saver.is_comparing = True
     rows: list[Observation] = []
@@ -216,8 +217,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
             rows.append(row)
             if row.failure is not None:
                 break
-            if backend.seen is not None and checkpoint is not None and not isinstance(units, ReplayRunner):
-                backend.seen.end(request.id, units.values_after(checkpoint))
+            backend.seen.end(request.id, units.values_after(checkpoint))
     except Exception as error:
         if not (is_past_end and getattr(error, "code", "") == "stage-not-run"):  # behind its end the graph need not go on
             yield CheckItem("dry run", False, _line(error, "raised"))
@@ -337,13 +337,13 @@ class ScriptedBackend:
     is_virtual_time = True
 
     def __init__(self, workflow: Workflow, seen: SeenPrompts | None = None) -> None:
-        self._workflow, self.seen = workflow, seen
+        self._workflow, self.seen = workflow, seen or SeenPrompts()
         self.untried: set[str] = set()
         """Tools that are not called."""
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """See :meth:`vinelm.requests.protocols.Backend.chat_model`."""
-        return ScriptedChatModel.bound(self, model, call if self.seen is None else self.seen.seeing(call))
+        return ScriptedChatModel.bound(self, model, self.seen.seeing(call))
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
         """See :class:`vinelm.backends.offline.chat_model.AnswerSource`."""

@@ -47,7 +47,7 @@ class SeenPrompts:
 
     def _see(self, call: CallContext, messages: Sequence[BaseMessage], tools: Sequence[Any]) -> None:
         if call.request is not None:
-            self._seen[call.request.id].append((call.stage, list(messages), tools))
+            self._seen.setdefault(call.request.id, []).append((call.stage, list(messages), tools))
 
 
 def _parts(messages: Sequence[BaseMessage], tools: Sequence[Any], state: Mapping[str, Any]) -> Iterator[PromptPart]:

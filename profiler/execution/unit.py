@@ -87,8 +87,10 @@ class UnitRunner:
         """True if a node is known that runs the stage, so that the graph can be sent there."""
         return stage in self._nodes
 
-    def values_after(self, checkpoint: bytes) -> dict[str, Any]:
-        """Return the state's own keys after a unit, from its checkpoint."""
+    def values_after(self, checkpoint: bytes | None) -> dict[str, Any]:
+        """Return the state's own keys after a unit, from its checkpoint; none without one."""
+        if checkpoint is None:
+            return {}
         thread_id = f"u{next(self._threads)}"
         self.saver.load(thread_id, checkpoint[1:])
         try:
