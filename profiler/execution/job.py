@@ -39,6 +39,7 @@ class Job:
         judged: the verdicts of the workflow's judge on this request's answers so far, by what it was asked. None: no judge is
             asked, so that an answer has no score where a judge gives it.
         digest: of the request, which is read anew on another machine and has to be the same there; None on this one.
+        prompt_key: what the shapes of the unit's prompts are keyed with; empty: none are made.
     """
 
     request: Request
@@ -51,6 +52,7 @@ class Job:
     passed: tuple[bool, ...] = ()
     judged: Mapping[str, bool] | None = None
     digest: str | None = None
+    prompt_key: bytes = b""
 
     @property
     def cell(self) -> Cell:
@@ -116,12 +118,14 @@ class UnitOutcome:
         paid_usd: dollars to settle where they are not the row's: those of an unfinished unit, and of a worker that died
             during a call that may have been billed, and those of a unit whose answer was judged, the judge's included.
         judgement: what the workflow's judge said of the answer; None without a judge.
+        shapes: of the prompts of the row's calls, packed (:mod:`vinelm.prompts.stored`); empty where they are not known.
     """
 
     observation: Observation | None
     checkpoint: bytes | None = None
     paid_usd: float | None = None
     judgement: Judgement | None = None
+    shapes: bytes = b""
 
     @property
     def settled_usd(self) -> float:

@@ -117,10 +117,11 @@ class Judging:
         call = CallContext(
             stage=STAGE, prefix=(self.entry.name,), clock=self.models.new_clock(), on_usage=usages.append, request=request
         )
-        token = UNIT_BUDGET.set(budget)
+        token, prompts = UNIT_BUDGET.set(budget), UNIT_PROMPTS.set(None)  # its prompts are no row's
         try:
             return str(self.models.chat_model(self.entry.name, call).invoke(messages).text)
         finally:
+            UNIT_PROMPTS.reset(prompts)
             UNIT_BUDGET.reset(token)
 
 

@@ -22,6 +22,7 @@ from vinelm.rows.observation import Cell, Observation
 from vinelm.signals.declaration import Labels
 from vinelm.traces import ObservationStore
 from vinelm.traces.store.judgements import Judgements
+from vinelm.traces.store.prompts import StoredPrompts
 from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.store.shared_run import SharedRun
 
@@ -83,7 +84,7 @@ class RunState:
         self._read_at = 0.0
         self.signals, self._sampler = units.signals, sampler
         self.store, self.ledger, self.template, self.catalog = store, ledger, units.template, units.catalog
-        self.records = RunRecords(store)
+        self.records, self._prompt_key = RunRecords(store), StoredPrompts(store).begin()
         self.requests: Mapping[str, Request] = {request.id: request for request in requests}
         self._n_older = n_older
         self._is_virtual_time = units.is_virtual_time
@@ -173,6 +174,7 @@ class RunState:
         return Job(
             self.requests[request_id], prefix, parent, reservation.upper_usd, n_again,
             stages=self._stages(cell), passed=self.cells.passed_before(cell), judged=self.verdicts(request_id),
+            prompt_key=self._prompt_key,
         )  # fmt: skip
 
     def verdicts(self, request_id: str) -> dict[str, bool] | None:
@@ -226,7 +228,10 @@ class RunState:
         else:
             row = self._marked(row)
             # The store first: a row that it refuses must not count as executed here.
-            self.ledger.settle(reservation, row, outcome.checkpoint, paid_usd=outcome.paid_usd, judgement=outcome.judgement)
+            self.ledger.settle(
+                reservation, row, outcome.checkpoint, paid_usd=outcome.paid_usd, judgement=outcome.judgement,
+                shapes=outcome.shapes,
+            )  # fmt: skip
             self._note_verdict(row.request_id, outcome.judgement)
             self.cells.add(row)
             self._note_label(row)

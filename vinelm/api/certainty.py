@@ -119,11 +119,13 @@ def _unsettled(store: str | Path | PostgresUrl) -> str | None:
     from vinelm.evaluation.judging.today import against_today
     from vinelm.traces import ObservationStore
     from vinelm.traces.store.kinds import told_apart
+    from vinelm.traces.store.prompts import StoredPrompts
 
     with ObservationStore.open(store) as opened:
         requests, catalog = opened.request_ids(), opened.identity.models()
         rows, template = told_apart(opened, opened.observations(), opened.identity.bound_template())
-    found = against_today(requests, CallRate(rows, catalog).rows(), template, catalog)
+        prompts = StoredPrompts(opened).of_cached(rows)
+    found = against_today(requests, CallRate(rows, catalog, prompts=prompts).rows(), template, catalog)
     if found is None:
         return None
     if found.why_not:

@@ -153,6 +153,7 @@ def _fitted(
     from vinelm.estimator import ObservationTable, make_estimator
     from vinelm.traces import ObservationStore
     from vinelm.traces.store.kinds import told_apart
+    from vinelm.traces.store.prompts import StoredPrompts
     from vinelm.trie import Trie
 
     model = make_estimator(estimator)
@@ -160,12 +161,13 @@ def _fitted(
         identity, observations, registered = store.identity, store.observations(), store.request_ids()
         judged = JudgedRows.of_store(store)
         observations, template = told_apart(store, observations if judged is None else judged.rows, identity.bound_template())
+        prompts = StoredPrompts(store).of_cached(observations)
     catalog = identity.models()
     if stop is not None:
         template = template.with_stop(cast("StopRule", stop))
     if judged is not None:
         _refuse_oracle(template.stop)
-    charged_usd, rate = _dollars(observations), CallRate(observations, catalog, calls_per_hour)
+    charged_usd, rate = _dollars(observations), CallRate(observations, catalog, calls_per_hour, prompts)
     cells = ObservationTable.from_observations(rate.warm_rows(), template, Trie.from_template(template))
     annotated = rate.applied(model.fit_cells(cells, template, catalog).annotated_)
     observations = rate.rows(annotated)

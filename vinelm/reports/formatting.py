@@ -41,6 +41,7 @@ def percent(value: float | None) -> str:
     return "-" if value is None or not isfinite(value) else f"{100 * value:.1f} %"
 
 
+PROMPT_TITLE = "Prompts: tokens of a call, on the mean"
 PROMPT_COLUMNS = ("stage", "calls", "tokens", "static", "shared", "request", "own", "<static part is cached")
 """Headings of a table of :class:`~vinelm.prompts.layout.StagePrompts`; tokens are those of a call, on the mean."""
 
