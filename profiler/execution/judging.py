@@ -19,7 +19,7 @@ from vinelm.policies.policy import known_total
 from vinelm.profiler.execution.fingerprint import code_digest
 from vinelm.profiler.execution.job import UnitBudget
 from vinelm.profiler.execution.ledger import FIRST_PROMPT_TOKENS
-from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitModels
+from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UNIT_PROMPTS, UnitModels
 from vinelm.requests.protocols import Backend, CallContext
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Usage
