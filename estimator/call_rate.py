@@ -246,10 +246,10 @@ class _Prompt:
         """The dollars of the row where the cache is warm as often as such a rate of requests makes it."""
         price, common = self.model.price, shared.get(self.key)
         if self.static is not None:
-            foreign = int(max(self.hit - self.held, 0))
+            others = int(max(self.hit - self.held, 0))
             beyond = 0 if common is None else int(max(common.tokens - self.held, 0))
             warm = 1.0 - float(_cold(self.model, requests_per_hour))
-            saved = price.cache_saves_usd(self.tokens_in, foreign) - warm * price.cache_saves_usd(self.tokens_in, beyond)
+            saved = price.cache_saves_usd(self.tokens_in, others) - warm * price.cache_saves_usd(self.tokens_in, beyond)
             return max(charged_usd + saved, 0.0)
         own = self.met == "same" or (
             self.met == "chained" and (common is None or common.is_chained or (self.is_alone and self.hit > common.tokens))
