@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from vinelm.prompts.shape import BLOCK_TOKENS, Shape
+
+IntArray: TypeAlias = npt.NDArray[np.integer[Any]]
 
 STATIC_SHARE = 0.9
 """The share of a stage's requests that send a prefix for it to be static."""
@@ -76,29 +78,27 @@ class PromptTree:
         at = self._found(digests)[1]
         return tokens[at - 1] if at else 0
 
-    def labels(self) -> npt.NDArray[np.int64]:
+    def labels(self) -> IntArray:
         """Return the tokens of each call by label, shape (calls, 4), in the order in which the calls were added.
 
         The columns are the fields of :class:`TokensByLabel`. About half a second for 100,000 calls.
         """
         stages, requests, ends = (np.asarray(column, np.int64) for column in self._calls)
-        parent, end_tokens = np.asarray(self._parent, np.int32), self._end_tokens()
-        call, node = _passed(ends, parent)
-        n_requests = max(len(self._requests), 1)
+        n_stages, n_requests = max(len(self._stages), 1), max(len(self._requests), 1)
+        call, node = _passed(ends, np.asarray(self._parent, np.int32))
+        tokens = np.asarray(self._tokens, np.int64)[np.asarray(self._stop, np.int64)[node] - 1]
         pair, inverse, times = np.unique(
             node.astype(np.int64) * n_requests + requests[call], return_inverse=True, return_counts=True
         )
-        by_node = np.bincount(pair // n_requests, minlength=len(parent))
-        at = [
-            _last(call, node, end_tokens, chosen, len(ends))
-            for chosen in (
-                self._is_static(call, node, stages, requests),
-                by_node[node] >= 2,
-                times[inverse] >= 2,
-                np.ones(len(node), np.bool_),
-            )
-        ]
-        return np.diff(np.maximum.accumulate(np.stack(at, axis=1), axis=1), axis=1, prepend=0)
+        others = np.bincount(pair // n_requests, minlength=len(self._parent))[node]
+        of_stage = np.bincount(np.unique(stages * n_requests + requests) // n_requests, minlength=n_stages)[stages[call]]
+        place = node.astype(np.int64) * n_stages + stages[call]
+        passed, senders = np.unique(np.unique(place * n_requests + requests[call]) // n_requests, return_counts=True)
+        is_static = (senders[np.searchsorted(passed, place)] >= STATIC_SHARE * of_stage) & (of_stage >= 2)
+        reached = np.zeros((len(ends), 4), np.int64)  # tokens of the longest prefix that has each label
+        for column, chosen in enumerate((is_static, others >= 2, times[inverse] >= 2, others >= 1)):
+            np.maximum.at(reached[:, column], call[chosen], tokens[chosen])
+        return np.diff(np.maximum.accumulate(reached, axis=1), axis=1, prepend=0)
 
     def by_stage(self) -> dict[str, tuple[int, TokensByLabel]]:
         """Return the calls of each stage and the mean tokens of one by label, in order of first appearance."""
@@ -135,28 +135,6 @@ class PromptTree:
         self._parent.append(parent)
         self._child[self._digests[start]] = node
         return node
-
-    def _end_tokens(self) -> npt.NDArray[np.int64]:
-        """Tokens of the prefix that each node ends, shape (nodes,)."""
-        tokens = np.asarray(self._tokens, np.int64)
-        found = np.zeros(len(self._stop), np.int64)
-        found[1:] = tokens[np.asarray(self._stop, np.int64)[1:] - 1]
-        return found
-
-    def _is_static(
-        self,
-        call: npt.NDArray[np.int32],
-        node: npt.NDArray[np.int32],
-        stages: npt.NDArray[np.int64],
-        requests: npt.NDArray[np.int64],
-    ) -> npt.NDArray[np.bool_]:
-        """Whether each passed node is static for the call's stage."""
-        n_stages, n_requests = max(len(self._stages), 1), max(len(self._requests), 1)
-        of_stage = np.bincount(np.unique(stages * n_requests + requests) // n_requests, minlength=n_stages)
-        place = node.astype(np.int64) * n_stages + stages[call]
-        passed, times = np.unique(np.unique(place * n_requests + requests[call]) // n_requests, return_counts=True)
-        share = times[np.searchsorted(passed, place)] / of_stage[stages[call]]
-        return (share >= STATIC_SHARE) & (of_stage[stages[call]] >= 2)
 
 
 def common_tokens(one: Shape, other: Shape) -> int:
@@ -196,27 +174,13 @@ def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int],
     return low
 
 
-def _passed(ends: npt.NDArray[np.int64], parent: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Each call with each node that it passes, but the root."""
+def _passed(ends: IntArray, parent: IntArray) -> tuple[IntArray, IntArray]:
+    """Each call with each node that it passes, but the root; small integers, since there are several for each call."""
     call, node = np.arange(len(ends), dtype=np.int32), ends.astype(np.int32)
     calls, nodes = [call[:0]], [node[:0]]
     while len(call):
-        inside = node > 0
-        call, node = call[inside], node[inside]
+        call, node = call[node > 0], node[node > 0]
         calls.append(call)
         nodes.append(node)
         node = parent[node]
     return np.concatenate(calls), np.concatenate(nodes)
-
-
-def _last(
-    call: npt.NDArray[np.int32],
-    node: npt.NDArray[np.int32],
-    end_tokens: npt.NDArray[np.int64],
-    chosen: npt.NDArray[np.bool_],
-    n_calls: int,
-) -> npt.NDArray[np.int64]:
-    """Tokens of each call's longest prefix among the chosen nodes, shape (n_calls,)."""
-    found = np.zeros(n_calls, np.int64)
-    np.maximum.at(found, call[chosen], end_tokens[node[chosen]])
-    return found

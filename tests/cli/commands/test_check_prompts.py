@@ -9,7 +9,7 @@ def test_the_table_and_the_same_as_json(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "110")
     assert main(["check", "support", "--prompts"]) == 0
     told = capsys.readouterr().out
-    assert "Prompts of 5 requests: tokens of a call, on the mean" in told
+    assert "Prompts: tokens of a call, on the mean" in told
     assert "Reusable: 0 % of the tokens" in told
     assert "no: below 1,024" in told
     assert "Moving" not in told  # short prompts have nothing to gain

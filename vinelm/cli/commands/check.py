@@ -13,12 +13,11 @@ from vinelm.cli.inputs import catalog_for_check
 from vinelm.cli.options import dataset_options, flag, json_option, models_option
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.reports import usd
-from vinelm.reports.formatting import PROMPT_COLUMNS, prompt_row, prompt_words
+from vinelm.reports.formatting import PROMPT_COLUMNS, PROMPT_TITLE, prompt_row, prompt_words
 
 if TYPE_CHECKING:
     from vinelm.backends.diagnostics import ModelDiagnosis
     from vinelm.profiler.readiness import CheckReport
-    from vinelm.prompts.layout import PromptLayout
 
 
 @click.command("check", short_help="Is a workflow ready to be profiled, are its models? Spends nothing.")
@@ -106,15 +105,11 @@ def _show(report: CheckReport, spec: str) -> None:
         say("The template, read from the graph. Paste it into the workflow to keep it, or to change models and bounds:")
         echo(f"{report.template_code}\n")
     if report.prompts is not None:
-        show_table(_title(report.prompts), PROMPT_COLUMNS, [prompt_row(stage) for stage in report.prompts.stages])
+        show_table(PROMPT_TITLE, PROMPT_COLUMNS, [prompt_row(stage) for stage in report.prompts.stages])
         for words in prompt_words(report.prompts):
             say(words)
     if report.is_ok:
         echo(f"Ready. Next: vinelm profile {spec}")
-
-
-def _title(prompts: PromptLayout) -> str:
-    return f"Prompts of {prompts.requests} requests: tokens of a call, on the mean"
 
 
 # -- the models of a catalog --------------------------------------------------------------------------------------
