@@ -198,11 +198,8 @@ class _ForkServer:
         try:
             request, state = self._request(job["request_id"], job["digest"]), parent if job["has_parent"] else None
             again, is_scoring, stages = job["n_again"], job["is_scoring"], tuple(job["stages"])
-            passed = tuple(job["passed"])
-            unit = Job(
-                request, tuple(job["prefix"]), state, job["upper_usd"], again, is_scoring, stages, passed, job["judged"],
-                prompt_key=bytes.fromhex(job["prompt_key"]),
-            )  # fmt: skip
+            prefix, passed, key = tuple(job["prefix"]), tuple(job["passed"]), bytes.fromhex(job["prompt_key"])
+            unit = Job(request, prefix, state, job["upper_usd"], again, is_scoring, stages, passed, job["judged"], None, key)
             outcome = run_unit(self.units, unit, budget)
         except Exception as error:
             send(channel, {"error": type(error).__name__, "text": str(error), "code": getattr(error, "code", None)})

@@ -228,10 +228,8 @@ class RunState:
         else:
             row = self._marked(row)
             # The store first: a row that it refuses must not count as executed here.
-            self.ledger.settle(
-                reservation, row, outcome.checkpoint, paid_usd=outcome.paid_usd, judgement=outcome.judgement,
-                shapes=outcome.shapes,
-            )  # fmt: skip
+            paid_usd, judgement, shapes = outcome.paid_usd, outcome.judgement, outcome.shapes
+            self.ledger.settle(reservation, row, outcome.checkpoint, paid_usd=paid_usd, judgement=judgement, shapes=shapes)
             self._note_verdict(row.request_id, outcome.judgement)
             self.cells.add(row)
             self._note_label(row)

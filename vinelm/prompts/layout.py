@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from vinelm.prompts.radix import PromptTree, TokensByLabel
 from vinelm.prompts.shape import CACHE_MINIMUM, shape_of
@@ -12,14 +13,10 @@ _LEAST_GAIN = 0.05
 _KEY = b"texts that are at hand and are not kept"
 
 
-@dataclass(frozen=True, slots=True)
-class PromptPart:
-    """A message of a prompt, or a tool.
+class PromptPart(NamedTuple):
+    """A message or tool of a prompt: the name, once in a prompt, by which an author knows it, and its canonical text.
 
-    Args:
-        name: how an author knows it: the state key that its text has, or its role and position; once in a prompt.
-        text: canonical, see :func:`vinelm.backends.turns.prompt_parts`.
-        is_movable: a message of the application that could stand elsewhere: neither a tool, a system message nor a turn.
+    ``is_movable``: a message that could stand elsewhere: neither a tool, a system message nor a turn.
     """
 
     name: str
@@ -27,8 +24,7 @@ class PromptPart:
     is_movable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SeenPrompt:
+class SeenPrompt(NamedTuple):
     """The prompt of one call of a stage, for one request."""
 
     stage: str
@@ -38,24 +34,12 @@ class SeenPrompt:
 
 @dataclass(frozen=True, slots=True)
 class StagePrompts:
-    """The prompts of one stage. Tokens are estimates from the length of the text.
-
-    Args:
-        stage: its name.
-        calls: how many were seen.
-        tokens: mean of a call by label.
-        is_static_cached: the static part reaches :data:`~vinelm.prompts.shape.CACHE_MINIMUM`.
-    """
+    """The prompts of a stage's calls: the mean tokens of one, and whether the static part is long enough for most caches."""
 
     stage: str
     calls: int
     tokens: TokensByLabel
     is_static_cached: bool
-
-    def to_dict(self) -> dict[str, object]:
-        """Return plain JSON types."""
-        tokens = {name: round(value, 1) for name, value in self.tokens._asdict().items()}
-        return {"stage": self.stage, "calls": self.calls, "tokens": tokens, "is_static_cached": self.is_static_cached}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,26 +54,17 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class PromptLayout:
-    """What the prompts of a few requests have in common.
+    """What the prompts of a few requests have in common; no text of them.
 
-    Args:
-        requests: how many.
-        stages: their prompts.
-        reusable: the share of all prompt tokens, in [0, 1], that a cache had from an earlier call if all stages ran on one
-            model: prefixes of at least :data:`~vinelm.prompts.shape.CACHE_MINIMUM` tokens.
-        move: the best change of order; None where none pays. It changes the prompt, and so perhaps the answers.
+    ``reusable`` is the share of all tokens, in [0, 1], that a cache has from an earlier call if all stages run on one model, in
+    prefixes of at least :data:`~vinelm.prompts.shape.CACHE_MINIMUM` tokens. ``move`` is the best change of order, which
+    changes the prompt and so perhaps the answers; None where none pays.
     """
 
     requests: int
     stages: tuple[StagePrompts, ...]
     reusable: float
     move: Move | None
-
-    def to_dict(self) -> dict[str, object]:
-        """Return plain JSON types; no text of a prompt is in them."""
-        move = None if self.move is None else {**asdict(self.move), "stages": list(self.move.stages)}
-        stages = [stage.to_dict() for stage in self.stages]
-        return {"requests": self.requests, "stages": stages, "reusable": self.reusable, "move": move}
 
 
 def layout_of(prompts: Sequence[SeenPrompt]) -> PromptLayout:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,8 @@ STATIC_SHARE = 0.9
 """The share of a stage's requests that send a prefix for it to be static."""
 
 
-class TokensByLabel(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TokensByLabel:
     """Tokens of prompts, about, by who else sends the prefix that they end.
 
     Args:
@@ -35,7 +37,7 @@ class TokensByLabel(NamedTuple):
     @property
     def total(self) -> float:
         """Tokens of the whole prompt."""
-        return sum(self)
+        return self.static + self.shared + self.request + self.own
 
 
 class PromptTree:
@@ -101,10 +103,10 @@ class PromptTree:
         return np.diff(np.maximum.accumulate(reached, axis=1), axis=1, prepend=0)
 
     def by_stage(self) -> dict[str, tuple[int, TokensByLabel]]:
-        """Return the calls of each stage and the mean tokens of one by label, in order of first appearance."""
+        """Return the calls of each stage and the mean tokens of one by label, to one decimal, in order of first appearance."""
         rows, stages = self.labels(), np.asarray(self._calls[0])
         here = {name: rows[stages == number] for name, number in self._stages.items()}
-        return {name: (len(some), TokensByLabel(*some.mean(axis=0).tolist())) for name, some in here.items()}
+        return {name: (len(some), TokensByLabel(*some.mean(axis=0).round(1).tolist())) for name, some in here.items()}
 
     def _found(self, digests: array[int]) -> tuple[int, int, int | None]:
         """The node down to which the points are known, how many are, and where its edge is left if not at its end."""

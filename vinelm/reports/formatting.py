@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from math import floor, isfinite, log10
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ PROMPT_COLUMNS = ("stage", "calls", "tokens", "static", "shared", "request", "ow
 
 def prompt_row(prompts: StagePrompts) -> tuple[str, ...]:
     """Format what the prompts of a stage have in common, as a row below :data:`PROMPT_COLUMNS`."""
-    tokens = [f"{count:,.0f}" for count in (prompts.tokens.total, *prompts.tokens)]
+    tokens = [f"{count:,.0f}" for count in (prompts.tokens.total, *astuple(prompts.tokens))]
     is_cached = "yes" if prompts.is_static_cached else f"no: below {CACHE_MINIMUM:,}"
     return prompts.stage, f"{prompts.calls:,}", *tokens, is_cached
 

@@ -1,5 +1,7 @@
 """What prompts have in common, and the one move of a message that pays."""
 
+from dataclasses import asdict
+
 import pytest
 
 from vinelm.prompts.layout import Move, PromptPart, SeenPrompt, layout_of
@@ -56,6 +58,6 @@ def test_a_static_part_that_a_provider_caches_is_told():
 
 
 def test_no_text_of_a_prompt_is_told():
-    told = repr(layout_of(prompts("role", "reports", "question")).to_dict())
+    told = repr(asdict(layout_of(prompts("role", "reports", "question"))))
     assert "what of" not in told
     assert "be brief" not in told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,13 +87,7 @@ def _plain(report: CheckReport | None, checked: CheckedModels | None) -> dict[st
     plain = {} if checked is None else checked.to_dict()
     if report is None:
         return plain
-    prompts = None if report.prompts is None else report.prompts.to_dict()
-    return {
-        **plain,
-        **asdict(replace(report, prompts=None)),
-        "prompts": prompts,
-        "is_ok": report.is_ok and plain.get("is_ok", True),
-    }
+    return {**plain, **asdict(report), "is_ok": report.is_ok and plain.get("is_ok", True)}
 
 
 def _show(report: CheckReport, spec: str) -> None:

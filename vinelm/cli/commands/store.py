@@ -67,7 +67,7 @@ def info(*, store: Path, as_json: bool) -> None:
         "coverage": account.fraction if account else None,
         "exhaustive_usd": account.exhaustive_usd() if account else None,
         "cached_share": cached_shares(fitting, identity.models()),
-        "prompts": [stage.to_dict() for stage in prompts],
+        "prompts": [asdict(stage) for stage in prompts],
         "spend": {by: {str(key): asdict(item) for key, item in found.items()} for by, found in spend.items()},
     }
     if as_json:
