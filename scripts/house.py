@@ -49,6 +49,7 @@ CORE_FOLDERS = (
     "money",
     "plans",
     "policies",
+    "prompts",
     "requests",
     "rows",
     "signals",

@@ -178,7 +178,8 @@ def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int],
 
 def _passed(ends: IntArray, parent: IntArray) -> tuple[IntArray, IntArray]:
     """Each call with each node that it passes, but the root; small integers, since there are several for each call."""
-    call, node = np.arange(len(ends), dtype=np.int32), ends.astype(np.int32)
+    call: IntArray = np.arange(len(ends), dtype=np.int32)
+    node: IntArray = ends.astype(np.int32)
     calls, nodes = [call[:0]], [node[:0]]
     while len(call):
         call, node = call[node > 0], node[node > 0]
