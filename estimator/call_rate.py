@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -16,6 +16,8 @@ from vinelm.catalog import Catalog
 from vinelm.catalog.model import CACHE_TTL_S, Model, entries_of
 from vinelm.errors import ConfigError
 from vinelm.estimator.row_nodes import rows_with_nodes
+from vinelm.prompts.radix import PromptTree, common_tokens
+from vinelm.prompts.shape import Shape
 from vinelm.rows.observation import Cell, Observation
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -34,6 +36,8 @@ class CallRate:
         observations: The rows as they were charged, in the order of their execution.
         catalog: Their models, with prices and how long caches last.
         per_hour: Requests of the service per hour, >= 0; 0: each finds the caches cold.
+        prompts: The shapes of the calls of rows. They say what of a hit the request's own earlier calls had sent, and what all
+            requests send; rows without them are split by who ran before.
 
     Raises:
         ConfigError: The rate is negative or not finite.
@@ -42,6 +46,7 @@ class CallRate:
     observations: Sequence[Observation]
     catalog: Catalog
     per_hour: float = 0.0
+    prompts: Mapping[Cell, Sequence[Shape]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (self.per_hour >= 0.0 and math.isfinite(self.per_hour)):
@@ -134,7 +139,33 @@ class CallRate:
         """The prompt of each row; None where it is not known."""
         rows = {(row.request_id, row.prefix): row for row in self.observations}
         seen: set[tuple[str, _Key]] = set()
-        return [_Prompt.of(row, rows, self.catalog, seen) for row in self.observations]
+        found = [_Prompt.of(row, rows, self.catalog, seen) for row in self.observations]
+        return found if not self.prompts else [self._sharper(*pair) for pair in zip(self.observations, found, strict=True)]
+
+    def _sharper(self, row: Observation, prompt: _Prompt | None) -> _Prompt | None:
+        """The prompt with what shapes say of it; itself where a row of its request on the same cache has none."""
+        cells = [(row.request_id, row.prefix[:k]) for k in range(1, row.depth + 1)]
+        if prompt is None or cells[-1] not in self._static:
+            return prompt
+        earlier = [cell for cell in cells[:-1] if self.catalog[cell[1][-1]].prompt_cache == prompt.model.prompt_cache]
+        if not all(cell in self.prompts for cell in earlier):
+            return prompt
+        first, *_ = mine = self.prompts[cells[-1]]
+        scale = (row.tokens_in or 0) / max(sum(shape.tokens for shape in mine), 1)  # shapes count bytes
+        sent = [common_tokens(first, shape) for cell in earlier for shape in self.prompts[cell]]
+        return replace(prompt, held=scale * max(sent, default=0), static=scale * self._static[cells[-1]])
+
+    @cached_property
+    def _static(self) -> dict[Cell, float]:
+        """The static tokens of the first call of each row that has shapes, about."""
+        tree, at = PromptTree(), dict[Cell, int]()
+        for row in self.observations:
+            cell = (row.request_id, row.prefix)
+            for shape in self.prompts.get(cell, ()):
+                at.setdefault(cell, len(tree))
+                tree.add(row.stage, row.request_id, shape)
+        static = tree.labels()[:, 0].tolist()
+        return {cell: float(static[place]) for cell, place in at.items()}
 
     @cached_property
     def _shared(self) -> dict[_Key, _Common]:
@@ -173,7 +204,7 @@ class _Prompt:
 
     ``met`` says who may have left it in the cache: a request's first invocation on it meets what other requests left; one that
     follows the same stage what its own request did; one that follows another stage either. ``held`` are the tokens that the own
-    request has sent at most.
+    request has sent at most; exactly those where shapes say so, who then tell ``static``, the tokens that all requests send.
     """
 
     key: _Key
@@ -184,6 +215,7 @@ class _Prompt:
     hit: int
     met: Literal["first", "chained", "same"]
     held: float
+    static: float | None = None
 
     @classmethod
     def of(
@@ -213,6 +245,12 @@ class _Prompt:
     def usd(self, charged_usd: float, shared: Mapping[_Key, _Common], requests_per_hour: float) -> float:
         """The dollars of the row where the cache is warm as often as such a rate of requests makes it."""
         price, common = self.model.price, shared.get(self.key)
+        if self.static is not None:
+            others = int(max(self.hit - self.held, 0))
+            beyond = 0 if common is None else int(max(common.tokens - self.held, 0))
+            warm = 1.0 - float(_cold(self.model, requests_per_hour))
+            saved = price.cache_saves_usd(self.tokens_in, others) - warm * price.cache_saves_usd(self.tokens_in, beyond)
+            return max(charged_usd + saved, 0.0)
         own = self.met == "same" or (
             self.met == "chained" and (common is None or common.is_chained or (self.is_alone and self.hit > common.tokens))
         )
@@ -232,10 +270,14 @@ def _sent(row: Observation | None) -> float:
 def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
     """The common part of the prompts of each stage and cache; left out where no row has a hit on it."""
     alone: dict[_Key, list[_Prompt]] = defaultdict(list)
+    unknown = {prompt.key for prompt in prompts if prompt.static is None}
+    by_shape: dict[_Key, list[_Prompt]] = defaultdict(list)
     for prompt in prompts:
-        if prompt.met != "same" and prompt.is_alone:
+        if prompt.key not in unknown:
+            by_shape[prompt.key].append(prompt)
+        elif prompt.met != "same" and prompt.is_alone:
             alone[prompt.key].append(prompt)
-    found = {}
+    found = {key: common for key, here in by_shape.items() if (common := _common(here)) is not None}
     for key, here in alone.items():
         first = [prompt.hit for prompt in here if prompt.met == "first" and prompt.hit]
         chained = [prompt.hit for prompt in here if prompt.met == "chained"]
@@ -247,3 +289,15 @@ def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
             tokens = int(np.quantile([hit for hit in chained if hit], 0.1, method="lower"))
             found[key] = _Common(tokens, tokens_in, is_chained=False)
     return found
+
+
+def _common(here: Sequence[_Prompt]) -> _Common | None:
+    """The common part of prompts whose shapes are known; None where no row has a hit on it that is not its own request's."""
+    hits = [min(float(prompt.hit), prompt.static or 0.0) for prompt in here]
+    foreign = [hit for hit, prompt in zip(hits, here, strict=True) if hit > prompt.held]
+    if not foreign:
+        return None
+    tokens = int(np.median(foreign))
+    chained = [prompt.held for prompt in here if prompt.met == "chained"]
+    is_chained = bool(chained) and float(np.median(chained)) >= tokens
+    return _Common(tokens, int(np.mean([prompt.tokens_in for prompt in here])), is_chained)

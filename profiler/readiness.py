@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,12 +25,17 @@ from vinelm.profiler.execution.judging import judge_catalog
 from vinelm.profiler.execution.outcome import BEYOND_TURNS
 from vinelm.profiler.execution.replayed.runner import ReplayRunner, Units, make_units
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
+from vinelm.profiler.seen_prompts import SeenPrompts
 from vinelm.profiler.tool_refusals import tool_refusal
+from vinelm.prompts.layout import PromptLayout
 from vinelm.requests.protocols import CallContext
 from vinelm.requests.workflow import Request, StagedWriter, Workflow
 from vinelm.rows.observation import Observation, Usage
 from vinelm.signals import Signals
 from vinelm.template import Stage, Template
+
+PROMPT_REQUESTS = 5
+"""Requests whose prompts are compared, if there are as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +53,14 @@ class CheckReport:
 
     ``template_code`` is the code of a template that was read from the graph; None where the workflow has one of its own.
     ``questions`` are what only the author knows, and what a profile can do without: which model a stage runs today.
+    ``prompts`` is what the prompts of the requests have in common; None where nobody asked, or a check failed.
     """
 
     workflow: str
     items: tuple[CheckItem, ...]
     template_code: str | None = None
     questions: tuple[str, ...] = ()
+    prompts: PromptLayout | None = None
 
     @property
     def is_ok(self) -> bool:
@@ -61,8 +68,10 @@ class CheckReport:
         return all(item.is_ok for item in self.items)
 
 
-def check_workflow(workflow: Workflow, catalog: Catalog) -> CheckReport:
+def check_workflow(workflow: Workflow, catalog: Catalog, *, with_prompts: bool = False) -> CheckReport:
     """Check template, inputs and graph, and run the first request through every invocation on a scripted model.
+
+    ``with_prompts`` runs :data:`PROMPT_REQUESTS` requests, and compares their prompts.
 
     Makes no call and spends nothing; runs the workflow's own tools and scorer. The scripted model writes the right answer where
     the workflow has a writer, else the first label, else a fixed text. It calls each tool once, with arguments that fit the
@@ -72,9 +81,11 @@ def check_workflow(workflow: Workflow, catalog: Catalog) -> CheckReport:
         The checks. A fault of the workflow is a failed item, never an exception.
     """
     questions: list[str] = []
-    items = tuple(_items(workflow, catalog, questions))
+    seen = SeenPrompts()
+    items = tuple(_items(workflow, catalog, questions, seen, PROMPT_REQUESTS if with_prompts else 1))
+    prompts = seen.layout() if with_prompts and all(item.is_ok for item in items) else None
     code = None if workflow.has_template else _code_of(workflow, catalog)
-    return CheckReport(workflow.name, items, code, tuple(questions))
+    return CheckReport(workflow.name, items, code, tuple(questions), prompts)
 
 
 def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
@@ -87,8 +98,10 @@ def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
     return f"{template_imports(template)}\n\ntemplate = {template_code(template)}"
 
 
-def _items(workflow: Workflow, catalog: Catalog, questions: list[str]) -> Iterator[CheckItem]:
-    backend = ScriptedBackend(workflow)
+def _items(
+    workflow: Workflow, catalog: Catalog, questions: list[str], seen: SeenPrompts, n_requests: int
+) -> Iterator[CheckItem]:
+    backend = ScriptedBackend(workflow, seen)
     backends = {model.provider: backend for model in catalog.models}
     is_given = workflow.has_template
     if isinstance(workflow.score, LLMJudge):
@@ -126,6 +139,8 @@ def _items(workflow: Workflow, catalog: Catalog, questions: list[str]) -> Iterat
     if unstated and len(template.models) > 1 and not all(model.provider == "simulated" for model in catalog.models):
         questions.append(_today(unstated))
     yield from _dry_run(units, workflow.requests[0], backend)
+    for request in workflow.requests[1:n_requests]:
+        yield from (item for item in _dry_run(units, request, backend) if not item.is_ok)
 
 
 def _today(stages: Sequence[Stage]) -> str:
@@ -164,7 +179,7 @@ def _inputs(workflow: Workflow) -> CheckItem:
     for label in workflow.labels:
         if label in given:
             return CheckItem("inputs", False, f"the label {label!r} reaches the graph: leave it out of inputs(request)")
-        if label not in request.data:
+        if not any(label in other.data for other in workflow.requests):  # of several kinds, each has its own
             known = ", ".join(request.data)
             return CheckItem("inputs", False, f"request {request.id!r} has no label {label!r}: its row has {known}")
     return CheckItem("inputs", True, f"{len(workflow.requests):,} requests; the graph gets {', '.join(given)}")
@@ -174,7 +189,7 @@ def _dry_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterat
     """The checks of a scripted run. A tool that refuses the arguments that the script invents is left out of the next try."""
     refused: list[str] = []
     while True:
-        items = list(_one_run(units, request, refused, backend.untried))
+        items = list(_one_run(units, request, refused, backend))
         refusal = None if all(item.is_ok for item in items) else tool_refusal(units.last_error)
         if refusal is None or refusal.tool in backend.untried:
             yield from items
@@ -183,7 +198,8 @@ def _dry_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterat
         refused.append(f"the tool {refusal.tool!r} refused the script's arguments ({_placed(refusal.error)})")
 
 
-def _one_run(units: Units, request: Request, refused: Sequence[str], untried: Collection[str]) -> Iterator[CheckItem]:
+def _one_run(units: Units, request: Request, refused: Sequence[str], backend: ScriptedBackend) -> Iterator[CheckItem]:
+    backend.seen.begin(request.id, units.workflow.graph_input(request))
     if not isinstance(units, ReplayRunner):
         units.saver.is_comparing = True
     rows: list[Observation] = []
@@ -201,6 +217,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], untried: Co
             rows.append(row)
             if row.failure is not None:
                 break
+            backend.seen.end(request.id, units.values_after(checkpoint))
     except Exception as error:
         if not (is_past_end and getattr(error, "code", "") == "stage-not-run"):  # behind its end the graph need not go on
             yield CheckItem("dry run", False, _line(error, "raised"))
@@ -211,7 +228,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], untried: Co
         last = rows[-1]
     is_beyond = last.failure is not None and BEYOND_TURNS in (last.detail or "")
     forced = None if last.failure is None else tool_refusal(units.last_error)
-    is_stuck = forced is not None and forced.tool in untried  # the application forces the call that was refused before
+    is_stuck = forced is not None and forced.tool in backend.untried  # the application forces the call that was refused before
     if last.failure is not None and not (is_beyond or is_stuck):
         yield _failed(last, request, units.last_error)
     else:
@@ -319,14 +336,14 @@ class ScriptedBackend:
     is_simulated = True
     is_virtual_time = True
 
-    def __init__(self, workflow: Workflow) -> None:
-        self._workflow = workflow
+    def __init__(self, workflow: Workflow, seen: SeenPrompts | None = None) -> None:
+        self._workflow, self.seen = workflow, seen or SeenPrompts()
         self.untried: set[str] = set()
         """Tools that are not called."""
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """See :meth:`vinelm.requests.protocols.Backend.chat_model`."""
-        return ScriptedChatModel.bound(self, model, call)
+        return ScriptedChatModel.bound(self, model, self.seen.seeing(call))
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
         """See :class:`vinelm.backends.offline.chat_model.AnswerSource`."""

@@ -40,6 +40,7 @@ class Job:
             asked, so that an answer has no score where a judge gives it.
         is_batched: its calls go in batches. Only where all of its models have them.
         digest: of the request, which is read anew on another machine and has to be the same there; None on this one.
+        prompt_key: what the shapes of the unit's prompts are keyed with; empty: none are made.
     """
 
     request: Request
@@ -53,6 +54,7 @@ class Job:
     judged: Mapping[str, bool] | None = None
     is_batched: bool = False
     digest: str | None = None
+    prompt_key: bytes = b""
 
     @property
     def cell(self) -> Cell:
@@ -118,12 +120,14 @@ class UnitOutcome:
         paid_usd: dollars to settle where they are not the row's: those of an unfinished unit, and of a worker that died
             during a call that may have been billed, and those of a unit whose answer was judged, the judge's included.
         judgement: what the workflow's judge said of the answer; None without a judge.
+        shapes: of the prompts of the row's calls, packed (:mod:`vinelm.prompts.stored`); empty where they are not known.
     """
 
     observation: Observation | None
     checkpoint: bytes | None = None
     paid_usd: float | None = None
     judgement: Judgement | None = None
+    shapes: bytes = b""
 
     @property
     def settled_usd(self) -> float:

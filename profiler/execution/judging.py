@@ -19,7 +19,7 @@ from vinelm.policies.policy import known_total
 from vinelm.profiler.execution.fingerprint import code_digest
 from vinelm.profiler.execution.job import UnitBudget
 from vinelm.profiler.execution.ledger import FIRST_PROMPT_TOKENS
-from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitModels
+from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UNIT_PROMPTS, UnitModels
 from vinelm.requests.protocols import Backend, CallContext
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Usage
@@ -117,10 +117,11 @@ class Judging:
         call = CallContext(
             stage=STAGE, prefix=(self.entry.name,), clock=self.models.new_clock(), on_usage=usages.append, request=request
         )
-        token = UNIT_BUDGET.set(budget)
+        token, prompts = UNIT_BUDGET.set(budget), UNIT_PROMPTS.set(None)  # its prompts are no row's
         try:
             return str(self.models.chat_model(self.entry.name, call).invoke(messages).text)
         finally:
+            UNIT_PROMPTS.reset(prompts)
             UNIT_BUDGET.reset(token)
 
 

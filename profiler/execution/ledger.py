@@ -20,6 +20,7 @@ from vinelm.traces import ObservationStore
 from vinelm.traces.databases.running_totals import Totals
 from vinelm.traces.store.batches import BatchRecords
 from vinelm.traces.store.judgements import Judgements
+from vinelm.traces.store.prompts import StoredPrompts
 from vinelm.traces.store.shared_run import SharedRun
 
 FIRST_PROMPT_TOKENS = 2048
@@ -218,7 +219,7 @@ class Ledger:
 
     def settle(
         self, reservation: Reservation, observation: Observation, checkpoint: bytes | None, *, paid_usd: float | None = None,
-        judgement: Judgement | None = None,
+        judgement: Judgement | None = None, shapes: bytes = b"",
     ) -> None:  # fmt: skip
         """Write the row, its checkpoint and its real price in one transaction.
 
@@ -228,6 +229,7 @@ class Ledger:
             checkpoint: the state to resume from; None to keep none.
             paid_usd: dollars to settle where they are not the row's.
             judgement: what a judge said of the answer.
+            shapes: of the prompts of its calls, packed; empty for none.
         """
         with self._lock:
             paid = observation.cost_usd + observation.tool_cost_usd if paid_usd is None else paid_usd
@@ -240,6 +242,8 @@ class Ledger:
                 self._store.settle(reservation.entry, paid)
                 if self._batches is not None:
                     self._batches.drop((observation.request_id, observation.prefix))
+                if shapes:
+                    StoredPrompts(self._store).add(observation.request_id, observation.prefix, shapes)
                 if judgement is not None:
                     Judgements(self._store).add(observation.request_id, observation.prefix, judgement)
             self._close(reservation, paid, observation.calls)

@@ -26,7 +26,7 @@ from vinelm.profiler.execution.checkpoints import UNIT_KEY, UnitSaver
 from vinelm.profiler.execution.job import Job, TopUp, UnitBudget, UnitOutcome
 from vinelm.profiler.execution.judging import JudgedUnit, Judging, judged, make_judging
 from vinelm.profiler.execution.outcome import arm_after, failed_row, refuse_other, scored, stages_in, with_place, with_shown
-from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitAdapter
+from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UNIT_PROMPTS, UnitAdapter, UnitPrompts
 from vinelm.profiler.execution.unit_policy import StageReachedError, UnitChat, UnitPolicy, answered
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Request, Workflow
@@ -86,6 +86,17 @@ class UnitRunner:
     def knows(self, stage: str) -> bool:
         """True if a node is known that runs the stage, so that the graph can be sent there."""
         return stage in self._nodes
+
+    def values_after(self, checkpoint: bytes | None) -> dict[str, Any]:
+        """Return the state's own keys after a unit, from its checkpoint; none without one."""
+        if checkpoint is None:
+            return {}
+        thread_id = f"u{next(self._threads)}"
+        self.saver.load(thread_id, checkpoint[1:])
+        try:
+            return _values(self.graph.get_state(_config(thread_id)).values)
+        finally:
+            self.saver.forget(thread_id)
 
     def run(
         self,
@@ -406,7 +417,15 @@ def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | 
 def _last(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -> UnitOutcome:
     """Run the unit's own invocation."""
     run = partial(units.run, job.request, job.prefix, state, budget, job.stages, passed=job.passed)
-    return _judged(units, job, budget, run)
+    if not job.prompt_key:
+        return _judged(units, job, budget, run)
+    prompts = UnitPrompts(job.prompt_key)
+    token = UNIT_PROMPTS.set(prompts)
+    try:
+        outcome = _judged(units, job, budget, run)
+    finally:
+        UNIT_PROMPTS.reset(token)
+    return replace(outcome, shapes=prompts.packed())
 
 
 def _judged(units: RunsUnits, job: Job, budget: UnitBudget, run: Callable[[], UnitOutcome]) -> UnitOutcome:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
 
 from vinelm.adapters.langchain.chat_model import VineInterface
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.backends.resolver import ModelResolver
+from vinelm.backends.turns import prompt_parts
 from vinelm.catalog import Catalog
 from vinelm.errors import WorkflowError
 from vinelm.profiler.execution.job import UnitBudget
+from vinelm.prompts.shape import Shape, shape_of
+from vinelm.prompts.stored import packed
 from vinelm.requests.protocols import Backend, CallContext, PricesCalls, RateLimiter
 from vinelm.rows.observation import Usage
 from vinelm.template import Template
@@ -30,6 +34,28 @@ class ReplayedCalls(Protocol):
     def chat_model(self, call: CallContext, make: Callable[[], BaseChatModel]) -> BaseChatModel:
         """Return the chat model of one invocation; ``make`` returns the real one."""
 
+
+class UnitPrompts:
+    """The shapes of the prompts that a unit's calls send, in order. Threads of one unit may share it.
+
+    Args:
+        key: of the store.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key, self._shapes = key, list[Shape]()
+
+    def see(self, messages: Sequence[BaseMessage], tools: Sequence[Any]) -> None:
+        """Add a prompt; no text of it is kept."""
+        self._shapes.append(shape_of(prompt_parts(messages, tools), self._key))
+
+    def packed(self) -> bytes:
+        """Return the shapes as bytes; none without a call."""
+        return packed(self._shapes, self._key) if self._shapes else b""
+
+
+UNIT_PROMPTS: ContextVar[UnitPrompts | None] = ContextVar("vinelm_unit_prompts", default=None)
+"""Takes the prompts of the unit that runs in this context; None where no row is made."""
 
 UNIT_CALLS: ContextVar[ReplayedCalls | None] = ContextVar("vinelm_unit_calls", default=None)
 """The recorded and the real calls of the replayed unit that runs in this context."""
@@ -54,7 +80,9 @@ class UnitModels(ModelResolver):
         return calls.chat_model(call, lambda: self._charged(name, call, limits))
 
     def _charged(self, name: str, call: CallContext, limits: Mapping[str, Any] | None) -> BaseChatModel:
-        rate_limiter, budget = self.rate_limiters.get(name), UNIT_BUDGET.get()
+        rate_limiter, budget, prompts = self.rate_limiters.get(name), UNIT_BUDGET.get(), UNIT_PROMPTS.get()
+        if prompts is not None:
+            call = replace(call, on_prompt=prompts.see)
         if rate_limiter is not None:
             call = replace(call, rate_limiter=rate_limiter)
         if budget is not None and isinstance(self.backend_of(name), PricesCalls):

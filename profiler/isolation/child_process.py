@@ -98,6 +98,7 @@ class Child:
             "passed": job.passed,
             "judged": None if job.judged is None else dict(job.judged),
             "digest": job.digest,
+            "prompt_key": job.prompt_key.hex(),
         }
         with suppress(ConnectionError):
             send(self.channel, first, job.parent or b"")
@@ -118,10 +119,11 @@ class Child:
             elif message["row"] is None:
                 return UnitOutcome(None, paid_usd=self.cost_usd)
             else:
-                checkpoint = content if message["has_checkpoint"] else None
+                shapes, rest = content[: message["shapes"]], content[message["shapes"] :]
+                checkpoint = rest if message["has_checkpoint"] else None
                 judgement = None if message["judgement"] is None else Judgement(**message["judgement"])
                 paid_usd = self.cost_usd if job.n_again or judgement is not None else None
-                return UnitOutcome(row_of(message["row"]), checkpoint, paid_usd=paid_usd, judgement=judgement)
+                return UnitOutcome(row_of(message["row"]), checkpoint, paid_usd, judgement, shapes)
 
     def _top_up(self, upper_usd: float, top_up: TopUp) -> None:
         with self.waiting():

@@ -198,16 +198,18 @@ class _ForkServer:
         try:
             request, state = self._request(job["request_id"], job["digest"]), parent if job["has_parent"] else None
             again, is_scoring, stages = job["n_again"], job["is_scoring"], tuple(job["stages"])
-            passed = tuple(job["passed"])
-            unit = Job(request, tuple(job["prefix"]), state, job["upper_usd"], again, is_scoring, stages, passed, job["judged"])
+            prefix, passed, key = tuple(job["prefix"]), tuple(job["passed"]), bytes.fromhex(job["prompt_key"])
+            unit = Job(
+                request, prefix, state, job["upper_usd"], again, is_scoring, stages, passed, job["judged"], prompt_key=key
+            )
             outcome = run_unit(self.units, unit, budget)
         except Exception as error:
             send(channel, {"error": type(error).__name__, "text": str(error), "code": getattr(error, "code", None)})
             return
         row = None if outcome.observation is None else plain_row(outcome.observation)
         judgement = None if outcome.judgement is None else outcome.judgement.to_dict()
-        plain = {"row": row, "has_checkpoint": outcome.checkpoint is not None, "judgement": judgement}
-        send(channel, plain, outcome.checkpoint or b"")
+        sizes = {"has_checkpoint": outcome.checkpoint is not None, "shapes": len(outcome.shapes)}
+        send(channel, {"row": row, "judgement": judgement, **sizes}, outcome.shapes + (outcome.checkpoint or b""))
 
 
 def _contain(log: int, memory_mb: int) -> None:

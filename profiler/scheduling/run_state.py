@@ -23,6 +23,7 @@ from vinelm.rows.observation import Cell, Observation
 from vinelm.signals.declaration import Labels
 from vinelm.traces import ObservationStore
 from vinelm.traces.store.judgements import Judgements
+from vinelm.traces.store.prompts import StoredPrompts
 from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.store.shared_run import SharedRun
 
@@ -90,7 +91,7 @@ class RunState:
         self._read_at = 0.0
         self.signals, self._sampler = units.signals, sampler
         self.store, self.ledger, self.template, self.catalog = store, ledger, units.template, units.catalog
-        self.records = RunRecords(store)
+        self.records, self._prompt_key = RunRecords(store), StoredPrompts(store).begin()
         self.requests: Mapping[str, Request] = {request.id: request for request in requests}
         self._n_older = n_older
         self._is_virtual_time = units.is_virtual_time
@@ -187,6 +188,7 @@ class RunState:
             self.requests[request_id], prefix, parent, reservation.upper_usd, n_again,
             stages=self._stages(cell), passed=self.cells.passed_before(cell), judged=self.verdicts(request_id),
             is_batched=is_batched,
+            prompt_key=self._prompt_key,
         )  # fmt: skip
 
     def is_batched(self, cell: Cell, *, is_timed: bool) -> bool:
@@ -247,7 +249,8 @@ class RunState:
         else:
             row = self._marked(row)
             # The store first: a row that it refuses must not count as executed here.
-            self.ledger.settle(reservation, row, outcome.checkpoint, paid_usd=outcome.paid_usd, judgement=outcome.judgement)
+            paid_usd, judgement, shapes = outcome.paid_usd, outcome.judgement, outcome.shapes
+            self.ledger.settle(reservation, row, outcome.checkpoint, paid_usd=paid_usd, judgement=judgement, shapes=shapes)
             self._note_verdict(row.request_id, outcome.judgement)
             self.cells.add(row)
             self._note_label(row)

@@ -11,7 +11,9 @@ from kit.wire.providers import PROVIDERS, SECRETS
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from vinelm.backends import PROVIDERS as KNOWN
-from vinelm.requests.protocols import PricesCalls
+from vinelm.backends.turns import prompt_parts
+from vinelm.clock import WallClock
+from vinelm.requests.protocols import CallContext, PricesCalls
 
 needs("anthropic", "boto3", "google.genai")
 pytestmark = pytest.mark.usefixtures("credentials")
@@ -59,6 +61,16 @@ def test_an_answer_and_what_is_recorded_of_it(provider, transport, client, mode,
     assert not is_streamed or 0 < usage.ttft_s <= usage.latency_s
     (asked,) = transport.asked
     assert provider.sent in " ".join(asked.headers.values())
+
+
+def test_the_prompt_of_a_call_is_told_once(provider, transport, client):
+    transport.answers(provider.words.answering("fo", "ur"))
+    made, told = client(), []
+    call = CallContext(
+        stage="s", prefix=("m",), clock=WallClock(), on_usage=made.usages.append, on_prompt=lambda *what: told.append(what)
+    )
+    made.ask("invoke", PROMPT, made.backend.chat_model(made.model, call))
+    assert [prompt_parts(*what) for what in told] == [[f"human\n{PROMPT}"]]
 
 
 @pytest.mark.parametrize(("stage", "mode"), [("head", "invoke"), ("head", "ainvoke"), *(("middle", mode) for mode in MODES)])

@@ -11,6 +11,7 @@ from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError
 from vinelm.estimator import make_estimator
 from vinelm.estimator.call_rate import CallRate
+from vinelm.prompts.shape import shape_of
 from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie.trie import Trie
@@ -131,3 +132,42 @@ def test_merged_histories_have_the_mean_of_the_rows_of_a_stage_and_model():
     on_a = trie.model == trie.models.index(A)
     assert (found.cost_usd - warm.cost_usd)[on_a] == pytest.approx(0.9 * 1920 * PER_TOKEN * 2 / 3)
     assert (found.cost_usd == warm.cost_usd)[~on_a].all()
+
+
+def shaped(text_by_cell):
+    return {(request, tuple(prefix)): [shape_of(parts, b"k")] for (request, prefix), parts in text_by_cell.items()}
+
+
+def words(name, tokens):
+    """So many tokens of text, less the byte that ends a part."""
+    return (f"{name} " * tokens)[: 4 * tokens - 1]
+
+
+def test_shapes_say_what_the_request_itself_had_sent():
+    """Writing begins as planning does with 1,000 tokens of all requests, and then with none of its own request's."""
+    plan = {q: [words("head", 1000), words(f"plan {q}", 1500)] for q in "pqr"}
+    write = {q: [words("head", 1000), words(f"write {q}", 500), words("tail", 1000)] for q in "pqr"}
+    rows = [row for q in "pqr" for row in (asked(q, "a", 0 if q == "p" else 1000), asked(q, "aa", 1000))]
+    found = CallRate(rows, two_models(), 0.0, shaped({(q, "a" * k): (plan, write)[k - 1][q] for q in "pqr" for k in (1, 2)}))
+    cold, warm = 2500, 2500 - 0.9 * 1000
+    assert [row.cost_usd / PER_TOKEN for row in found.rows()] == pytest.approx([cold, warm] * 3)  # its own plan warms it
+    assert found.facts["prompt_cache"]["shared_tokens"] == {"plan": {A: 1000}}
+
+
+def test_shapes_tell_a_hit_of_others_after_a_stage_that_sends_something_else():
+    """Without shapes all hits after another stage on the same cache count as the request's own, if none is cold."""
+    plan = {q: [words(f"plan {q}", 2500)] for q in "pqr"}
+    write = {q: [words("head", 2000), words(f"write {q}", 500)] for q in "pqr"}
+    rows = [row for q in "pqr" for row in (asked(q, "a", 0), asked(q, "aa", 1920))]
+    shapes = shaped({(q, "a" * k): (plan, write)[k - 1][q] for q in "pqr" for k in (1, 2)})
+    assert dollars(rows)[1::2] == [pytest.approx(2500 - 0.9 * 1920)] * 3
+    for rate in (0.0, 6.0):
+        priced = [row.cost_usd / PER_TOKEN for row in CallRate(rows, two_models(), rate, shapes).rows()]
+        warm = 1.0 - math.exp(-rate / 12.0)
+        assert priced == pytest.approx([2500, 2500 - 0.9 * 1920 * warm] * 3)
+
+
+def test_rows_without_shapes_keep_their_rule():
+    rows = [asked("p", "a", 0), asked("q", "a", 1920), asked("r", "a", 1920)]
+    some = shaped({("p", "a"): [words("head", 2500)]})
+    assert CallRate(rows, two_models(), 6.0, some).facts == CallRate(rows, two_models(), 6.0).facts

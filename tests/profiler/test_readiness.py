@@ -2,16 +2,21 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import pytest
 from kit.toys.chat import APP_VINE
 from kit.toys.profiling import State, build, catalog_for, plain_edge, toy
+from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
+from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel, Field
 
+from vinelm.cli.inputs import catalog_for_check
 from vinelm.profiler import check_workflow
 from vinelm.template import Loop, Stage, Template
+from vinelm.workflows.registry import load_workflow
 
 
 def items(workflow, catalog=None):
@@ -269,3 +274,46 @@ def fails(one, other):
 )
 def test_a_wrong_declaration_is_found_before_anything_is_spent(changes, name, words):
     only_failure(toy(**changes), name, words)
+
+
+def reading(role, state, model):
+    texts = (f"you are the {role} " * 100, state["facts"], state["question"])
+    return {"answer": model.invoke([HumanMessage(text) for text in texts]).content}
+
+
+def gathering(vine):
+    """Two stages, each with a role of its own, read the facts that a node of their own has gathered."""
+    graph = StateGraph(FactState)
+    graph.add_node("gather", lambda state: {"facts": f"of {state['question']} " * 400})
+    names = ("one", "two")
+    for name in names:
+        graph.add_node(name, vine.stage(name, partial(reading, name), state=FactState))
+    for start, end in pairwise((START, "gather", *names, END)):
+        graph.add_edge(start, end)
+    return graph
+
+
+class FactState(State, total=False):
+    facts: str
+
+
+def test_prompts_of_a_handful_of_requests_are_compared_and_their_messages_named():
+    models = ("m0", "m1")
+    template = Template((Stage("one", models), Stage("two", models)))
+    workflow = toy(n_requests=7, build=gathering, template=template, score=lambda request, state: True)
+    report = check_workflow(workflow, catalog_for(workflow), with_prompts=True)
+    assert report.is_ok, report.items
+    found = report.prompts
+    assert (found.requests, [(stage.stage, stage.calls) for stage in found.stages]) == (5, [("one", 5), ("two", 5)])
+    assert (found.move.moved, found.move.before) == ("facts", "human message 1")
+    assert found.move.reusable > found.reusable + 0.05
+    assert check_workflow(workflow, catalog_for(workflow)).prompts is None
+
+
+@pytest.mark.parametrize("name", ["support", "vinelm.workflows.examples.react.app:workflow"])
+def test_prompts_of_branches_and_of_agents_are_compared(name):
+    workflow = load_workflow(name)
+    report = check_workflow(workflow, catalog_for_check(None, workflow.simulated_preset), with_prompts=True)
+    assert report.is_ok, [item for item in report.items if not item.is_ok]
+    assert all(stage.tokens.total > 0 for stage in report.prompts.stages)
+    assert report.prompts.move is None

@@ -83,7 +83,8 @@ meta = Table(
         primary_key=True,
         comment="schema_version, identity; last_run: settings of the last run; open_run, unfinished_run: of a run that has not "
         "completed; rescoring: retired rows wait to be scored again; signals: what signals and classes were made with; "
-        "checkpoints: where their contents are, if not in the store; only_failures: the next run executes all rows again",
+        "checkpoints: where their contents are, if not in the store; only_failures: the next run executes all rows again; "
+        "prompt_key: of the hashes in prompts",
     ),
     Column("value", String, nullable=False, comment="the value, JSON text"),
     comment="The store's current identity (workflow, template, catalog, dataset, fingerprint) and the state of runs.",

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,13 @@ from vinelm.errors import DatasetError, StoreError, VineLMError
 from vinelm.io.arrow_tables import parquet_note, write_parquet
 from vinelm.io.reading import open_regular, read_text
 from vinelm.io.tables import Row, kind_of, read_table, write_csv
-from vinelm.rows.observation import Observation
+from vinelm.rows.observation import Cell, Observation
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.store.atomic import new_store, replaced
 from vinelm.traces.store.judgements import Judgements
 from vinelm.traces.store.kinds import request_kinds, set_request_kinds
+from vinelm.traces.store.prompts import StoredPrompts, prompt_tokens
 from vinelm.traces.store.row_validation import cell_name, misfit
 from vinelm.traces.store.rows import FIELDS, decode_prefix, encode_prefix, read_rows
 from vinelm.traces.store.shown import ShownRows, SignalRecord, record_of
@@ -39,6 +40,8 @@ LATER = frozenset(
     ("signal", "answer", "answer_digest", "answer_class", "is_continued", "sampler", "round", "probability", "list_usd")
 )  # fmt: skip
 """Columns that exports of earlier versions lack."""
+PROMPT_TOKENS = ("prompt_tokens_static", "prompt_tokens_shared")
+"""Columns of an export that no import reads: they follow from all prompts of the store, and are there if it knows them."""
 _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {}
 
 
@@ -73,6 +76,7 @@ def export_store(store: ObservationStore, path: Path) -> int:
         raise StoreError(f"{store.path}: a judge scored its rows, which an export does not say: copy the file, or merge stores")
     with store.database.transaction() as connection:
         rows = list(read_rows(connection))
+        tokens = prompt_tokens(rows, StoredPrompts(store).read())
         document = {
             "format": _FORMAT,
             "rows": len(rows),
@@ -89,12 +93,13 @@ def export_store(store: ObservationStore, path: Path) -> int:
         document["kinds"] = kinds
     if kind == "parquet":
         graded = {"success": "float"} if any(isinstance(row.success, float) for row in rows) else {}
-        columns = {name: _KINDS[name][0] for name in FIELDS} | graded
+        columns = {name: _KINDS[name][0] for name in FIELDS} | graded | dict.fromkeys(PROMPT_TOKENS if tokens else (), "int")
         with replaced(path) as draft:
-            write_parquet(draft, columns, map(_typed, rows), notes={NOTE: _text(document)}, shown_as=path)
+            write_parquet(draft, columns, _with_prompts(_typed, rows, tokens), notes={NOTE: _text(document)}, shown_as=path)
         return len(rows)
     with replaced(path) as draft, replaced(side_file(path)) as side:
-        write_csv(draft, FIELDS, map(_flat, rows), is_gzipped=path.suffix == ".gz")
+        names = (*FIELDS, *(PROMPT_TOKENS if tokens else ()))
+        write_csv(draft, names, _with_prompts(_flat, rows, tokens), is_gzipped=path.suffix == ".gz")
         side.write_text(_text({**document, "sha256": file_digest(draft)}), encoding="utf-8")
     return len(rows)
 
@@ -123,6 +128,14 @@ def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> lis
         else:
             others.append(dict(entry._mapping))
     return others
+
+
+def _with_prompts(
+    values_of: Callable[[Observation], list[Any]], rows: Sequence[Observation], tokens: Mapping[Cell, tuple[int, int]]
+) -> Iterator[list[Any]]:
+    """Each row's values, with those of :data:`PROMPT_TOKENS` where the store has any."""
+    for row in rows:
+        yield [*values_of(row), *(tokens.get((row.request_id, row.prefix), (None, None)) if tokens else ())]
 
 
 def _typed(row: Observation) -> list[Any]:

@@ -22,6 +22,7 @@ from vinelm.traces.store.atomic import new_store
 from vinelm.traces.store.checkpoints import ELSEWHERE
 from vinelm.traces.store.judgements import copy_judgements
 from vinelm.traces.store.kinds import request_kinds, set_request_kinds
+from vinelm.traces.store.prompts import copy_prompts
 from vinelm.traces.store.row_validation import cell_name
 from vinelm.traces.store.rows import encode_prefix, read_rows, values_of
 from vinelm.traces.store.shown import common_record, unite_shown
@@ -34,10 +35,14 @@ _ENTRY = ("request_id", "prefix", "reserved_usd", "settled_usd", "is_abandoned")
 
 @dataclass(frozen=True)
 class Merged:
-    """Result of :func:`merge_stores`: ``rows`` in the new store, and how many of them each input ``added``, in input order."""
+    """Result of :func:`merge_stores`: ``rows`` in the new store, and how many of them each input ``added``, in input order.
+
+    ``without_shapes``: rows of each input whose prompts cannot be compared with the others': their shapes were left out.
+    """
 
     rows: int
     added: tuple[int, ...]
+    without_shapes: tuple[int, ...] = ()
 
 
 def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
@@ -70,10 +75,10 @@ def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
             if contents_of(store).waiting:
                 raise StoreError(f"{store.path}: some of its rows wait to be scored again: profile with it first")
         with new_store(path, first) as merged:
-            added = _copy_stores(stores, merged)
+            added, without = _copy_stores(stores, merged)
             unite_shown(stores, merged)
             set_request_kinds(merged, {name: kind for store in reversed(stores) for name, kind in request_kinds(store).items()})
-        return Merged(sum(added), tuple(added))
+        return Merged(sum(added), tuple(added), tuple(without))
 
 
 def _require_several(inputs: Sequence[Path]) -> None:
@@ -85,12 +90,12 @@ def _require_several(inputs: Sequence[Path]) -> None:
             raise StoreError(f"{source}: named twice: name each store once")
 
 
-def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -> list[int]:
-    """Copy everything into ``merged``; the number of new rows of each store."""
+def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -> tuple[list[int], list[int]]:
+    """Copy everything into ``merged``; the number of new rows of each store, and of those that lose their shapes."""
     known: dict[tuple[str, tuple[str, ...]], tuple[Observation, Path]] = {}
     alike = common_record(stores) is not None
     digests: dict[str, str] = {}
-    n_new, ledgers = [], list[list[Entry]]()
+    n_new, without, ledgers = [], list[int](), list[list[Entry]]()
     for store in stores:
         with store.database.transaction() as connection:
             for request, digest in connection.execute(select(schema.requests.c.request_id, schema.requests.c.digest)):
@@ -102,7 +107,9 @@ def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -
             with merged.database.transaction() as target:
                 numbers = _copy_identities(connection, target)
                 _copy_rows(connection, target, new, numbers)
-                copy_judgements(connection, target, {(row.request_id, row.prefix) for row in new})
+                cells = {(row.request_id, row.prefix) for row in new}
+                copy_judgements(connection, target, cells)
+                without.append(copy_prompts(connection, target, cells))
                 _copy_checkpoints(store, connection, target)
                 _copy_retired(connection, target, numbers)
                 # By identity, since the rows are equal to those of an earlier store; `rows` keeps them alive.
@@ -114,7 +121,7 @@ def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -
                 ledgers.append(ledger)
         merged.record_source("merge", store.path.name, rows_digest(rows), len(new))
         n_new.append(len(new))
-    return n_new
+    return n_new, without
 
 
 def rows_digest(rows: Sequence[Observation]) -> str:

@@ -120,13 +120,14 @@ def _unsettled(store: str | Path | PostgresUrl) -> str | None:
     from vinelm.evaluation.judging.today import against_today
     from vinelm.traces import ObservationStore
     from vinelm.traces.store.kinds import learnt_of_requests, told_apart
+    from vinelm.traces.store.prompts import StoredPrompts
 
     with ObservationStore.open(store) as opened:
         requests, catalog = opened.request_ids(), opened.identity.models()
         rows, template = told_apart(opened, opened.observations(), opened.identity.bound_template())
-        kinds = learnt_of_requests(opened, template)
+        kinds, prompts = learnt_of_requests(opened, template), StoredPrompts(opened).of_cached(rows)
     rows = with_seconds(at_ordinary_prices(rows))
-    found = against_today(requests, CallRate(rows, catalog).rows(), template, catalog, kinds=kinds)
+    found = against_today(requests, CallRate(rows, catalog, prompts=prompts).rows(), template, catalog, kinds=kinds)
     if found is None:
         return None
     if found.why_not:

@@ -165,6 +165,7 @@ def _fitted(
     from vinelm.estimator.arms import with_kinds_counted
     from vinelm.traces import ObservationStore
     from vinelm.traces.store.kinds import learnt_of_requests, told_apart
+    from vinelm.traces.store.prompts import StoredPrompts
     from vinelm.trie import Trie
 
     model = make_estimator(estimator)
@@ -173,6 +174,7 @@ def _fitted(
         judged = JudgedRows.of_store(store)
         observations, template = told_apart(store, observations if judged is None else judged.rows, identity.bound_template())
         kinds = learnt_of_requests(store, template)
+        prompts = StoredPrompts(store).of_cached(observations)
     catalog = identity.models()
     if stop is not None:
         template = template.with_stop(cast("StopRule", stop))
@@ -180,7 +182,7 @@ def _fitted(
         _refuse_oracle(template.stop)
     charged_usd, n_timed = _dollars(observations), sum(row.is_timed for row in observations)
     observations = at_ordinary_prices(observations)
-    rate = CallRate(observations, catalog, calls_per_hour)
+    rate = CallRate(observations, catalog, calls_per_hour, prompts)
     cells = ObservationTable.from_observations(rate.warm_rows(), template, Trie.from_template(template))
     annotated = rate.applied(model.fit_cells(cells, template, catalog).annotated_)
     annotated = with_kinds_counted(annotated, Counter(kinds.values()))

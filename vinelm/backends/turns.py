@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, convert_to_openai_messages
@@ -47,6 +49,41 @@ def plain_parts(message: BaseMessage) -> Iterator[dict[str, Any]]:
             without_calls: dict[str, Any] = {"tool_calls": []} if isinstance(message, AIMessage) else {}
             plain = message.model_copy(update={"content": [part], **without_calls})
             yield from convert_to_openai_messages([plain], text_format="block")[0]["content"]
+
+
+def prompt_parts(messages: Sequence[BaseMessage], tools: Iterable[Any] = ()) -> list[str]:
+    """Return the text of a prompt in the order in which a server reads it: tools, system messages, then the conversation.
+
+    One part for each tool and each message that is not empty, with its role. Attachments are digests; ids of tool calls, which
+    servers do not show to the model, are left out. The parts are those of :func:`vinelm.prompts.shape.shape_of`. Never raises.
+    """
+    system = [message for message in messages if isinstance(message, SystemMessage)]
+    others = [message for message in messages if not isinstance(message, SystemMessage)]
+    texts = ((message.type, message_text(message)) for message in (*system, *others))
+    return [*(f"tool\n{_canonical(tool)}" for tool in tools), *(f"{role}\n{text}" for role, text in texts if text)]
+
+
+def message_text(message: BaseMessage) -> str:
+    """Return the canonical text of a message: its texts, digests of its attachments, and its tool calls."""
+    content = message.content
+    parts: Sequence[Any] = [content] if isinstance(content, str) else content
+    lines = [part if isinstance(part, str) else _part_text(part) for part in parts]
+    lines += [_canonical([call.name, call.arguments]) for call in made_calls(message)]
+    return "\n".join(line for line in lines if line)
+
+
+def _part_text(part: Mapping[str, Any]) -> str:
+    kind = part.get("type")
+    if kind == "text":
+        return str(part.get("text", ""))
+    return "" if kind in NOT_SENT else f"{kind} {blake2b(_canonical(part).encode('utf-8', 'replace')).hexdigest()}"
+
+
+def _canonical(value: Any) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, default=lambda other: type(other).__name__)
+    except (TypeError, ValueError):  # keys that cannot be sorted, a value within itself
+        return type(value).__name__
 
 
 def inline_image(part: Mapping[str, Any]) -> tuple[str, bytes]:

@@ -12,12 +12,10 @@ from typing import Any
 
 from vinelm.catalog.model import CACHE_TTL_S, Model
 from vinelm.clock import Clock
-from vinelm.prompts.shape import Point, Shape
+from vinelm.prompts.shape import CACHE_MINIMUM, Point, Shape
 
 MOST_MARKS = 4
 """Marks of one prompt that providers take."""
-LEAST_TOKENS = 1024
-"""Shorter prefixes are not kept: the least that any provider asks for. Where one asks for more, a mark costs nothing."""
 LONGEST_WAIT_S = 10.0
 """The longest that a call waits for another one to have written its prefix."""
 WORTH_WAITING = 0.1
@@ -122,7 +120,7 @@ class Reuse:
         prior = _FIRST_WEIGHT if place == 0 else 1.0
         key, of_all = (stage, place, model), (stage, place, "")
         together = (self._warm[of_all] + (prior if place == 0 else 0.0)) / (self._cold[of_all] + prior)
-        if place == 0 and self._last.get((stage, place)) == digest:  # the stage's last call, maybe of another model, began alike
+        if place == 0 and self._last.get((stage, place)) == digest:  # the stage's last call began alike
             together = max(together, 1.0)
         return (self._warm[key] + together) / (self._cold[key] + 1.0)
 
@@ -190,7 +188,7 @@ class CachePoints:
                 prompt.marks = self._marks(prompt, now_s)
                 written = [prompt.points[index] for index in prompt.marks]
             else:
-                written = [point for point in prompt.points if point.tokens >= LEAST_TOKENS]
+                written = [point for point in prompt.points if point.tokens >= CACHE_MINIMUM]
             for point in written:
                 if not self._is_held(point, now_s) and point.digest not in self._writing:
                     prompt._writes[point.digest] = self._writing[point.digest] = Future()
@@ -235,7 +233,7 @@ class CachePoints:
                 break
             expected = self._reuse.reads(prompt.stage, place, self._model.name, point.digest)
             is_worth_it = expected * self._saved > self._extra or self._is_held(point, now_s)
-            if point.tokens >= LEAST_TOKENS and is_worth_it:
+            if point.tokens >= CACHE_MINIMUM and is_worth_it:
                 reads[index] = expected
         return _most_useful(reads, prompt.points)
 

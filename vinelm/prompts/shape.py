@@ -13,6 +13,8 @@ BLOCK_TOKENS = 128
 BYTES_PER_TOKEN = 4
 """Bytes of text per token, an estimate: no tokenizer is asked."""
 BLOCK_BYTES = BLOCK_TOKENS * BYTES_PER_TOKEN
+CACHE_MINIMUM = 1024
+"""Tokens of the shortest prefix that most providers cache."""
 
 
 class Point(NamedTuple):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import astuple
 from math import floor, isfinite, log10
 from typing import TYPE_CHECKING
 
 from vinelm.evaluation.plans.roles import Interval
 from vinelm.objective import Objective
+from vinelm.prompts.shape import CACHE_MINIMUM
 from vinelm.template import END, Branch, Loop, Parallel, Stage, Template
 from vinelm.template.kinds import without_kinds
 from vinelm.template.steps import Step
 
 if TYPE_CHECKING:
     from vinelm.evaluation.plans.arms import PlanOfKind
+    from vinelm.prompts.layout import PromptLayout, StagePrompts
 
 
 KINDS_TITLE = "The plan by kind of request"
@@ -44,6 +47,31 @@ def seconds(value: float | None) -> str:
 def percent(value: float | None) -> str:
     """Format a fraction as a percentage with one decimal."""
     return "-" if value is None or not isfinite(value) else f"{100 * value:.1f} %"
+
+
+PROMPT_TITLE = "Prompts: tokens of a call, on the mean"
+PROMPT_COLUMNS = ("stage", "calls", "tokens", "static", "shared", "request", "own", "<static part is cached")
+"""Headings of a table of :class:`~vinelm.prompts.layout.StagePrompts`; tokens are those of a call, on the mean."""
+
+
+def prompt_row(prompts: StagePrompts) -> tuple[str, ...]:
+    """Format what the prompts of a stage have in common, as a row below :data:`PROMPT_COLUMNS`."""
+    tokens = [f"{count:,.0f}" for count in (prompts.tokens.total, *astuple(prompts.tokens))]
+    is_cached = "yes" if prompts.is_static_cached else f"no: below {CACHE_MINIMUM:,}"
+    return prompts.stage, f"{prompts.calls:,}", *tokens, is_cached
+
+
+def prompt_words(layout: PromptLayout) -> list[str]:
+    """Say how much of the prompts a cache could reuse, and which move of a message would make that more."""
+    share, least = f"{100 * layout.reusable:.0f} %", f"{CACHE_MINIMUM:,}"
+    found = [f"Reusable: {share} of the tokens, in prefixes of {least} or more that an earlier call has sent to one model."]
+    if (move := layout.move) is not None:
+        gain = f"would make {100 * move.reusable:.0f} % reusable instead of {share}"
+        found.append(
+            f"Moving `{move.moved}` before `{move.before}` {gain} (in {', '.join(move.stages)}). "
+            "This changes the prompt, and perhaps the answers: profile again after it."
+        )
+    return found
 
 
 def percent_interval(interval: Interval | None) -> str:

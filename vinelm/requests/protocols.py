@@ -87,6 +87,8 @@ class CallContext:
         rate_limiter: the rate limits that each attempt waits for; None for the backend's own.
         on_exchange: receives the messages of each call and the answer as far as there is one; None unless an observer
             captures content.
+        on_prompt: receives the messages and the bound tools of each call, before it is made; None unless somebody asks for
+            the prompts' shapes. Must not raise.
         on_gate: called with True as an attempt begins to wait for rate limits, with False as it leaves them and is sent, and
             then with the engine of the replica that serves it, if a replica group does; None if nobody asks. Backends without
             rate limits do not call it.
@@ -102,6 +104,7 @@ class CallContext:
     guard: CallGuard | None = None
     rate_limiter: RateLimiter | None = None
     on_exchange: Callable[[Sequence[BaseMessage], AIMessage | None], None] | None = None
+    on_prompt: Callable[[Sequence[BaseMessage], Sequence[Any]], None] | None = None
     on_gate: Callable[..., None] | None = None
     priority: SupportsFloat = 0.0
 

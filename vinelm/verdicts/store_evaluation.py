@@ -30,6 +30,7 @@ from vinelm.template import Template
 from vinelm.template.kinds import without_kinds
 from vinelm.traces import ObservationStore
 from vinelm.traces.store.kinds import learnt_of_requests, told_apart, why_not_told
+from vinelm.traces.store.prompts import StoredPrompts
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie
 
@@ -138,13 +139,14 @@ class _Subject:
                 template, estimator = annotated.template, str(annotated.meta.get("estimator", estimator))
             rows, template = told_apart(opened, rows, template)
             kinds, untold = learnt_of_requests(opened, template), why_not_told(opened, template)
+            prompts = StoredPrompts(opened).of_cached(rows)
         spent_usd = sum(row.cost_usd + row.tool_cost_usd for row in rows)
         rows = with_seconds(at_ordinary_prices(rows))
         known = set(requests)
         requests = [*requests, *dict.fromkeys(row.request_id for row in rows if row.request_id not in known)]
         require_judgeable(requests, rows, template)
         rate = None if annotated is None else annotated.calls_per_hour
-        rows = CallRate(rows, catalog, rate or 0.0).rows(annotated)
+        rows = CallRate(rows, catalog, rate or 0.0, prompts).rows(annotated)
         return cls(identity, requests, rows, template, catalog, estimator, seed, spent_usd, judged is not None, kinds, untold)
 
     def whole(self, trie: AnnotatedTrie | str | Path | None) -> AnnotatedTrie:

@@ -110,6 +110,10 @@ class ReplayRunner:
             return UnitOutcome(policy.observation(last.failure, last.detail))
         return self._finished(policy, request, values)
 
+    def values_after(self, checkpoint: bytes | None) -> dict[str, Any]:
+        """Return nothing: the record of the answers has no state."""
+        return {}
+
     def score(
         self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget, passed: Sequence[bool] = ()
     ) -> UnitOutcome:

@@ -24,7 +24,7 @@ def late():
 def test_a_result_that_has_arrived_is_no_timeout(late):
     child, theirs = late
     send(theirs, {"cost_usd": 0.25, "call": 1})
-    send(theirs, {"row": plain_row(a_row()), "has_checkpoint": True, "judgement": None}, b"state")
+    send(theirs, {"row": plain_row(a_row()), "has_checkpoint": True, "judgement": None, "shapes": 6}, b"shapesstate")
     outcome = child.execute(JOB, lambda _: True)
     assert outcome is not None
     assert (outcome.observation, outcome.checkpoint) == (a_row(), b"state")

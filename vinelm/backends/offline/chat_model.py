@@ -146,6 +146,8 @@ class _OfflineCall:
     def __init__(self, model: OfflineChatModel, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> None:
         self._context: CallContext = model.binding.call
         self._messages = messages
+        if self._context.on_prompt is not None:
+            self._context.on_prompt(messages, options.get("tools") or ())
         text, self.usage, self._permit = model._answer(messages)
         try:
             self.said = model._said(text, messages, options)

@@ -164,6 +164,8 @@ class RemoteChatModel(BoundChatModel):
     ) -> tuple[TransportRequest, MeteredCall]:
         bound: CallBinding = self.binding
         options = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
+        if bound.call.on_prompt is not None:
+            bound.call.on_prompt(messages, options.get("tools") or ())
         if bound.priority_sign and (priority := float(bound.call.priority)):
             options.setdefault("priority", bound.priority_sign * round(priority))
         request = bound.transport.request(bound.model, messages, options, is_streamed=is_streamed)

@@ -13,6 +13,7 @@ from vinelm.cli.inputs import catalog_for_check
 from vinelm.cli.options import dataset_options, flag, json_option, models_option
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.reports import usd
+from vinelm.reports.formatting import PROMPT_COLUMNS, PROMPT_TITLE, prompt_row, prompt_words
 
 if TYPE_CHECKING:
     from vinelm.backends.diagnostics import ModelDiagnosis
@@ -23,10 +24,18 @@ if TYPE_CHECKING:
 @click.argument("workflow", required=False)
 @models_option
 @dataset_options
+@flag("--prompts", "Compare the prompts of five requests: what caches can keep, and a better order of messages.")
 @flag("--yes", "Send one short call to each model of --models. Without it nothing is sent.")
 @json_option
 def command(
-    *, workflow: str | None, models: Path | None, dataset: str | None, columns: tuple[str, ...], yes: bool, as_json: bool
+    *,
+    workflow: str | None,
+    models: Path | None,
+    dataset: str | None,
+    columns: tuple[str, ...],
+    prompts: bool,
+    yes: bool,
+    as_json: bool,
 ) -> int | None:
     """Check that WORKFLOW can be profiled and served, and that the models of a catalog can be called. Spends nothing.
 
@@ -39,16 +48,20 @@ def command(
     in the environment, dated price, rate limits. With --yes each gets one call of at most 128 tokens, to measure time to first
     token, tokens per second and context length. Exit code 1 if a model cannot be called.
 
+    With --prompts, the prompts of five requests on the scripted model are compared, which spends nothing either. The table has
+    the tokens that every request of a stage sends first (static), those that other requests send too (shared), those that the
+    same request sends again (request) and the rest (own), at four bytes of text a token.
+
     Example: vinelm check my_app:workflow --models models.toml
     """
-    if workflow is None and (models is None or dataset is not None or columns):
+    if workflow is None and (models is None or dataset is not None or columns or prompts):
         raise ConfigError("name a WORKFLOW to check, or a catalog with --models")
     if yes and models is None:
         raise ConfigError("--yes has no effect without --models: leave it out, or name a catalog")
     checked = None if models is None else check_models(models, is_called=yes)
     if checked is not None and not as_json:
         checked.show(is_brief=workflow is not None)
-    report = None if workflow is None else _checked(workflow, models, dataset, columns)
+    report = None if workflow is None else _checked(workflow, models, dataset, columns, with_prompts=prompts)
     if as_json:
         print_json(_plain(report, checked))
     elif report is not None:
@@ -59,13 +72,15 @@ def command(
     return None if checked is None or checked.is_ok else 1
 
 
-def _checked(workflow: str, models: Path | None, dataset: str | None, columns: tuple[str, ...]) -> CheckReport:
+def _checked(
+    workflow: str, models: Path | None, dataset: str | None, columns: tuple[str, ...], *, with_prompts: bool
+) -> CheckReport:
     from vinelm.datasets.columns import Columns
     from vinelm.profiler.readiness import check_workflow
     from vinelm.workflows.registry import load_workflow
 
     loaded = load_workflow(workflow, dataset=dataset, columns=Columns.parse(columns))
-    return check_workflow(loaded, catalog_for_check(models, loaded.simulated_preset))
+    return check_workflow(loaded, catalog_for_check(models, loaded.simulated_preset), with_prompts=with_prompts)
 
 
 def _plain(report: CheckReport | None, checked: CheckedModels | None) -> dict[str, Any]:
@@ -83,6 +98,10 @@ def _show(report: CheckReport, spec: str) -> None:
     if report.template_code is not None:
         say("The template, read from the graph. Paste it into the workflow to keep it, or to change models and bounds:")
         echo(f"{report.template_code}\n")
+    if report.prompts is not None:
+        show_table(PROMPT_TITLE, PROMPT_COLUMNS, [prompt_row(stage) for stage in report.prompts.stages])
+        for words in prompt_words(report.prompts):
+            say(words)
     if report.is_ok:
         echo(f"Ready. Next: vinelm profile {spec}")
 

@@ -12,7 +12,7 @@ from vinelm.cli.commands.store_import import command as import_command
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.options import SuggestingGroup, flag, json_option, option, store_argument
 from vinelm.reports import percent, usd
-from vinelm.reports.formatting import template_words
+from vinelm.reports.formatting import PROMPT_COLUMNS, PROMPT_TITLE, prompt_row, template_words
 
 if TYPE_CHECKING:
     from vinelm.template import Template
@@ -42,12 +42,14 @@ def info(*, store: Path, as_json: bool) -> None:
     from vinelm.estimator.prompt_cache import cached_shares
     from vinelm.profiler import coverage_of
     from vinelm.traces import ObservationStore, contents_of
+    from vinelm.traces.store.prompts import StoredPrompts, prompt_stages
     from vinelm.traces.store.row_validation import misfit
 
     with ObservationStore.open(store) as opened:
         identity, contents = opened.identity, contents_of(opened)
         spend = {by: opened.spend(by) for by in ("model", "depth", "stage")}
         rows = opened.observations()
+        prompts = prompt_stages(rows, StoredPrompts(opened).read())
     template = identity.bound_template()
     fitting = [row for row in rows if misfit(row, template) is None]
     account = coverage_of(fitting, template, contents.requests) if fitting else None
@@ -65,12 +67,15 @@ def info(*, store: Path, as_json: bool) -> None:
         "coverage": account.fraction if account else None,
         "exhaustive_usd": account.exhaustive_usd() if account else None,
         "cached_share": cached_shares(fitting, identity.models()),
+        "prompts": [asdict(stage) for stage in prompts],
         "spend": {by: {str(key): asdict(item) for key, item in found.items()} for by, found in spend.items()},
     }
     if as_json:
         print_json(facts)
     else:
         _show_info(facts)
+        if prompts:
+            show_table(PROMPT_TITLE, PROMPT_COLUMNS, [prompt_row(stage) for stage in prompts])
 
 
 def _shape(template: Template) -> dict[str, Any]:
@@ -199,6 +204,9 @@ def merge(*, stores: tuple[Path, ...], output: Path) -> None:
     merged = merge_stores(stores, output)
     for store, count in zip(stores, merged.added, strict=True):
         echo(f"{store}: {count:,} new rows")
+    for store, count in zip(stores, merged.without_shapes, strict=True):
+        if count:
+            say(f"note: {count:,} rows of {store} go without prompt shapes, which another key made: {store} keeps them")
     echo(f"wrote {merged.rows:,} rows to {output}")
 
 

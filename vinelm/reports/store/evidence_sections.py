@@ -8,14 +8,28 @@ from importlib.metadata import version
 
 from vinelm.catalog import Catalog
 from vinelm.evaluation.store_sweeps.check_quality import check_quality, share_interval
+from vinelm.prompts.layout import StagePrompts
 from vinelm.reports.document import Row, Section, Table
-from vinelm.reports.formatting import percent, usd
+from vinelm.reports.formatting import PROMPT_COLUMNS, PROMPT_TITLE, percent, prompt_row, usd
 from vinelm.rows.observation import Observation
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.verdicts.judged_store import JudgedStore
 from vinelm.version import __version__
 
 Facts = tuple[tuple[str, str], ...]
+
+
+def prompt_table(stages: Sequence[StagePrompts]) -> Table:
+    """Return what the prompts of each stage have in common."""
+    return Table(
+        title=PROMPT_TITLE,
+        columns=tuple(name.removeprefix("<") for name in PROMPT_COLUMNS),
+        rows=tuple(Row(cells=prompt_row(stage)) for stage in stages),
+        text_columns=(0, len(PROMPT_COLUMNS) - 1),
+        note="Static is what every request of a stage sends first, shared what other requests send too, request what the same "
+        "request sends again. Counted at four bytes of text a token.",
+        is_folded=True,
+    )
 
 
 def check_section(rows: Sequence[Observation]) -> Section | None:

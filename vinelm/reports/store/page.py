@@ -18,6 +18,7 @@ from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.evaluation.plans.sweep import showcase
 from vinelm.objective import Objective
+from vinelm.prompts.layout import StagePrompts
 from vinelm.reports.budgets import BudgetSlider
 from vinelm.reports.document import Chart, Mark, Report, Section, Table
 from vinelm.reports.drawing.html import write_page
@@ -41,6 +42,7 @@ from vinelm.reports.store.evidence_sections import (
     catalog_facts,
     check_section,
     price_table,
+    prompt_table,
     signals_section,
     version_facts,
 )
@@ -139,6 +141,7 @@ def store_page(
     """
     from vinelm.traces import ObservationStore
     from vinelm.traces.store.kinds import told_apart
+    from vinelm.traces.store.prompts import StoredPrompts, prompt_stages
     from vinelm.vinefile import load_trie
 
     annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
@@ -146,6 +149,7 @@ def store_page(
     with ObservationStore.open(store) as opened:
         identity, verdicts = opened.identity, JudgedRows.of_store(opened)
         rows, _ = told_apart(opened, opened.observations() if verdicts is None else verdicts.rows, annotated.template)
+        prompts = prompt_stages(rows, StoredPrompts(opened).read())
     require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
     if not rows:
         raise EvidenceError("the store has no observation: profile some requests first")
@@ -153,7 +157,7 @@ def store_page(
     _require_evaluation_of(rows, annotated, seed, today, evaluation)
     judged = judge_store(store, annotated, evaluation=evaluation, in_use=in_use, seed=seed, on_done=on_done)
     facts = _provenance(annotated, Path(store), Path(where), seed)
-    return _StorePage(identity, annotated, rows, judged, verdicts is not None, today).report(facts)
+    return _StorePage(identity, annotated, rows, judged, verdicts is not None, today, prompts).report(facts)
 
 
 def _require_evaluation_of(
@@ -181,6 +185,7 @@ class _StorePage:
     judged: JudgedStore
     has_judge: bool
     in_use: PlanInUse | None = None
+    prompts: Sequence[StagePrompts] = ()
 
     def report(self, provenance: Facts) -> Report:
         found = self.judged.evaluation
@@ -191,7 +196,7 @@ class _StorePage:
             *((check,) if (check := self._check) else ()),
             signals_section(self.judged, self.annotated),
             *self._of_arms(),
-            Section(title="What was profiled", parts=(self._observed, price_table(self.annotated.catalog))),
+            Section(title="What was profiled", parts=self._profiled),
         )
         return Report(
             title=f"VineLM on {self.identity.workflow}",
@@ -344,8 +349,9 @@ class _StorePage:
         return check_section(self.rows) if first is not None and first.answerable else None
 
     @property
-    def _observed(self) -> Table:
-        return stage_table(self.annotated)
+    def _profiled(self) -> tuple[Table, ...]:
+        prompts = (prompt_table(self.prompts),) if self.prompts else ()
+        return (stage_table(self.annotated), *prompts, price_table(self.annotated.catalog))
 
 
 def _verdict(found: Evaluation) -> Section:

@@ -1,0 +1,146 @@
+"""The prompts of a store's rows: keyed hashes of their prefixes, never text, in a table that the first profile makes.
+
+The key is random per store: shapes of two stores never match.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+
+from sqlalchemy import Column, Connection, Integer, LargeBinary, MetaData, String, Table, inspect, select
+from sqlalchemy.dialects.postgresql import insert
+
+from vinelm.errors import StoreError
+from vinelm.prompts.layout import StagePrompts, stages_of
+from vinelm.prompts.radix import PromptTree
+from vinelm.prompts.shape import Shape
+from vinelm.prompts.stored import KEY_BYTES, unpacked
+from vinelm.rows.observation import Cell, Observation
+from vinelm.traces.databases import schema
+from vinelm.traces.store.rows import decode_prefix, encode_prefix
+from vinelm.traces.store.store import ObservationStore
+
+metadata = MetaData()
+prompts = Table(
+    "prompts",
+    metadata,
+    Column("prompt_id", Integer, primary_key=True, autoincrement=True, comment="order; the last one of a row holds"),
+    Column("request_id", String, nullable=False, comment="the request"),
+    Column("prefix", String, nullable=False, comment="the row's prefix, JSON list"),
+    Column("shapes", LargeBinary, nullable=False, comment="keyed hashes of the prefixes of each call's prompt, by 128 tokens"),
+    comment="Which prompts begin alike; no text. Made with the first profile of a version that has it.",
+)
+_ADD = insert(prompts)
+PROMPT_KEY = "prompt_key"
+"""Key of ``meta``: what the hashes in ``prompts`` are keyed with, in hex."""
+
+
+class StoredPrompts:
+    """Reads and adds the shapes of a store's prompts."""
+
+    def __init__(self, store: ObservationStore) -> None:
+        self._store, self._database = store, store.database
+
+    def begin(self) -> bytes:
+        """Return the store's key. Makes it, and the table, if there is none; the caller holds the store."""
+        with self._database.transaction() as connection:
+            metadata.create_all(connection)
+            return _set_key(connection, os.urandom(KEY_BYTES))
+
+    def add(self, request_id: str, prefix: Sequence[str], shapes: bytes) -> None:
+        """Add the shapes of a row's calls, packed with the store's key. Joins the caller's transaction."""
+        with self._database.transaction() as connection:
+            connection.execute(_ADD, {"request_id": request_id, "prefix": encode_prefix(prefix), "shapes": shapes})
+
+    def of_cached(self, rows: Sequence[Observation]) -> dict[Cell, tuple[Shape, ...]]:
+        """Return the shapes as :meth:`read` does; none where no row was served from a prompt cache."""
+        return self.read() if any(row.tokens_cached for row in rows) else {}
+
+    def read(self) -> dict[Cell, tuple[Shape, ...]]:
+        """Return the shapes of the calls of each row that has them; empty for a store of an earlier version.
+
+        Raises:
+            StoreError: some were made with another key, or are damaged.
+        """
+        with self._database.transaction() as connection:
+            found, key = _packed(connection), _key(connection)
+        shapes = {}
+        for (request_id, prefix), data in found.items():
+            try:
+                shapes[request_id, decode_prefix(prefix)] = unpacked(data, key or b"")
+            except ValueError as error:
+                raise StoreError(
+                    f"{self._store.path}: the prompt shapes of request {request_id!r} are {error}: "
+                    "join stores with `vinelm store merge`, or delete the table prompts",
+                    code="store-damaged",
+                ) from None
+        return shapes
+
+
+def copy_prompts(source: Connection, target: Connection, cells: Collection[Cell]) -> int:
+    """Copy the shapes of these rows from one store to another, inside the caller's transactions.
+
+    Returns:
+        How many rows go without: shapes of another key than the target's can match none of its own.
+    """
+    wanted = {(request_id, encode_prefix(prefix)) for request_id, prefix in cells}
+    found = {cell: data for cell, data in _packed(source).items() if cell in wanted}
+    key = _key(source)
+    if not found or key is None:
+        return 0
+    metadata.create_all(target)
+    if _set_key(target, key) != key:
+        return len(found)
+    target.execute(_ADD, [{"request_id": r, "prefix": prefix, "shapes": data} for (r, prefix), data in found.items()])
+    return 0
+
+
+def prompt_stages(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Shape]]) -> tuple[StagePrompts, ...]:
+    """Return what the prompts of each stage have in common."""
+    return stages_of(_tree(rows, shapes))
+
+
+def prompt_tokens(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Shape]]) -> dict[Cell, tuple[int, int]]:
+    """Return the static and the shared prompt tokens of each row whose shapes and tokens are known.
+
+    Labels depend on all rows; see :class:`~vinelm.prompts.radix.TokensByLabel`. The shares are those of the text, of the
+    tokens that the provider counted.
+    """
+    labels = iter(_tree(rows, shapes).labels().tolist())
+    found = {}
+    for row in rows:
+        calls = [next(labels) for _ in shapes.get((row.request_id, row.prefix), ())]
+        total = sum(map(sum, calls))
+        if total and row.tokens_in is not None:
+            static, shared = (round(row.tokens_in * sum(call[k] for call in calls) / total) for k in (0, 1))
+            found[row.request_id, row.prefix] = (static, shared)
+    return found
+
+
+def _tree(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Shape]]) -> PromptTree:
+    tree = PromptTree()
+    for row in rows:
+        for shape in shapes.get((row.request_id, row.prefix), ()):
+            tree.add(row.stage, row.request_id, shape)
+    return tree
+
+
+def _key(connection: Connection) -> bytes | None:
+    text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == PROMPT_KEY)).scalar()
+    return None if text is None else bytes.fromhex(text)
+
+
+def _set_key(connection: Connection, key: bytes) -> bytes:
+    """Set the key if there is none, and return the one that holds."""
+    values = {"key": PROMPT_KEY, "value": key.hex()}
+    connection.execute(insert(schema.meta).on_conflict_do_nothing(), values)
+    return _key(connection) or key
+
+
+def _packed(connection: Connection) -> dict[tuple[str, str], bytes]:
+    """The shapes by request and prefix as text."""
+    if not inspect(connection).has_table(prompts.name):
+        return {}
+    columns = (prompts.c.request_id, prompts.c.prefix, prompts.c.shapes)
+    return {(row[0], row[1]): row[2] for row in connection.execute(select(*columns).order_by(prompts.c.prompt_id))}

@@ -1,0 +1,118 @@
+"""What the prompts of a workflow have in common, and whether another order of their messages would let caches keep more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from vinelm.prompts.radix import PromptTree, TokensByLabel
+from vinelm.prompts.shape import CACHE_MINIMUM, shape_of
+
+_LEAST_GAIN = 0.05
+_KEY = b"texts that are at hand and are not kept"
+
+
+class PromptPart(NamedTuple):
+    """A message or tool of a prompt: the name, once in a prompt, by which an author knows it, and its canonical text.
+
+    ``is_movable``: a message that could stand elsewhere: neither a tool, a system message nor a turn.
+    """
+
+    name: str
+    text: str
+    is_movable: bool
+
+
+class SeenPrompt(NamedTuple):
+    """The prompt of one call of a stage, for one request."""
+
+    stage: str
+    request: str
+    parts: tuple[PromptPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StagePrompts:
+    """The prompts of a stage's calls: the mean tokens of one, and whether the static part is long enough for most caches."""
+
+    stage: str
+    calls: int
+    tokens: TokensByLabel
+    is_static_cached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A better order: ``moved`` before ``before``, in the prompts of ``stages``. ``reusable`` is what it would be then."""
+
+    moved: str
+    before: str
+    stages: tuple[str, ...]
+    reusable: float
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLayout:
+    """What the prompts of a few requests have in common; no text of them.
+
+    ``reusable`` is the share of all tokens, in [0, 1], that a cache has from an earlier call if all stages run on one model, in
+    prefixes of at least :data:`~vinelm.prompts.shape.CACHE_MINIMUM` tokens. ``move`` is the best change of order, which
+    changes the prompt and so perhaps the answers; None where none pays.
+    """
+
+    requests: int
+    stages: tuple[StagePrompts, ...]
+    reusable: float
+    move: Move | None
+
+
+def layout_of(prompts: Sequence[SeenPrompt]) -> PromptLayout:
+    """Return what the prompts have in common, and the one move of a whole message that makes most of them reusable. Pure.
+
+    Every pair of names is tried, in each prompt that has both, with everything behind it in its place.
+    """
+    tree, reusable = _tried(prompts)
+    pairs = dict.fromkeys(pair for prompt in prompts for pair in _pairs(prompt))
+    tried = {pair: _tried([_moved(prompt, *pair) for prompt in prompts])[1] for pair in pairs}
+    best = max(tried, key=lambda pair: tried[pair], default=None)
+    move = None
+    if best is not None and tried[best] >= reusable + _LEAST_GAIN:
+        stages = dict.fromkeys(prompt.stage for prompt in prompts if best in _pairs(prompt))
+        move = Move(*best, tuple(stages), tried[best])
+    return PromptLayout(len({prompt.request for prompt in prompts}), stages_of(tree), reusable, move)
+
+
+def stages_of(tree: PromptTree) -> tuple[StagePrompts, ...]:
+    """Return what the prompts of each stage in the tree have in common."""
+    found = tree.by_stage().items()
+    return tuple(StagePrompts(stage, calls, tokens, tokens.static >= CACHE_MINIMUM) for stage, (calls, tokens) in found)
+
+
+def _tried(prompts: Iterable[SeenPrompt]) -> tuple[PromptTree, float]:
+    """The tree of the prompts, and the share of their tokens that an earlier one has as a prefix long enough for a cache."""
+    tree = PromptTree()
+    total = reused = 0
+    for prompt in prompts:
+        shape = shape_of([part.text for part in prompt.parts], _KEY)
+        known = tree.longest_match(shape)
+        reused += known if known >= CACHE_MINIMUM else 0
+        total += shape.tokens
+        tree.add(prompt.stage, prompt.request, shape)
+    return tree, reused / total if total else 0.0
+
+
+def _pairs(prompt: SeenPrompt) -> list[tuple[str, str]]:
+    """(moved, before): two movable messages, the moved one further down now."""
+    names = [part.name for part in prompt.parts if part.is_movable]
+    return [(moved, before) for place, moved in enumerate(names) for before in names[:place]]
+
+
+def _moved(prompt: SeenPrompt, moved: str, before: str) -> SeenPrompt:
+    """The prompt with that move; itself where it has not both, in this order."""
+    if (moved, before) not in _pairs(prompt):
+        return prompt
+    parts = {part.name: part for part in prompt.parts}
+    one = parts.pop(moved)
+    order = [both for name, part in parts.items() for both in ([one, part] if name == before else [part])]
+    return SeenPrompt(prompt.stage, prompt.request, tuple(order))

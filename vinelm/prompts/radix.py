@@ -1,0 +1,189 @@
+"""A radix tree of prompts: which tokens every request of a stage sends, which several requests, and which one request again."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.prompts.shape import BLOCK_TOKENS, Shape
+
+IntArray: TypeAlias = npt.NDArray[np.integer[Any]]
+
+STATIC_SHARE = 0.9
+"""The share of a stage's requests that send a prefix for it to be static."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokensByLabel:
+    """Tokens of prompts, about, by who else sends the prefix that they end.
+
+    Args:
+        static: at least :data:`STATIC_SHARE` of the stage's requests, if there are two or more.
+        shared: other requests, of any stage.
+        request: other calls of the same request.
+        own: nobody.
+    """
+
+    static: float
+    shared: float
+    request: float
+    own: float
+
+    @property
+    def total(self) -> float:
+        """Tokens of the whole prompt."""
+        return self.static + self.shared + self.request + self.own
+
+
+class PromptTree:
+    """Prompts by their common prefixes, path-compressed; about 300 bytes and 20 µs for a prompt of 2,000 tokens. Pure.
+
+    Labels depend on all prompts: they are those of the prompts added so far. All shapes must be made with one key.
+    """
+
+    def __init__(self) -> None:
+        self._stages: dict[str, int] = {}
+        self._requests: dict[str, int] = {}
+        self._calls = (array("I"), array("I"), array("I"))  # stage, request and last node of each call
+        # An edge is a slice of two flat arrays; node 0 is the root, whose edge is empty.
+        self._digests, self._tokens = array("Q"), array("I")
+        self._start, self._stop, self._parent = array("I", [0]), array("I", [0]), array("I", [0])
+        self._child: dict[int, int] = {}  # a digest tells all of its prefix: no node needs a table of its own children
+
+    def __len__(self) -> int:
+        return len(self._calls[0])
+
+    def add(self, stage: str, request: str, shape: Shape) -> None:
+        """Add the prompt of a call."""
+        digests, tokens = _points(shape)
+        node, at, split = self._found(digests)
+        if split is not None:
+            node = self._split(node, split)
+        if at < len(digests):
+            start = len(self._digests)
+            self._digests.extend(digests[at:])
+            self._tokens.extend(tokens[at:])
+            node = self._new(start, len(self._digests), node)
+        stages, requests, ends = self._calls
+        stages.append(self._stages.setdefault(stage, len(self._stages)))
+        requests.append(self._requests.setdefault(request, len(self._requests)))
+        ends.append(node)
+
+    def longest_match(self, shape: Shape) -> int:
+        """Return the tokens of the longest prefix that a prompt in the tree has in common with this one, about."""
+        digests, tokens = _points(shape)
+        at = self._found(digests)[1]
+        return tokens[at - 1] if at else 0
+
+    def labels(self) -> IntArray:
+        """Return the tokens of each call by label, shape (calls, 4), in the order in which the calls were added.
+
+        The columns are the fields of :class:`TokensByLabel`. About half a second for 100,000 calls.
+        """
+        stages, requests, ends = (np.asarray(column, np.int64) for column in self._calls)
+        n_stages, n_requests = max(len(self._stages), 1), max(len(self._requests), 1)
+        call, node = _passed(ends, np.asarray(self._parent, np.int32))
+        tokens = np.asarray(self._tokens, np.int64)[np.asarray(self._stop, np.int64)[node] - 1]
+        pair, inverse, times = np.unique(
+            node.astype(np.int64) * n_requests + requests[call], return_inverse=True, return_counts=True
+        )
+        others = np.bincount(pair // n_requests, minlength=len(self._parent))[node]
+        of_stage = np.bincount(np.unique(stages * n_requests + requests) // n_requests, minlength=n_stages)[stages[call]]
+        place = node.astype(np.int64) * n_stages + stages[call]
+        passed, senders = np.unique(np.unique(place * n_requests + requests[call]) // n_requests, return_counts=True)
+        is_static = (senders[np.searchsorted(passed, place)] >= STATIC_SHARE * of_stage) & (of_stage >= 2)
+        reached = np.zeros((len(ends), 4), np.int64)  # tokens of the longest prefix that has each label
+        for column, chosen in enumerate((is_static, others >= 2, times[inverse] >= 2, others >= 1)):
+            np.maximum.at(reached[:, column], call[chosen], tokens[chosen])
+        return np.diff(np.maximum.accumulate(reached, axis=1), axis=1, prepend=0)
+
+    def by_stage(self) -> dict[str, tuple[int, TokensByLabel]]:
+        """Return the calls of each stage and the mean tokens of one by label, to one decimal, in order of first appearance."""
+        rows, stages = self.labels(), np.asarray(self._calls[0])
+        here = {name: rows[stages == number] for name, number in self._stages.items()}
+        return {name: (len(some), TokensByLabel(*some.mean(axis=0).round(1).tolist())) for name, some in here.items()}
+
+    def _found(self, digests: array[int]) -> tuple[int, int, int | None]:
+        """The node down to which the points are known, how many are, and where its edge is left if not at its end."""
+        node = at = 0
+        while at < len(digests):
+            child = self._child.get(digests[at])
+            if child is None:
+                break
+            start, stop = self._start[child], self._stop[child]
+            known = _common(self._digests, start, stop, digests, at)
+            at += known
+            node = child
+            if start + known < stop:
+                return node, at, start + known
+        return node, at, None
+
+    def _split(self, node: int, at: int) -> int:
+        """Put a node into the edge to ``node``, which keeps its number, and return it."""
+        upper = self._new(self._start[node], at, self._parent[node])
+        self._start[node], self._parent[node] = at, upper
+        self._child[self._digests[at]] = node
+        return upper
+
+    def _new(self, start: int, stop: int, parent: int) -> int:
+        node = len(self._start)
+        self._start.append(start)
+        self._stop.append(stop)
+        self._parent.append(parent)
+        self._child[self._digests[start]] = node
+        return node
+
+
+def common_tokens(one: Shape, other: Shape) -> int:
+    """Return the tokens of the longest common prefix of two prompts, about."""
+    digests, tokens = _points(one)
+    others = _points(other)[0]
+    if not (digests and others and digests[0] == others[0]):
+        return 0
+    return tokens[_common(digests, 0, len(digests), others, 0) - 1]
+
+
+def _points(shape: Shape) -> tuple[array[int], array[int]]:
+    """Digests and tokens at the end of each block and of each part, in the order of the text."""
+    digests, tokens = array("Q"), array("I")
+    blocks, taken = shape.blocks, 0
+    for end in shape.ends:
+        whole = end.tokens // BLOCK_TOKENS
+        if whole > taken:
+            digests.extend(blocks[taken:whole])
+            tokens.extend(range((taken + 1) * BLOCK_TOKENS, whole * BLOCK_TOKENS + 1, BLOCK_TOKENS))
+            taken = whole
+        if not digests or digests[-1] != end.digest:
+            digests.append(end.digest)
+            tokens.append(end.tokens)
+    return digests, tokens
+
+
+def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int], at: int) -> int:
+    """How many digests from ``start`` and from ``at`` are the same; the first are. Equal ones have equal ones before them."""
+    low, high = 1, min(stop - start, len(digests) - at)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if known[start + middle - 1] == digests[at + middle - 1]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _passed(ends: IntArray, parent: IntArray) -> tuple[IntArray, IntArray]:
+    """Each call with each node that it passes, but the root; small integers, since there are several for each call."""
+    call: IntArray = np.arange(len(ends), dtype=np.int32)
+    node: IntArray = ends.astype(np.int32)
+    calls, nodes = [call[:0]], [node[:0]]
+    while len(call):
+        call, node = call[node > 0], node[node > 0]
+        calls.append(call)
+        nodes.append(node)
+        node = parent[node]
+    return np.concatenate(calls), np.concatenate(nodes)
