@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from vinelm.errors import WorkflowError
 
@@ -62,3 +62,21 @@ class ToolEvent:
     is_used: bool = True
     arguments: Mapping[str, Any] | None = None
     result: Any = None
+
+
+History = Sequence[str | ToolEvent]
+"""One session in order: the user's messages, and the calls that have ended, with arguments and results."""
+
+
+class Candidate(NamedTuple):
+    """A read that the application may ask for.
+
+    Args:
+        tool: its name.
+        arguments: JSON values by name.
+        p: the probability that it is asked for while its result is still true, in [0, 1].
+    """
+
+    tool: str
+    arguments: Mapping[str, Any]
+    p: float

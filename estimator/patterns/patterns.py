@@ -1,0 +1,143 @@
+"""Patterns of an application's reads: which call comes next, with which arguments, and how likely."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from vinelm.errors import ConfigError
+from vinelm.estimator.patterns.bindings import Bindings
+from vinelm.estimator.patterns.regression import FEATURES, Key, add_counts, features_of, fit, keys_of, probability
+from vinelm.estimator.patterns.seen import Possible, Seen
+from vinelm.estimator.patterns.sets import find_sets
+from vinelm.tools.call import Candidate, History, ToolEvent
+
+LEAST_MOMENTS = 30
+"""Possible calls from which a calibration is fitted; with fewer, nothing is speculated."""
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Mined patterns.
+
+    Args:
+        reads: the names of the tools that only read.
+        sets: (tool, its bindings).
+        counts: hits and trials by key.
+        coefficients: of the logistic regression, one for each feature; empty if there was too little to fit it.
+        schemas: the digest of each tool's schema, where it is known.
+    """
+
+    reads: frozenset[str]
+    sets: tuple[tuple[str, Bindings], ...]
+    counts: Mapping[Key, tuple[int, int]]
+    coefficients: tuple[float, ...]
+    schemas: Mapping[str, str] = field(default_factory=dict)
+
+    def candidates(self, history: History, *, least: float = 0.0) -> list[Candidate]:
+        """Return the reads that may be asked for before the next write, the likeliest first.
+
+        Args:
+            history: the user's messages and the ended calls, with arguments and results, in order.
+            least: the probability below which a call is left out.
+        """
+        return self.candidates_of(Seen.after(history, self.reads), least=least)
+
+    def candidates_of(self, seen: Seen, *, least: float = 0.0) -> list[Candidate]:
+        """The same for a state that is kept up to date with :meth:`vinelm.estimator.patterns.seen.Seen.add`."""
+        if not self.coefficients:
+            return []
+        found = []
+        for possible in seen.possible(self.sets).values():
+            p = probability(features_of(possible, seen, self.sets, self._lookup), self.coefficients)
+            if p >= least:
+                found.append(Candidate(possible.tool, possible.arguments, p))
+        return sorted(found, key=lambda one: -one.p)
+
+    def _lookup(self, key: Key) -> tuple[float, float]:
+        return self.counts.get(key, (0, 0))
+
+
+class Moment(NamedTuple):
+    """A possible call after some events of a session, and whether it was asked for before the next write."""
+
+    group: Hashable
+    seen: Seen
+    possible: Possible
+    is_hit: bool
+
+
+def mine(
+    sessions: Sequence[History],
+    reads: Iterable[str],
+    *,
+    groups: Sequence[Hashable] | None = None,
+    schemas: Mapping[str, str] | None = None,
+) -> Patterns:
+    """Mine patterns from recorded sessions.
+
+    Args:
+        sessions: each the user's messages and the calls, with arguments and results, in order.
+        reads: the names of the tools that only read; every other tool writes.
+        groups: sessions of one group repeat each other, such as trials of one task; by default each is its own.
+        schemas: the digest of each tool's schema.
+
+    Raises:
+        ConfigError: a session is without arguments: values were not recorded.
+    """
+    of = list(range(len(sessions))) if groups is None else list(groups)
+    names = frozenset(reads)
+    calls = [event for session in sessions for event in session if isinstance(event, ToolEvent)]
+    if any(event.arguments is None for event in calls):
+        raise ConfigError('a recorded call is without arguments: patterns are mined from values; record with record="values"')
+    sets = find_sets(sessions, of, names)
+    counts: dict[Hashable, dict[Key, list[int]]] = defaultdict(dict)
+    total: dict[Key, list[int]] = {}
+    for moment in _moments(sessions, of, names, sets):
+        for one in moment.possible.yielded:
+            trial = {key: (int(moment.is_hit), 1) for key in keys_of(one, moment.possible.is_again, moment.seen)}
+            add_counts(counts[moment.group], trial)
+            add_counts(total, trial)
+    rows, hits = [], []
+    for moment in _moments(sessions, of, names, sets):
+        own = counts[moment.group]
+
+        def others(key: Key, own: Mapping[Key, list[int]] = own) -> tuple[float, float]:
+            all_hits, all_trials = total.get(key, (0, 0))
+            own_hits, own_trials = own.get(key, (0, 0))
+            return all_hits - own_hits, all_trials - own_trials
+
+        rows.append(features_of(moment.possible, moment.seen, sets, others))
+        hits.append(float(moment.is_hit))
+    enough = len(rows) >= LEAST_MOMENTS and 0.0 < sum(hits) < len(hits)
+    coefficients = fit(np.array(rows, dtype=np.float64).reshape(-1, len(FEATURES)), np.array(hits)) if enough else []
+    kept = {key: (hit, trials) for key, (hit, trials) in total.items()}
+    return Patterns(names, tuple(sets), kept, tuple(coefficients), dict(schemas or {}))
+
+
+def _moments(
+    sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str], sets: Sequence[tuple[str, Bindings]]
+) -> Iterator[Moment]:
+    """Yield every possible call after every event. ``seen`` is true until the next one is asked for."""
+    for session, group in zip(sessions, groups, strict=True):
+        seen = Seen(reads)
+        for at, event in enumerate(session):
+            seen.add(event)
+            coming = read_before_the_next_write(session[at + 1 :], reads)
+            for key, possible in seen.possible(sets).items():
+                yield Moment(group, seen, possible, key in coming)
+
+
+def read_before_the_next_write(events: History, reads: frozenset[str]) -> set[str]:
+    """Return the keys of the reads that come before a tool that writes."""
+    coming: set[str] = set()
+    for event in events:
+        if isinstance(event, ToolEvent):
+            if event.tool not in reads:
+                break
+            coming.add(event.key)
+    return coming

@@ -1,0 +1,124 @@
+"""What one session has shown so far, and the calls that bindings yield from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vinelm.errors import WorkflowError
+from vinelm.estimator.patterns.bindings import Bindings, Sources, fill
+from vinelm.estimator.patterns.words import tokens_of
+from vinelm.tools.call import History, ToolEvent, canonical_key
+
+USER = "user"
+"""The signature of a message of the user; that of a call is its tool, with ``!`` if it failed."""
+LONGEST_SUFFIX = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Yielded:
+    """One call that one set of bindings yields.
+
+    Args:
+        at: the number of the set.
+        rank: how many calls that were not read yet stand before it, at most 8.
+        count: how many such calls the set yields.
+        read_share: the share of all that the set yields which were read already.
+        age: events since the newest source of its arguments.
+    """
+
+    at: int
+    rank: int
+    count: int
+    read_share: float
+    age: int
+
+
+@dataclass(slots=True)
+class Possible:
+    """A call that may come: its tool and arguments, whether it was read before the last write, and what yields it."""
+
+    tool: str
+    arguments: dict[str, Any]
+    is_again: bool
+    yielded: list[Yielded]
+
+
+class Seen:
+    """The state of a session after some of its events.
+
+    Args:
+        reads: the names of the tools that only read; every other tool writes.
+    """
+
+    def __init__(self, reads: Iterable[str]) -> None:
+        self.reads = frozenset(reads)
+        self.sources = Sources()
+        self.is_fresh: dict[str, bool] = {}
+        """For the key of every read: whether no write came since."""
+        self.signatures: list[str] = []
+        self.calls_of: dict[str, int] = {}
+        self.last_words: set[str] = set()
+        self.words: set[str] = set()
+        self.turns = 0
+        self.calls_this_turn = 0
+
+    @classmethod
+    def after(cls, history: History, reads: Iterable[str]) -> Seen:
+        """Return the state after all of ``history``."""
+        seen = cls(reads)
+        for event in history:
+            seen.add(event)
+        return seen
+
+    def add(self, event: str | ToolEvent) -> None:
+        """Take in a message of the user or a call that has ended."""
+        at = len(self.signatures)
+        if isinstance(event, str):
+            tokens = tokens_of(event)
+            self.sources.add_words(at, tokens)
+            self.last_words = {token.text for token in tokens}
+            self.words |= self.last_words
+            self.signatures.append(USER)
+            self.turns += 1
+            self.calls_this_turn = 0
+            return
+        self.signatures.append(event.tool if event.is_ok else f"{event.tool}!")
+        self.calls_of[event.tool] = self.calls_of.get(event.tool, 0) + 1
+        self.calls_this_turn += 1
+        if event.tool in self.reads:
+            self.is_fresh[event.key] = True
+        else:
+            self.is_fresh = dict.fromkeys(self.is_fresh, False)
+        if event.is_ok:
+            self.sources.add_call(at, event)
+
+    def suffix(self, length: int) -> tuple[str, ...]:
+        """The signatures of the last ``length`` events."""
+        return tuple(self.signatures[-length:]) if length else ()
+
+    def possible(self, sets: Sequence[tuple[str, Bindings]]) -> dict[str, Possible]:
+        """Return the calls, by key, that the sets of (tool, bindings) yield and whose result is not at hand."""
+        found: dict[str, Possible] = {}
+        for at, (tool, bindings) in enumerate(sets):
+            rows = []
+            for filled in fill(bindings, self.sources):
+                try:
+                    rows.append((canonical_key(tool, filled.arguments), filled))
+                except WorkflowError:  # NaN in a result: no call can be told by it
+                    continue
+            open_rows = [(key, filled) for key, filled in rows if not self.is_fresh.get(key)]
+            share = 1.0 - len(open_rows) / len(rows) if rows else 0.0
+            for rank, (key, filled) in enumerate(open_rows):
+                one = found.get(key)
+                if one is None:
+                    one = found[key] = Possible(tool, filled.arguments, key in self.is_fresh, [])
+                age = len(self.signatures) - 1 - filled.source if filled.source >= 0 else 0
+                one.yielded.append(Yielded(at, min(rank, 8), len(open_rows), share, age))
+        return found
+
+    def has_words(self, arguments: Mapping[str, Any]) -> tuple[bool, bool]:
+        """Whether a value of ``arguments`` stands in the user's last message, and in any."""
+        texts = {str(value) for value in arguments.values()}
+        return bool(texts & self.last_words), bool(texts & self.words)
