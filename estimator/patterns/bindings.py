@@ -18,6 +18,8 @@ MOST_ROWS = 40
 """Candidates of one pattern that are looked at."""
 MOST_EVENTS = 6
 """Earlier calls of one tool that are looked at, the newest first."""
+MOST_NAMED = 2
+"""Last values of one name."""
 _PLACES_A_MESSAGE = 1000
 
 
@@ -26,14 +28,15 @@ class Binding:
     """The source of one argument.
 
     Args:
-        kind: "call" for a value of an earlier call, "user" for a token of the user's words, or "constant".
+        kind: "call" for a value of an earlier call of one tool, "named" for the last values of one name in any earlier call,
+            "user" for a token of the user's words, or "constant".
         tool: the earlier call's tool.
-        path: for "call", from ``"result"`` or ``"arguments"`` to the value: keys and :data:`ANY_ITEM` and the like.
+        path: for "call", from ``"result"`` or ``"arguments"`` to the value: keys and :data:`ANY_ITEM` and the like; for "named", the name.
         shape: for "user", the token's shape.
         text: for "constant", the value as JSON; for "user", what the token becomes: "text", "int" or "float".
     """
 
-    kind: Literal["call", "user", "constant"]
+    kind: Literal["call", "named", "user", "constant"]
     tool: str = ""
     path: Path = ()
     shape: str = ""
@@ -59,11 +62,18 @@ class Sources:
         self.tokens: dict[str, list[Token]] = {}
         """The tokens of each shape, whose places count on from message to message."""
         self.event_of_message: list[int] = []
+        self.named: dict[str, list[Filled]] = {}
+        """The last values of each name among the arguments of calls and the entries of their results."""
 
     def add_call(self, at: int, event: ToolEvent) -> None:
         """Add a call that did not fail; ``at`` is its place in the history."""
         root = {"arguments": event.arguments or {}, "result": event.result}
         self.calls.setdefault(event.tool, []).append((at, root))
+        for entries in root.values():
+            for name, value in entries.items() if isinstance(entries, dict) else ():
+                if not isinstance(value, (dict, list)):
+                    last = self.named.setdefault(name, [])
+                    last[:] = [Filled({name: value}, at), *(one for one in last if one.arguments[name] != value)][:MOST_NAMED]
 
     def add_words(self, at: int, tokens: Sequence[Token]) -> None:
         """Add the tokens of a message of the user."""
@@ -87,6 +97,11 @@ def fill(bindings: Bindings, sources: Sources) -> list[Filled]:
         if one.kind == "call":
             tools.setdefault(one.tool, {})[name] = one.path
     parts = [list(_of_calls(sources.calls.get(tool, ()), paths)) for tool, paths in tools.items()]
+    parts += [
+        [Filled({name: old.arguments[str(one.path[0])]}, old.source) for old in sources.named.get(str(one.path[0]), ())]
+        for name, one in bindings
+        if one.kind == "named"
+    ]
     if words:
         parts.append(list(_of_words(words, sources)))
     found: dict[str, Filled] = {}

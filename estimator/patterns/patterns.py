@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from vinelm.errors import ConfigError
 from vinelm.estimator.patterns.bindings import Bindings
-from vinelm.estimator.patterns.regression import FEATURES, Key, add_counts, features_of, fit, keys_of, probability
+from vinelm.estimator.patterns.regression import Key, add_counts, features_of, PRIOR_TRIALS, fit_calibrated, keys_of, probability
 from vinelm.estimator.patterns.seen import Possible, Seen
-from vinelm.estimator.patterns.sets import find_sets
+from vinelm.estimator.patterns.sets import LEAST_GROUPS, find_sets
 from vinelm.tools.call import Candidate, History, ToolEvent
 
+LEAST_LIKELY = 0.1
+"""A set of bindings that is never likelier than this is dropped."""
 LEAST_MOMENTS = 30
 """Possible calls from which a calibration is fitted; with fewer, nothing is speculated."""
 
@@ -94,15 +96,9 @@ def mine(
     calls = [event for session in sessions for event in session if isinstance(event, ToolEvent)]
     if any(event.arguments is None for event in calls):
         raise ConfigError('a recorded call is without arguments: patterns are mined from values; record with record="values"')
-    sets = find_sets(sessions, of, names)
-    counts: dict[Hashable, dict[Key, list[int]]] = defaultdict(dict)
-    total: dict[Key, list[int]] = {}
-    for moment in _moments(sessions, of, names, sets):
-        for one in moment.possible.yielded:
-            trial = {key: (int(moment.is_hit), 1) for key in keys_of(one, moment.possible.is_again, moment.seen)}
-            add_counts(counts[moment.group], trial)
-            add_counts(total, trial)
-    rows, hits = [], []
+    support = find_sets(sessions, of, names)
+    sets, total, counts = _count(sessions, of, names, support)
+    rows, hits, groups_of_rows = [], [], []
     for moment in _moments(sessions, of, names, sets):
         own = counts[moment.group]
 
@@ -111,12 +107,42 @@ def mine(
             own_hits, own_trials = own.get(key, (0, 0))
             return all_hits - own_hits, all_trials - own_trials
 
-        rows.append(features_of(moment.possible, moment.seen, sets, others))
-        hits.append(float(moment.is_hit))
-    enough = len(rows) >= LEAST_MOMENTS and 0.0 < sum(hits) < len(hits)
-    coefficients = fit(np.array(rows, dtype=np.float64).reshape(-1, len(FEATURES)), np.array(hits)) if enough else []
+        rest = [one for one in moment.possible.yielded if len(support[sets[one.at]] - {moment.group}) >= LEAST_GROUPS]
+        if rest:
+            rows.append(features_of(replace(moment.possible, yielded=rest), moment.seen, sets, others))
+            hits.append(float(moment.is_hit))
+            groups_of_rows.append(moment.group)
+    coefficients: list[float] = []
+    if len(rows) >= LEAST_MOMENTS and 0.0 < sum(hits) < len(hits):
+        coefficients = fit_calibrated(np.array(rows, dtype=np.float64), np.array(hits), groups_of_rows)
     kept = {key: (hit, trials) for key, (hit, trials) in total.items()}
     return Patterns(names, tuple(sets), kept, tuple(coefficients), dict(schemas or {}))
+
+
+def _count(
+    sessions: Sequence[History],
+    groups: Sequence[Hashable],
+    reads: frozenset[str],
+    support: Mapping[tuple[str, Bindings], set[Hashable]],
+) -> tuple[list[tuple[str, Bindings]], dict[Key, list[int]], dict[Hashable, dict[Key, list[int]]]]:
+    """Return the sets that ever make a call likely, their counts, and the part of each group in these."""
+    found = list(support)
+    counts: dict[Hashable, dict[Key, list[int]]] = defaultdict(dict)
+    total: dict[Key, list[int]] = {}
+    for moment in _moments(sessions, groups, reads, found):
+        for one in moment.possible.yielded:
+            trial = {key: (int(moment.is_hit), 1) for key in keys_of(one, moment.possible.is_again, moment.seen)}
+            add_counts(counts[moment.group], trial)
+            add_counts(total, trial)
+    best = [0.0] * len(found)
+    for key, (hits, trials) in total.items():
+        best[key[0]] = max(best[key[0]], hits / (trials + PRIOR_TRIALS))
+    number = {old: new for new, old in enumerate(at for at, p in enumerate(best) if p >= LEAST_LIKELY)}
+
+    def renumbered(some: Mapping[Key, list[int]]) -> dict[Key, list[int]]:
+        return {(number[key[0]], *key[1:]): value for key, value in some.items() if key[0] in number}
+
+    return [found[at] for at in number], renumbered(total), defaultdict(dict, {g: renumbered(c) for g, c in counts.items()})
 
 
 def _moments(

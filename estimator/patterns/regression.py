@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from vinelm.estimator.patterns.seen import LONGEST_SUFFIX, Possible, Seen, Yield
 PRIOR = 0.02
 """The probability of a call about which nothing is known."""
 PRIOR_TRIALS = 3.0
+FOLDS = 5
 PENALTY = 2.0
 """Half the inverse variance of a standardized coefficient."""
 Key = tuple[int, int, int, bool, tuple[str, ...]]
@@ -24,6 +25,7 @@ FEATURES = (
     "intercept", "logit", "logit_whatever_came", "logit_last_event", "rank", "log_count", "in_last_words", "in_words",
     "calls_of_tool", "calls", "after_user", "from_calls", "from_words", "constants", "no_arguments", "again", "log_age", "sets",
     "read_share", "after_same_tool", "calls_this_turn", "turns", "logit_second",
+    "from_names", "names_tool", "names_tool_not_yet_called", "called_this_turn",
 )  # fmt: skip
 
 
@@ -50,6 +52,7 @@ def features_of(possible: Possible, seen: Seen, sets: Sequence[tuple[str, Bindin
     chain, best = chains[0]
     kinds = [binding.kind for _, binding in sets[best.at][1]]
     in_last, in_any = seen.has_words(possible.arguments)
+    named, is_called = seen.names_tool(possible.tool), possible.tool in seen.tools_this_turn
     calls = sum(seen.calls_of.values())
     return [
         1.0, _logit(chain[-1]), _logit(chain[0]), _logit(chain[min(1, len(chain) - 1)]),
@@ -58,6 +61,7 @@ def features_of(possible: Possible, seen: Seen, sets: Sequence[tuple[str, Bindin
         kinds.count("call"), kinds.count("user"), kinds.count("constant"), not kinds, possible.is_again,
         math.log1p(best.age), min(len(chains), 4), best.read_share, seen.signatures[-1:] == [possible.tool],
         min(seen.calls_this_turn, 4), min(seen.turns, 6), _logit(chains[1][0][-1] if len(chains) > 1 else PRIOR),
+        kinds.count("named"), named, 0.0 if is_called else named, is_called,
     ]  # fmt: skip
 
 
@@ -90,6 +94,30 @@ def fit(features: NDArray[np.float64], hits: NDArray[np.float64]) -> list[float]
             break
     plain = w / spread
     plain[0] -= float((w / spread) @ mean)
+    return [float(value) for value in plain]
+
+
+def fit_calibrated(features: NDArray[np.float64], hits: NDArray[np.float64], groups: Sequence[Hashable]) -> list[float]:
+    """Return coefficients whose scores are stretched to what they say of groups that they were not fitted on.
+
+    Args:
+        features: see :func:`fit`.
+        hits: see :func:`fit`.
+        groups: shape (calls,): the group of each.
+    """
+    number = {group: at for at, group in enumerate(dict.fromkeys(groups))}
+    fold = np.array([number[group] % FOLDS for group in groups])
+    plain = np.array(fit(features, hits))
+    if len(number) < FOLDS:
+        return [float(value) for value in plain]
+    scores = np.zeros(len(hits))
+    for one in range(FOLDS):
+        others = fold != one
+        scores[~others] = features[~others] @ np.array(fit(features[others], hits[others]))
+    shift, stretch = fit(np.column_stack([np.ones(len(hits)), np.clip(scores, -8.0, 8.0)]), hits)
+    stretch = max(0.0, stretch)
+    plain *= stretch
+    plain[0] += shift
     return [float(value) for value in plain]
 
 

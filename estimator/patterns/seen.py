@@ -8,7 +8,7 @@ from typing import Any
 
 from vinelm.errors import WorkflowError
 from vinelm.estimator.patterns.bindings import Bindings, Sources, fill
-from vinelm.estimator.patterns.words import tokens_of
+from vinelm.estimator.patterns.words import stems_of, tokens_of
 from vinelm.tools.call import History, ToolEvent, canonical_key
 
 USER = "user"
@@ -61,6 +61,8 @@ class Seen:
         self.calls_of: dict[str, int] = {}
         self.last_words: set[str] = set()
         self.words: set[str] = set()
+        self.last_stems: frozenset[str] = frozenset()
+        self.tools_this_turn: set[str] = set()
         self.turns = 0
         self.calls_this_turn = 0
 
@@ -82,11 +84,14 @@ class Seen:
             self.words |= self.last_words
             self.signatures.append(USER)
             self.turns += 1
+            self.last_stems = stems_of(event)
+            self.tools_this_turn = set()
             self.calls_this_turn = 0
             return
         self.signatures.append(event.tool if event.is_ok else f"{event.tool}!")
         self.calls_of[event.tool] = self.calls_of.get(event.tool, 0) + 1
         self.calls_this_turn += 1
+        self.tools_this_turn.add(event.tool)
         if event.tool in self.reads:
             self.is_fresh[event.key] = True
         else:
@@ -117,6 +122,11 @@ class Seen:
                 age = len(self.signatures) - 1 - filled.source if filled.source >= 0 else 0
                 one.yielded.append(Yielded(at, min(rank, 8), len(open_rows), share, age))
         return found
+
+    def names_tool(self, tool: str) -> float:
+        """The share of the words of the tool's name that stand in the user's last message."""
+        stems = stems_of(tool)
+        return len(stems & self.last_stems) / len(stems) if stems else 0.0
 
     def has_words(self, arguments: Mapping[str, Any]) -> tuple[bool, bool]:
         """Whether a value of ``arguments`` stands in the user's last message, and in any."""

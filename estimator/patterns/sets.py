@@ -26,8 +26,10 @@ _MOST_CHOICES = 64
 _MOST_LEAVES = 2000
 
 
-def find_sets(sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str]) -> list[tuple[str, Bindings]]:
-    """Return (tool, bindings), those of each tool that yielded a call in most groups first."""
+def find_sets(
+    sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str]
+) -> dict[tuple[str, Bindings], set[Hashable]]:
+    """Return the groups in which each (tool, bindings) yielded a call, those of each tool that yielded most first."""
     finder = _Finder(sessions, groups, reads)
     support: dict[tuple[str, str, Binding], set[Hashable]] = defaultdict(set)
     for read in finder.reads_with_sources():
@@ -48,7 +50,7 @@ def find_sets(sessions: Sequence[History], groups: Sequence[Hashable], reads: fr
     for (tool, bindings), of in sorted(yielded.items(), key=lambda item: (-len(item[1]), item[0])):
         if len(of) >= LEAST_GROUPS and len(kept[tool]) < MOST_SETS:
             kept[tool].append(bindings)
-    return [(tool, bindings) for tool in sorted(kept) for bindings in kept[tool]]
+    return {(tool, bindings): yielded[tool, bindings] for tool in sorted(kept) for bindings in kept[tool]}
 
 
 class _Read(NamedTuple):
@@ -146,10 +148,12 @@ class _Finder:
         elif event.is_ok:
             for name, value in (event.arguments or {}).items():
                 if _is_telling(value):
-                    at_hand[type(value), value].add(Binding("call", tool=event.tool, path=("arguments", name)))
+                    at_hand[type(value), value] |= {Binding("call", event.tool, ("arguments", name)), Binding("named", path=(name,))}
             for path, value in itertools.islice(self._leaves(event.tool, event.result, ()), _MOST_LEAVES):
                 if _is_telling(value):
-                    at_hand[type(value), value].add(Binding("call", tool=event.tool, path=("result", *path)))
+                    at_hand[type(value), value].add(Binding("call", event.tool, ("result", *path)))
+                    if len(path) == 1 and isinstance(path[0], str):
+                        at_hand[type(value), value].add(Binding("named", path=path))
 
 
 def _is_telling(value: Any) -> bool:

@@ -9,6 +9,8 @@ _QUOTED = re.compile(r"(?<!\w)['\"\u2018\u201c]([^'\"\u2018\u2019\u201c\u201d\n]
 _WORD = re.compile(r"\S+")
 _EDGES = ".,;:!?()[]{}<>'\"\u2018\u2019\u201c\u201d*`"
 _LOWER = re.compile(r"[^\W\d_A-Z]+")
+_STEM = 5
+_EMPTY_WORDS = frozenset(("get", "the", "and", "for", "all", "with", "from", "list", "info", "based"))
 MOST_CHARS = 20_000
 """Of one message; what comes after is not read."""
 
@@ -52,3 +54,9 @@ def tokens_of(text: str) -> list[Token]:
         place = sum(start < quoted.start() for start in starts)
         found.append(Token(quoted[1], "'" + shape_of(quoted[1]), place))
     return sorted(found, key=lambda token: token.place)
+
+
+def stems_of(text: str) -> frozenset[str]:
+    """Return the first letters of the words, in lower case; names of tools are split at underscores and capitals."""
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", text[:MOST_CHARS])
+    return frozenset(part.lower()[:_STEM] for part in parts if len(part) > 2 and part.lower() not in _EMPTY_WORDS)
