@@ -14,7 +14,7 @@ from vinelm.tools.call import ToolEvent
 ANY_ITEM, ANY_VALUE, ANY_KEY = 0, 1, 2
 """Steps of a path that stand for every item of a list, every value of a dictionary whose keys vary, and every such key."""
 Path = tuple[str | int, ...]
-MOST_ROWS = 40
+MOST_ROWS = 16
 """Candidates of one pattern that are looked at."""
 MOST_EVENTS = 6
 """Earlier calls of one tool that are looked at, the newest first."""
@@ -43,6 +43,12 @@ class Binding:
     text: str = ""
 
 
+    @property
+    def reads(self) -> str:
+        """What it reads: a tool's calls, a name, the user's words, or nothing."""
+        return f"call {self.tool}" if self.kind == "call" else f"named {self.path[0]}" if self.kind == "named" else self.kind
+
+
 Bindings = tuple[tuple[str, Binding], ...]
 """The binding of each argument, by name in order. Empty for a tool without arguments."""
 
@@ -64,14 +70,18 @@ class Sources:
         self.event_of_message: list[int] = []
         self.named: dict[str, list[Filled]] = {}
         """The last values of each name among the arguments of calls and the entries of their results."""
+        self.versions: dict[str, int] = {}
+        """How often what a binding reads has changed, by :attr:`Binding.reads`."""
 
     def add_call(self, at: int, event: ToolEvent) -> None:
         """Add a call that did not fail; ``at`` is its place in the history."""
         root = {"arguments": event.arguments or {}, "result": event.result}
         self.calls.setdefault(event.tool, []).append((at, root))
+        self.versions[f"call {event.tool}"] = at
         for entries in root.values():
             for name, value in entries.items() if isinstance(entries, dict) else ():
                 if not isinstance(value, (dict, list)):
+                    self.versions[f"named {name}"] = at
                     last = self.named.setdefault(name, [])
                     last[:] = [Filled({name: value}, at), *(one for one in last if one.arguments[name] != value)][:MOST_NAMED]
 
@@ -79,6 +89,7 @@ class Sources:
         """Add the tokens of a message of the user."""
         offset = len(self.event_of_message) * _PLACES_A_MESSAGE
         self.event_of_message.append(at)
+        self.versions["user"] = at
         for token in tokens:
             place = offset + min(token.place, _PLACES_A_MESSAGE - 1)
             self.tokens.setdefault(token.shape, []).append(Token(token.text, token.shape, place))
@@ -90,6 +101,8 @@ class Sources:
 
 def fill(bindings: Bindings, sources: Sources) -> list[Filled]:
     """Return the calls that ``bindings`` yield now, without repeats, the newest sources first; at most :data:`MOST_ROWS`."""
+    if any(one.kind != "constant" and one.reads not in sources.versions for _, one in bindings):
+        return []
     constants = {name: json.loads(one.text) for name, one in bindings if one.kind == "constant"}
     words = [(name, one) for name, one in bindings if one.kind == "user"]
     tools: dict[str, dict[str, Path]] = {}

@@ -55,8 +55,8 @@ class Patterns:
             return []
         found = []
         for possible in seen.possible(self.sets).values():
-            p = probability(features_of(possible, seen, self.sets, self._lookup), self.coefficients)
-            if p >= least:
+            features = features_of(possible, seen, self.sets, self._lookup)
+            if features and (p := probability(features, self.coefficients)) >= least:
                 found.append(Candidate(possible.tool, possible.arguments, p))
         return sorted(found, key=lambda one: -one.p)
 
@@ -108,8 +108,9 @@ def mine(
             return all_hits - own_hits, all_trials - own_trials
 
         rest = [one for one in moment.possible.yielded if len(support[sets[one.at]] - {moment.group}) >= LEAST_GROUPS]
-        if rest:
-            rows.append(features_of(replace(moment.possible, yielded=rest), moment.seen, sets, others))
+        row = features_of(replace(moment.possible, yielded=rest), moment.seen, sets, others) if rest else None
+        if row:
+            rows.append(row)
             hits.append(float(moment.is_hit))
             groups_of_rows.append(moment.group)
     coefficients: list[float] = []

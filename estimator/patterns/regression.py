@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinelm.estimator.patterns.bindings import Bindings
-from vinelm.estimator.patterns.seen import LONGEST_SUFFIX, Possible, Seen, Yielded
+from vinelm.estimator.patterns.seen import Possible, Seen, Yielded
 
 PRIOR = 0.02
 """The probability of a call about which nothing is known."""
 PRIOR_TRIALS = 3.0
+FLOOR = 0.03
+"""Calls that their counts make less likely are left out."""
 FOLDS = 5
 PENALTY = 2.0
 """Half the inverse variance of a standardized coefficient."""
@@ -31,8 +33,8 @@ FEATURES = (
 
 def keys_of(one: Yielded, is_again: bool, seen: Seen) -> list[Key]:
     """Return the keys whose counts speak of ``one``, the shortest suffix first."""
-    longest = min(LONGEST_SUFFIX, len(seen.signatures))
-    return [(one.at, min(one.rank, 3), min(one.count, 4), is_again, seen.suffix(length)) for length in range(longest + 1)]
+    rank, count = min(one.rank, 3), min(one.count, 4)
+    return [(one.at, rank, count, is_again, suffix) for suffix in seen.suffixes]
 
 
 def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
@@ -45,11 +47,18 @@ def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
     return values
 
 
-def features_of(possible: Possible, seen: Seen, sets: Sequence[tuple[str, Bindings]], lookup: Lookup) -> list[float]:
-    """Return the values of :data:`FEATURES`: of the set that makes the call most likely, and of the session."""
+def features_of(
+    possible: Possible, seen: Seen, sets: Sequence[tuple[str, Bindings]], lookup: Lookup
+) -> list[float] | None:
+    """Return the values of :data:`FEATURES`: of the set that makes the call most likely, and of the session.
+
+    None for a call whose counts make it as unlikely as :data:`FLOOR`.
+    """
     chains = [(backed_off(keys_of(one, possible.is_again, seen), lookup), one) for one in possible.yielded]
     chains.sort(key=lambda chain: -chain[0][-1])
     chain, best = chains[0]
+    if chain[-1] < FLOOR:
+        return None
     kinds = [binding.kind for _, binding in sets[best.at][1]]
     in_last, in_any = seen.has_words(possible.arguments)
     named, is_called = seen.names_tool(possible.tool), possible.tool in seen.tools_this_turn

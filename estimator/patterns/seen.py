@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from vinelm.errors import WorkflowError
-from vinelm.estimator.patterns.bindings import Bindings, Sources, fill
+from vinelm.estimator.patterns.bindings import Bindings, Filled, Sources, fill
 from vinelm.estimator.patterns.words import stems_of, tokens_of
 from vinelm.tools.call import History, ToolEvent, canonical_key
 
 USER = "user"
 """The signature of a message of the user; that of a call is its tool, with ``!`` if it failed."""
 LONGEST_SUFFIX = 2
+
+
+_stems_of_tool = functools.lru_cache(maxsize=1024)(stems_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,10 @@ class Seen:
         self.words: set[str] = set()
         self.last_stems: frozenset[str] = frozenset()
         self.tools_this_turn: set[str] = set()
+        self.suffixes: list[tuple[str, ...]] = [()]
+        """The signatures of the last events: of none, of one, and so on; all there are where there are fewer."""
         self.turns = 0
+        self._known: dict[int, tuple[list[int], list[tuple[str, Filled]]]] = {}
         self.calls_this_turn = 0
 
     @classmethod
@@ -76,6 +84,10 @@ class Seen:
 
     def add(self, event: str | ToolEvent) -> None:
         """Take in a message of the user or a call that has ended."""
+        self._take_in(event)
+        self.suffixes = [tuple(self.signatures[-length:]) if length else () for length in range(LONGEST_SUFFIX + 1)]
+
+    def _take_in(self, event: str | ToolEvent) -> None:
         at = len(self.signatures)
         if isinstance(event, str):
             tokens = tokens_of(event)
@@ -99,22 +111,15 @@ class Seen:
         if event.is_ok:
             self.sources.add_call(at, event)
 
-    def suffix(self, length: int) -> tuple[str, ...]:
-        """The signatures of the last ``length`` events."""
-        return tuple(self.signatures[-length:]) if length else ()
-
     def possible(self, sets: Sequence[tuple[str, Bindings]]) -> dict[str, Possible]:
         """Return the calls, by key, that the sets of (tool, bindings) yield and whose result is not at hand."""
         found: dict[str, Possible] = {}
         for at, (tool, bindings) in enumerate(sets):
-            rows = []
-            for filled in fill(bindings, self.sources):
-                try:
-                    rows.append((canonical_key(tool, filled.arguments), filled))
-                except WorkflowError:  # NaN in a result: no call can be told by it
-                    continue
+            rows = self._rows(at, tool, bindings)
+            if not rows:
+                continue
             open_rows = [(key, filled) for key, filled in rows if not self.is_fresh.get(key)]
-            share = 1.0 - len(open_rows) / len(rows) if rows else 0.0
+            share = 1.0 - len(open_rows) / len(rows)
             for rank, (key, filled) in enumerate(open_rows):
                 one = found.get(key)
                 if one is None:
@@ -123,9 +128,21 @@ class Seen:
                 one.yielded.append(Yielded(at, min(rank, 8), len(open_rows), share, age))
         return found
 
+    def _rows(self, at: int, tool: str, bindings: Bindings) -> list[tuple[str, Filled]]:
+        """Return what a set yields, with keys; found again only when something that it reads has changed."""
+        version = [self.sources.versions.get(one.reads, -1) for _, one in bindings]
+        known = self._known.get(at)
+        if known is None or known[0] != version:
+            rows = []
+            for filled in fill(bindings, self.sources):
+                with suppress(WorkflowError):  # NaN in a result: no call can be told by it
+                    rows.append((canonical_key(tool, filled.arguments), filled))
+            known = self._known[at] = (version, rows)
+        return known[1]
+
     def names_tool(self, tool: str) -> float:
         """The share of the words of the tool's name that stand in the user's last message."""
-        stems = stems_of(tool)
+        stems = _stems_of_tool(tool)
         return len(stems & self.last_stems) / len(stems) if stems else 0.0
 
     def has_words(self, arguments: Mapping[str, Any]) -> tuple[bool, bool]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from vinelm.estimator.patterns.bindings import ANY_ITEM, ANY_KEY, ANY_VALUE, Binding, Bindings, Path, as_type, fill
@@ -15,10 +16,10 @@ from vinelm.tools.call import History, ToolEvent
 
 LEAST_GROUPS = 2
 """Groups of sessions in which a set must have yielded a call."""
-MOST_SETS = 12
+MOST_SETS = 8
 """Of one tool."""
-LEAST_CONSTANT, LEAST_CONSTANT_SHARE = 8, 0.10
-"""A value is a constant from so many calls of the tool on, and from this share of them."""
+LEAST_CONSTANT, LEAST_CONSTANT_SHARE, LEAST_CONSTANT_GROUPS = 8, 0.10, 4
+"""A value is a constant from so many calls of the tool on, from this share of them, and from so many groups."""
 LITERAL_SHARE = 0.15
 """A key is part of a path from this share of the dictionaries on that stand there; keys that are rarer are data."""
 _SOURCES_AN_ARGUMENT = 4
@@ -29,28 +30,57 @@ _MOST_LEAVES = 2000
 def find_sets(
     sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str]
 ) -> dict[tuple[str, Bindings], set[Hashable]]:
-    """Return the groups in which each (tool, bindings) yielded a call, those of each tool that yielded most first."""
+    """Return the groups in which each (tool, bindings) yielded a call, a few sets for each tool."""
     finder = _Finder(sessions, groups, reads)
     support: dict[tuple[str, str, Binding], set[Hashable]] = defaultdict(set)
     for read in finder.reads_with_sources():
         for name, found in read.sources.items():
             for binding in found:
                 support[read.event.tool, name, binding].add(read.group)
-    yielded: dict[tuple[str, Bindings], set[Hashable]] = defaultdict(set)
-    for read in finder.reads_with_sources():
+    yielded: dict[tuple[str, Bindings], _Yield] = defaultdict(_Yield)
+    for at, read in enumerate(finder.reads_with_sources()):
         tool, wanted = read.event.tool, _comparable(read.event.arguments)
         ranked = [
             [(name, one) for one in sorted(found, key=lambda one: (-len(support[tool, name, one]), one))][:_SOURCES_AN_ARGUMENT]
             for name, found in sorted(read.sources.items())
         ]
         for chosen in itertools.islice(itertools.product(*ranked), _MOST_CHOICES):
-            if any(_comparable(one.arguments) == wanted for one in fill(chosen, read.seen.sources)):
-                yielded[tool, chosen].add(read.group)
-    kept: dict[str, list[Bindings]] = defaultdict(list)
-    for (tool, bindings), of in sorted(yielded.items(), key=lambda item: (-len(item[1]), item[0])):
-        if len(of) >= LEAST_GROUPS and len(kept[tool]) < MOST_SETS:
-            kept[tool].append(bindings)
-    return {(tool, bindings): yielded[tool, bindings] for tool in sorted(kept) for bindings in kept[tool]}
+            rows = fill(chosen, read.seen.sources)
+            if any(_comparable(one.arguments) == wanted for one in rows):
+                of = yielded[tool, chosen]
+                of.calls.add(at)
+                of.groups.add(read.group)
+                of.rows += len(rows)
+    kept: dict[tuple[str, Bindings], set[Hashable]] = {}
+    for tool in sorted({tool for tool, _ in yielded}):
+        of_tool = {key: one for key, one in yielded.items() if key[0] == tool and len(one.groups) >= LEAST_GROUPS}
+        for key in _cover(of_tool):
+            kept[key] = of_tool[key].groups
+    return kept
+
+
+@dataclass
+class _Yield:
+    """What one set of bindings yielded: the numbers of the calls, their groups, and how many rows in all."""
+
+    calls: set[int] = field(default_factory=set)
+    groups: set[Hashable] = field(default_factory=set)
+    rows: int = 0
+
+
+def _cover(found: Mapping[tuple[str, Bindings], _Yield]) -> list[tuple[str, Bindings]]:
+    """Return sets that cover the calls: each time that which adds most, and among such that which yields least else."""
+    chosen: list[tuple[str, Bindings]] = []
+    covered: set[int] = set()
+    left = sorted(found)
+    while left and len(chosen) < MOST_SETS:
+        best = max(left, key=lambda key: (len(found[key].calls - covered), -found[key].rows / len(found[key].calls)))
+        if not found[best].calls - covered:
+            break
+        covered |= found[best].calls
+        chosen.append(best)
+        left.remove(best)
+    return chosen
 
 
 class _Read(NamedTuple):
@@ -72,12 +102,15 @@ class _Finder:
         self.calls: Counter[str] = Counter()
         self.constants: Counter[tuple[str, str, str]] = Counter()
         results: dict[str, list[Any]] = defaultdict(list)
-        for event in itertools.chain.from_iterable(sessions):
+        self.groups_of_constant: dict[tuple[str, str, str], set[Hashable]] = defaultdict(set)
+        for group, event in ((group, event) for group, one in zip(groups, sessions, strict=True) for event in one):
             if isinstance(event, ToolEvent):
                 self.calls[event.tool] += 1
                 results[event.tool].append(event.result)
                 for name, value in (event.arguments or {}).items():
-                    self.constants[event.tool, name, json.dumps(value, sort_keys=True)] += 1
+                    constant = (event.tool, name, json.dumps(value, sort_keys=True))
+                    self.constants[constant] += 1
+                    self.groups_of_constant[constant].add(group)
         self.literals: dict[tuple[str, Path], set[str]] = {}
         for tool, nodes in results.items():
             self._learn_literals(tool, (), nodes)
@@ -134,9 +167,10 @@ class _Finder:
                 }
         if type(value) is float:
             found |= {Binding("user", shape=one.shape, text="float") for one in at_hand.get((Binding, f"{value:g}"), ())}
-        text = json.dumps(value, sort_keys=True)
-        if self.constants[tool, name, text] >= max(LEAST_CONSTANT, LEAST_CONSTANT_SHARE * self.calls[tool]):
-            found.add(Binding("constant", text=text))
+        constant = (tool, name, json.dumps(value, sort_keys=True))
+        least = max(LEAST_CONSTANT, LEAST_CONSTANT_SHARE * self.calls[tool])
+        if self.constants[constant] >= least and len(self.groups_of_constant[constant]) >= LEAST_CONSTANT_GROUPS:
+            found.add(Binding("constant", text=constant[-1]))
         return found
 
     def _take_in(self, event: str | ToolEvent, at_hand: dict[tuple[type, Any], set[Binding]]) -> None:
