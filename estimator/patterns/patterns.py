@@ -14,7 +14,7 @@ from vinelm.estimator.patterns.bindings import Bindings
 from vinelm.estimator.patterns.regression import Key, add_counts, features_of, PRIOR_TRIALS, fit_calibrated, keys_of, probability
 from vinelm.estimator.patterns.seen import Possible, Seen
 from vinelm.estimator.patterns.sets import LEAST_GROUPS, find_sets
-from vinelm.tools.call import Candidate, History, ToolEvent
+from vinelm.tools.call import History, ToolEvent
 
 LEAST_LIKELY = 0.1
 """A set of bindings that is never likelier than this is dropped."""
@@ -58,7 +58,7 @@ class Patterns:
             features = features_of(possible, seen, self.sets, self._lookup)
             if features and (p := probability(features, self.coefficients)) >= least:
                 found.append(Candidate(possible.tool, possible.arguments, p))
-        return sorted(found, key=lambda one: -one.p)
+        return sorted(found, key=lambda one: -one.probability)
 
     def _lookup(self, key: Key) -> tuple[float, float]:
         return self.counts.get(key, (0, 0))

@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields
 
 from vinelm.estimator.patterns.patterns import Patterns, mine
 from vinelm.estimator.patterns.seen import Seen
-from vinelm.tools.call import Candidate, History, ToolEvent, canonical_key
+from vinelm.tools.call import History, ToolEvent, canonical_key
 
+LEAST_PROBABILITY = Speculation().least_probability
 LEAST_GAIN = 0.01
 """Where reads that are all ready would save a smaller share of the time, there is nothing to gain."""
 
@@ -88,7 +89,7 @@ def predictions(patterns: Patterns, session: History) -> list[list[Candidate]]:
 
 
 def replay(
-    session: History, predicted: Predictions, reads: frozenset[str], *, least: float = 0.5, at_once: int = 4, cost_usd: float = 0.0
+    session: History, predicted: Predictions, reads: frozenset[str], *, least: float = LEAST_PROBABILITY, at_once: int = 4, cost_usd: float = 0.0
 ) -> Replayed:
     """Replay one session in virtual time.
 
@@ -139,7 +140,7 @@ def replay(
         running = [end for end in running if end > now]
         for one in coming:
             key = canonical_key(one.tool, one.arguments)
-            if one.p >= least and key not in ready_at and len(running) < at_once:
+            if one.probability >= least and key not in ready_at and len(running) < at_once:
                 ready_at[key] = now + taken_s.get(key, usual_s)
                 running.append(ready_at[key])
                 guessed.add(key)
@@ -154,7 +155,7 @@ def hold_out(
     *,
     groups: Sequence[Hashable] | None = None,
     folds: int = 3,
-    least: float = 0.5,
+    least: float = LEAST_PROBABILITY,
     cost_usd: float = 0.0,
 ) -> Replayed:
     """Replay each session with patterns of the other folds; the sessions of a group are in one fold.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from vinelm.errors import WorkflowError
 
@@ -64,19 +64,5 @@ class ToolEvent:
     result: Any = None
 
 
-History = Sequence[str | ToolEvent]
-"""One session in order: the user's messages, and the calls that have ended, with arguments and results."""
-
-
-class Candidate(NamedTuple):
-    """A read that the application may ask for.
-
-    Args:
-        tool: its name.
-        arguments: JSON values by name.
-        p: the probability that it is asked for while its result is still true, in [0, 1].
-    """
-
-    tool: str
-    arguments: Mapping[str, Any]
-    p: float
+History = Sequence["str | ToolEvent"]
+"""What a request has shown, in order: the messages of its user, and the calls that have ended."""
