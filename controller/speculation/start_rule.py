@@ -98,7 +98,7 @@ def decide(
             refused = "the seconds are worth less than the dollars"
         elif wasted_usd + waste_usd > settings.waste_usd + ROUNDING_USD:
             refused = "waste_usd is used up"
-        elif cost_usd > left_usd + (ROUNDING_USD if cost_usd == 0.0 else 0.0):
+        elif cost_usd > max(0.0, left_usd):
             refused = "the dollar cap leaves too little"
         else:
             chosen.append(one)
