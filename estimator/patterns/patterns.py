@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,10 +14,12 @@ from vinelm.estimator.patterns.bindings import Bindings
 from vinelm.estimator.patterns.regression import Key, add_counts, features_of, PRIOR_TRIALS, fit_calibrated, keys_of, probability
 from vinelm.estimator.patterns.seen import Possible, Seen
 from vinelm.estimator.patterns.sets import LEAST_GROUPS, find_sets
-from vinelm.tools.call import History, ToolEvent
+from vinelm.tools.call import History, ToolEvent, canonical_key
+from vinelm.tools.speculation import Candidate
 
 LEAST_LIKELY = 0.1
 """A set of bindings that is never likelier than this is dropped."""
+MOST_SECONDS = 16
 LEAST_MOMENTS = 30
 """Possible calls from which a calibration is fitted; with fewer, nothing is speculated."""
 
@@ -31,14 +33,38 @@ class Patterns:
         sets: (tool, its bindings).
         counts: hits and trials by key.
         coefficients: of the logistic regression, one for each feature; empty if there was too little to fit it.
-        schemas: the digest of each tool's schema, where it is known.
+        seconds: quantiles of the recorded durations of each read, at most :data:`MOST_SECONDS`.
+        schemas: the digest of each tool's schema (:func:`schema_digest`), where it is known.
     """
 
     reads: frozenset[str]
     sets: tuple[tuple[str, Bindings], ...]
     counts: Mapping[Key, tuple[int, int]]
     coefficients: tuple[float, ...]
+    seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     schemas: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self, schemas: Mapping[str, Mapping[str, Any]]) -> None:
+        """Compare the patterns with the tools of an application.
+
+        Args:
+            schemas: the JSON schema of the arguments of each tool, by name.
+
+        Raises:
+            ConfigError: a tool is unknown, its schema is another, or it does not take an argument that a pattern fills.
+        """
+        for tool, digest in self.schemas.items():
+            if tool in schemas and schema_digest(schemas[tool]) != digest:
+                raise ConfigError(f"patterns: the arguments of tool {tool!r} have changed since they were mined: mine them anew")
+        for tool, bindings in self.sets:
+            if tool not in schemas:
+                known = ", ".join(sorted(schemas)) or "none"
+                raise ConfigError(f"patterns: there is no tool {tool!r} here, only {known}: mine patterns of this application")
+            names = {name for name, _ in bindings}
+            wrong = names - set(schemas[tool].get("properties", {})) or set(schemas[tool].get("required", ())) - names
+            if wrong:
+                what = ", ".join(sorted(wrong))
+                raise ConfigError(f"patterns: tool {tool!r} was recorded with other arguments ({what}): mine them anew")
 
     def candidates(self, history: History, *, least: float = 0.0) -> list[Candidate]:
         """Return the reads that may be asked for before the next write, the likeliest first.
@@ -62,6 +88,21 @@ class Patterns:
 
     def _lookup(self, key: Key) -> tuple[float, float]:
         return self.counts.get(key, (0, 0))
+
+
+def schema_digest(schema: Mapping[str, Any]) -> str:
+    """Return the digest of a JSON schema of arguments; descriptions and titles do not count."""
+
+    def plain(node: Any) -> Any:
+        if isinstance(node, Mapping):
+            return {key: plain(value) for key, value in node.items() if key not in ("description", "title") or not _is_text(value)}
+        return [plain(item) for item in node] if isinstance(node, list) else node
+
+    return canonical_key("schema", {"schema": plain(schema)})
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 class Moment(NamedTuple):
@@ -117,7 +158,17 @@ def mine(
     if len(rows) >= LEAST_MOMENTS and 0.0 < sum(hits) < len(hits):
         coefficients = fit_calibrated(np.array(rows, dtype=np.float64), np.array(hits), groups_of_rows)
     kept = {key: (hit, trials) for key, (hit, trials) in total.items()}
-    return Patterns(names, tuple(sets), kept, tuple(coefficients), dict(schemas or {}))
+    return Patterns(names, tuple(sets), kept, tuple(coefficients), _seconds(calls, names), dict(schemas or {}))
+
+
+def _seconds(calls: Sequence[ToolEvent], reads: frozenset[str]) -> dict[str, tuple[float, ...]]:
+    """Return quantiles of the durations of each read that has any."""
+    took: dict[str, list[float]] = defaultdict(list)
+    for event in calls:
+        if event.tool in reads and event.ended_s > event.started_s:
+            took[event.tool].append(event.ended_s - event.started_s)
+    at = (np.arange(MOST_SECONDS) + 0.5) / MOST_SECONDS
+    return {tool: tuple(round(float(one), 4) for one in np.quantile(some, at)) for tool, some in sorted(took.items())}
 
 
 def _count(

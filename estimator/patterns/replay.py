@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from vinelm.estimator.patterns.patterns import Patterns, mine
 from vinelm.estimator.patterns.seen import Seen
 from vinelm.tools.call import History, ToolEvent, canonical_key
+from vinelm.tools.speculation import Candidate, Speculation
 
 LEAST_PROBABILITY = Speculation().least_probability
 LEAST_GAIN = 0.01
