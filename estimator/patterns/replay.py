@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from vinelm.estimator.patterns.patterns import Patterns, mine
@@ -71,9 +71,15 @@ class Replayed:
         return self.model_s + self.tool_s
 
     @property
-    def has_gain(self) -> bool:
-        """Whether perfect prediction of every read would save a share of the time worth having; True without times."""
-        return not self.total_s or self.hideable_s >= LEAST_GAIN * self.total_s
+    def nothing_to_gain(self) -> str | None:
+        """Why speculation is not worth it here; None where it may be, or where no times were recorded."""
+        if not self.total_s or self.hideable_s >= LEAST_GAIN * self.total_s:
+            return None
+        share = self.read_s / self.tool_s if self.tool_s else 0.0
+        return (
+            f"nothing to gain here: reads are {100.0 * share:.1f} % of tool seconds, and with every read predicted "
+            f"{100.0 * self.hideable_s / self.total_s:.1f} % of the time would be saved"
+        )
 
 
 Predictions = Sequence[Sequence[Candidate]]
@@ -90,12 +96,19 @@ def predictions(patterns: Patterns, session: History) -> list[list[Candidate]]:
 
 
 def replay(
-    session: History, predicted: Predictions, reads: frozenset[str], *, least: float = LEAST_PROBABILITY, at_once: int = 4, cost_usd: float = 0.0
+    session: History,
+    predicted: Predictions,
+    reads: frozenset[str],
+    *,
+    least: float = LEAST_PROBABILITY,
+    at_once: int = 4,
+    cost_usd: float = 0.0,
+    messages_s: Mapping[int, float] | None = None,
 ) -> Replayed:
     """Replay one session in virtual time.
 
     A guess starts when the model starts to think, if fewer than ``at_once`` run; a write makes all results stale. The seconds of
-    models are those between two calls; what the user takes to answer is not counted, unless the calls' own times say so.
+    models are those between two calls.
 
     Args:
         session: its events.
@@ -104,6 +117,8 @@ def replay(
         least: the probability from which a read is started.
         at_once: guesses that may run at a time.
         cost_usd: dollars of one speculated read.
+        messages_s: when a message of the user came, by its place in the session, in the seconds of the calls; a message whose
+            time is not known came right after the call before it.
     """
     sums = Replayed()
     ready_at: dict[str, float] = {}
@@ -113,7 +128,7 @@ def replay(
     took = [event.ended_s - event.started_s for event in session if isinstance(event, ToolEvent) and event.tool in reads]
     usual_s = sum(took) / max(1, len(took))
     taken_s = {event.key: event.ended_s - event.started_s for event in session if isinstance(event, ToolEvent)}
-    for event, coming in zip(session, predicted, strict=True):
+    for at, (event, coming) in enumerate(zip(session, predicted, strict=True)):
         if isinstance(event, ToolEvent):
             think_s, tool_s = max(0.0, event.started_s - before), event.ended_s - event.started_s
             before = event.ended_s
@@ -138,6 +153,11 @@ def replay(
                 guessed.clear()
             sums.saved_s += now + tool_s - ends
             now = ends
+        elif messages_s and at in messages_s:
+            waited_s = max(0.0, messages_s[at] - before)
+            before += waited_s
+            sums.model_s += waited_s
+            now += waited_s
         running = [end for end in running if end > now]
         for one in coming:
             key = canonical_key(one.tool, one.arguments)
@@ -171,13 +191,18 @@ def hold_out(
     """
     names = frozenset(reads)
     of = list(range(len(sessions))) if groups is None else list(groups)
-    fold = {group: at % folds for at, group in enumerate(sorted(set(of), key=str))}
     sums = Replayed()
-    for one in range(folds):
-        others = [at for at, group in enumerate(of) if fold[group] != one]
-        patterns = mine([sessions[at] for at in others], names, groups=[of[at] for at in others])
-        for at, group in enumerate(of):
-            if fold[group] == one:
-                found = predictions(patterns, sessions[at])
-                sums += replay(sessions[at], found, names, least=least, cost_usd=cost_usd)
+    for kept, held in folds_of(of, folds):
+        patterns = mine([sessions[at] for at in kept], names, groups=[of[at] for at in kept])
+        for at in held:
+            found = predictions(patterns, sessions[at])
+            sums += replay(sessions[at], found, names, least=least, cost_usd=cost_usd)
     return sums
+
+
+def folds_of(groups: Sequence[Hashable], folds: int = 3) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield the numbers of the sessions outside and inside each fold; those of a group are in one."""
+    fold = {group: at % folds for at, group in enumerate(sorted(set(groups), key=str))}
+    for one in range(folds):
+        inside = [at for at, group in enumerate(groups) if fold[group] == one]
+        yield [at for at, group in enumerate(groups) if fold[group] != one], inside
