@@ -2,11 +2,11 @@
 
     python scripts/bench_speculation.py --data DIR --json
 
-DIR has `airline.jsonl.gz`, `retail.jsonl.gz` and `bfcl.jsonl.gz`, one session a line, and `shell_times.csv.gz`, measured seconds
-of a coding agent. Three folds by task: patterns are mined on two and judged on the third; the sums of a fold are one figure, and
-figures are means over folds. A write makes every result stale. Seconds are virtual: those of models are drawn from the measured
-ones, those of tools are log-normal with the mean that gives the stated share. Where nothing is guessed, what is ready is what a
-cache of results has.
+DIR has `airline.jsonl.gz`, `retail.jsonl.gz` and `bfcl.jsonl.gz`, one session a line, and `shell_times.csv.gz`, measured
+seconds of a coding agent. Three folds by task: patterns are mined on two and judged on the third; figures are means over folds.
+A write makes every result stale. Seconds are virtual: before each call the model thinks for a time drawn from the measured
+ones, and tools take log-normal times, so that they have the stated share of both. "time" counts these; "time_with_answers" also
+counts, with the same share, the model's seconds for what it says to the user in between, during which no call can come.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +36,8 @@ from vinelm.tools.call import ToolEvent, canonical_key
 from vinelm.tools.speculation import Candidate, Speculation
 
 READS = {
-    "airline": "get_user_details get_reservation_details search_direct_flight search_onestop_flight list_all_airports calculate",
+    "airline": "get_user_details get_reservation_details search_direct_flight search_onestop_flight list_all_airports "
+    "calculate",
     "retail": "find_user_id_by_name_zip find_user_id_by_email get_order_details get_product_details get_user_details "
     "list_all_product_types calculate",
     "bfcl": "get_zipcode_based_on_city get_stock_info get_flight_cost check_tire_pressure view_messages_sent estimate_distance "
@@ -58,12 +60,17 @@ LEAST = Speculation().least_probability
 
 
 class Recorded(NamedTuple):
-    """One session: its task, its events, the steps of the model before each (what is said, and calls that are NEITHER)."""
+    """One session: its task, its events, and before each the calls (itself, and those that are NEITHER) and the answers."""
 
     task: str
     events: list[str | ToolEvent]
-    steps: list[int]
-    neither: int
+    calls: list[int]
+    answers: list[int]
+
+    @property
+    def neither(self) -> int:
+        """Calls that are no events."""
+        return sum(self.calls) - sum(isinstance(event, ToolEvent) for event in self.events)
 
 
 def load(path: Path) -> list[Recorded]:
@@ -72,46 +79,47 @@ def load(path: Path) -> list[Recorded]:
         for line in lines:
             row = json.loads(line)
             events: list[str | ToolEvent] = []
-            steps, waiting, neither = [], 0, 0
+            calls, answers = [0], [0]
             for event in row["events"]:
+                if event["kind"] == "say":
+                    answers[-1] += 1
+                    continue
+                calls[-1] += event["kind"] == "call"
                 if event["kind"] == "user":
                     events.append(event["text"])
-                    steps.append(waiting)
-                    waiting = 0
-                elif event["kind"] == "call" and event["tool"] != NEITHER:
-                    key = canonical_key(event["tool"], event["args"])
-                    events.append(
-                        ToolEvent(
-                            request_id=row["task"], seq=len(events), tool=event["tool"], key=key, is_ok=event["ok"],
-                            arguments=event["args"], result=event["result"],
-                        )
-                    )  # fmt: skip
-                    steps.append(waiting + 1)
-                    waiting = 0
+                elif event["tool"] == NEITHER:
+                    continue
                 else:
-                    waiting += 1
-                    neither += event["kind"] == "call"
-            found.append(Recorded(row["task"], events, steps, neither))
+                    key = canonical_key(event["tool"], event["args"])
+                    known = {"is_ok": event["ok"], "arguments": event["args"], "result": event["result"]}
+                    events.append(ToolEvent(request_id=row["task"], seq=len(events), tool=event["tool"], key=key, **known))
+                calls.append(0)
+                answers.append(0)
+            found.append(Recorded(row["task"], events, calls[:-1], answers[:-1]))
     return found
 
 
-def timed(one: Recorded, model_s: Sequence[float], share: float, seed: str) -> tuple[list[str | ToolEvent], dict[int, float]]:
-    """The session with virtual seconds, and when its messages came; ``share`` is that of tools in all sessions' mean."""
+def timed(one: Recorded, model_s: Sequence[float], tool_s: float, seed: str, *, answers: bool) -> tuple[Any, dict[int, float]]:
+    """The session with virtual seconds, tools of ``tool_s`` in the mean, and when its messages came."""
     rng = random.Random(seed)
-    steps_a_call = sum(one.steps) / max(1, sum(isinstance(event, ToolEvent) for event in one.events))
-    mean_s = sum(model_s) / len(model_s) * max(1.0, steps_a_call) * share / (1.0 - share)
     now, events, messages = 0.0, [], {}
-    for at, (event, steps) in enumerate(zip(one.events, one.steps, strict=True)):
-        now += sum(rng.choice(model_s) for _ in range(steps))
+    for at, event in enumerate(one.events):
+        now += sum(rng.choice(model_s) for _ in range(one.calls[at] + answers * one.answers[at]))
         if isinstance(event, str):
             messages[at] = now
             events.append(event)
         else:
-            end = now + rng.lognormvariate(math.log(mean_s) - SPREAD**2 / 2, SPREAD)
-            known = {name: getattr(event, name) for name in ("request_id", "seq", "tool", "key", "is_ok", "arguments", "result")}
-            events.append(ToolEvent(**known, started_s=now, ended_s=end))
+            end = now + rng.lognormvariate(math.log(tool_s) - SPREAD**2 / 2, SPREAD)
+            events.append(replace(event, started_s=now, ended_s=end))
             now = end
     return events, messages
+
+
+def tool_mean_s(sessions: Sequence[Recorded], model_s: Sequence[float], share: float, *, answers: bool) -> float:
+    """Mean seconds of a tool that give tools this share of all seconds."""
+    steps = sum(sum(one.calls) + answers * sum(one.answers) for one in sessions)
+    calls = sum(sum(isinstance(event, ToolEvent) for event in one.events) for one in sessions)
+    return sum(model_s) / len(model_s) * steps / calls * share / (1.0 - share)
 
 
 def point(sums: Sequence[Replayed]) -> dict[str, float]:
@@ -132,7 +140,7 @@ def judged(app: str, sessions: Sequence[Recorded], model_s: Sequence[float]) -> 
     reads = frozenset(READS[app].split())
     tasks = [one.task for one in sessions]
     sweeps: dict[str, dict[float, list[Replayed]]] = {}
-    times: dict[str, dict[float, list[Replayed]]] = {}
+    times: dict[bool, dict[str, dict[float, list[Replayed]]]] = {False: {}, True: {}}
     said: list[tuple[float, bool]] = []
     mined = []
     for kept, held in folds_of(tasks):
@@ -157,12 +165,13 @@ def judged(app: str, sessions: Sequence[Recorded], model_s: Sequence[float]) -> 
             for least in SWEEP:
                 sums = sum((counted(sessions[at], one, reads, least) for at, one in zip(held, found, strict=True)), Replayed())
                 sweeps.setdefault(name, {}).setdefault(least, []).append(sums)
-            for share in SHARES:
+            for share, answers in itertools.product(SHARES, (False, True)):
+                tool_s = tool_mean_s(sessions, model_s, share, answers=answers)
                 sums = Replayed()
                 for at, one in zip(held, found, strict=True):
-                    events, messages = timed(sessions[at], model_s, share, f"{app} {at}")
+                    events, messages = timed(sessions[at], model_s, tool_s, f"{app} {at}", answers=answers)
                     sums += replay(events, one, reads, messages_s=messages)
-                times.setdefault(name, {}).setdefault(share, []).append(sums)
+                times[answers].setdefault(name, {}).setdefault(share, []).append(sums)
     return {
         "sessions": len(sessions),
         "tasks": len(set(tasks)),
@@ -171,7 +180,10 @@ def judged(app: str, sessions: Sequence[Recorded], model_s: Sequence[float]) -> 
         "folds": [one_fold(one) for one in sweeps["VineLM"][LEAST]],
         "sweep": {name: {f"{least:g}": point(sums) for least, sums in by.items()} for name, by in sweeps.items()},
         "at_equal_speculations": {f"{x:g}": {name: at_most(by, x) for name, by in sweeps.items()} for x in EQUAL},
-        "time": {name: {f"{share:g}": shortened(sums) for share, sums in by.items()} for name, by in times.items()},
+        **{
+            key: {name: {f"{share:g}": shortened(sums) for share, sums in by.items()} for name, by in times[answers].items()}
+            for key, answers in (("time", False), ("time_with_answers", True))
+        },
         "reliability": bins(said),
     }
 
@@ -251,22 +263,22 @@ def shell(path: Path) -> tuple[dict[str, Any], list[float]]:
 
 
 def overhead(recorded: Mapping[str, Sequence[Recorded]]) -> dict[str, float]:
-    """Processor milliseconds of what comes after each event, with patterns of all applications together."""
-    events = [one.events for some in recorded.values() for one in some]
-    tasks = [one.task for some in recorded.values() for one in some]
+    """Processor milliseconds of what comes after each event, with the patterns of two applications together."""
+    events = [one.events for app in ("airline", "bfcl") for one in recorded[app]]
+    tasks = [one.task for app in ("airline", "bfcl") for one in recorded[app]]
     patterns = mine(events, frozenset(" ".join(READS.values()).split()), groups=tasks)
     room, settings, worth = Room(think_s=5.0), Speculation(), Worth(math.inf, "")
     added, guessed, decided = [], [], []
     for session in events:
         seen = Seen(patterns.reads)
         for event in session:
-            marks = [time.perf_counter()]
+            marks = [time.process_time()]
             seen.add(event)
-            marks.append(time.perf_counter())
+            marks.append(time.process_time())
             found: list[Candidate] = patterns.candidates_of(seen)
-            marks.append(time.perf_counter())
+            marks.append(time.process_time())
             decide(found, {}, worth, room, settings)
-            marks.append(time.perf_counter())
+            marks.append(time.process_time())
             for some, (a, b) in zip((added, guessed, decided), itertools.pairwise(marks), strict=True):
                 some.append(1000.0 * (b - a))
     cuts = {"median": 0.5, "p95": 0.95}
@@ -285,8 +297,9 @@ def show(figures: Mapping[str, Any]) -> None:
         print(f"{app}: {one['sessions']} sessions, {one['tasks']} tasks")
         for name, p in one["at_default"].items():
             times = ", ".join(f"x {t['time']:.3f}" for t in one["time"][name].values())
+            longer = ", ".join(f"x {t['time']:.3f}" for t in one["time_with_answers"][name].values())
             print(f"  {name:24} {p['ready']:.1%} ready at {p['speculations_per_call']:.2f} a call "
-                  f"(precision {p['precision']:.2f}); time {times}")  # fmt: skip
+                  f"(precision {p['precision']:.2f}); time {times}; with answers {longer}")  # fmt: skip
         for x, by in one["at_equal_speculations"].items():
             print(f"  at {x} a call: VineLM {by['VineLM']:.1%}, Markov-2 {by['Markov-2']:.1%}, miner {by[MINER]:.1%}")
         print("  said/happened: " + ", ".join(f"{b['said']:.2f}/{b['happened']:.2f} ({b['n']})" for b in one["reliability"]))

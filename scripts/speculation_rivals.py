@@ -51,6 +51,7 @@ class Markov:
                     self.next[tuple(signatures[at - length : at])][signatures[at]] += 1
 
     def predictions(self, session: History) -> list[list[Candidate]]:
+        """What may come after each event."""
         last: dict[str, Any] = {}
         signatures: list[str] = []
         found = []
@@ -77,7 +78,7 @@ class Markov:
 
 
 class PaperMiner:
-    """PASTE as published: contexts of one or two events, values at the same path and index of the last results, the next call."""
+    """PASTE as published: contexts of one or two events, values at fixed paths of the last results, the next call."""
 
     def __init__(self, sessions: Sequence[History], reads: frozenset[str]) -> None:
         self.reads = reads
@@ -124,6 +125,7 @@ class PaperMiner:
         return tuple(mapping)
 
     def predictions(self, session: History) -> list[list[Candidate]]:
+        """What may come after each event."""
         found = []
         for at in range(len(session)):
             values = self._at_hand(session[: at + 1])
@@ -157,6 +159,7 @@ class FrequentNgram:
         return "user" if isinstance(event, str) else event.key
 
     def predictions(self, session: History) -> list[list[Candidate]]:
+        """What may come after each event."""
         keys = [self._key(event) for event in session]
         found = []
         for at in range(len(session)):
@@ -177,6 +180,7 @@ class Nothing:
     """No guesses: what is left is a cache of results."""
 
     def predictions(self, session: History) -> list[list[Candidate]]:
+        """What may come after each event."""
         return [[] for _ in session]
 
 
@@ -187,6 +191,7 @@ class Perfect:
         self.reads, self.is_bound = reads, is_bound
 
     def predictions(self, session: History) -> list[list[Candidate]]:
+        """What may come after each event."""
         text, found = "", []
         for at, event in enumerate(session):
             text += "\n" + (event if isinstance(event, str) else repr((event.arguments, event.result)))

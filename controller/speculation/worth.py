@@ -12,7 +12,7 @@ from vinelm.objective import Objective
 STEP = 0.05
 """The share by which a bound is moved to see what it is worth."""
 BestValue = Callable[[Objective], float | None]
-"""Returns what the best plan left reaches of the objective's target (accuracy, or dollars); None without a plan in the bounds."""
+"""Returns what the best plan left reaches of the objective's target (accuracy or dollars); None where no plan fits."""
 
 
 class Worth(NamedTuple):

@@ -31,7 +31,8 @@ class Binding:
         kind: "call" for a value of an earlier call of one tool, "named" for the last values of one name in any earlier call,
             "user" for a token of the user's words, or "constant".
         tool: the earlier call's tool.
-        path: for "call", from ``"result"`` or ``"arguments"`` to the value: keys and :data:`ANY_ITEM` and the like; for "named", the name.
+        path: for "call", from ``"result"`` or ``"arguments"`` to the value: keys, :data:`ANY_ITEM` and the like; for "named",
+            the name.
         shape: for "user", the token's shape.
         text: for "constant", the value as JSON; for "user", what the token becomes: "text", "int" or "float".
     """
@@ -41,7 +42,6 @@ class Binding:
     path: Path = ()
     shape: str = ""
     text: str = ""
-
 
     @property
     def reads(self) -> str:
@@ -101,8 +101,6 @@ class Sources:
 
 def fill(bindings: Bindings, sources: Sources) -> list[Filled]:
     """Return the calls that ``bindings`` yield now, without repeats, the newest sources first; at most :data:`MOST_ROWS`."""
-    if any(one.kind != "constant" and one.reads not in sources.versions for _, one in bindings):
-        return []
     constants = {name: json.loads(one.text) for name, one in bindings if one.kind == "constant"}
     words = [(name, one) for name, one in bindings if one.kind == "user"]
     tools: dict[str, dict[str, Path]] = {}

@@ -67,7 +67,7 @@ def _patterns(content: dict[str, Any]) -> Patterns:
         for at, rank, count, again, suffix, hits, trials in content["counts"]
     }
     coefficients = tuple(map(float, content["coefficients"]))
-    if coefficients and len(coefficients) != len(FEATURES) or not all(map(math.isfinite, coefficients)):
+    if (coefficients and len(coefficients) != len(FEATURES)) or not all(map(math.isfinite, coefficients)):
         raise ValueError("coefficients")
     if any(not (0 <= key[0] < len(sets) and 0 <= hits <= trials) for key, (hits, trials) in counts.items()):
         raise ValueError("counts")

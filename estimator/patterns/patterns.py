@@ -5,18 +5,29 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from vinelm.errors import ConfigError
 from vinelm.estimator.patterns.bindings import Bindings
-from vinelm.estimator.patterns.regression import Key, add_counts, features_of, PRIOR_TRIALS, fit_calibrated, keys_of, probability
-from vinelm.estimator.patterns.seen import Possible, Seen
+from vinelm.estimator.patterns.regression import (
+    PRIOR_TRIALS,
+    Key,
+    add_counts,
+    features_of,
+    fit_calibrated,
+    keys_of,
+    probability,
+)
+from vinelm.estimator.patterns.seen import Possible, Seen, WithSources, with_sources
 from vinelm.estimator.patterns.sets import LEAST_GROUPS, find_sets
 from vinelm.tools.call import History, ToolEvent, canonical_key
 from vinelm.tools.speculation import Candidate
 
+_WORDS = ("description", "title")
+_WORDS = ("description", "title")
 LEAST_LIKELY = 0.1
 """A set of bindings that is never likelier than this is dropped."""
 MOST_SECONDS = 16
@@ -55,7 +66,7 @@ class Patterns:
         """
         for tool, digest in self.schemas.items():
             if tool in schemas and schema_digest(schemas[tool]) != digest:
-                raise ConfigError(f"patterns: the arguments of tool {tool!r} have changed since they were mined: mine them anew")
+                raise ConfigError(f"patterns: tool {tool!r} takes other arguments than when they were mined: mine them anew")
         for tool, bindings in self.sets:
             if tool not in schemas:
                 known = ", ".join(sorted(schemas)) or "none"
@@ -80,11 +91,15 @@ class Patterns:
         if not self.coefficients:
             return []
         found = []
-        for possible in seen.possible(self.sets).values():
+        for possible in seen.possible(self._with_sources).values():
             features = features_of(possible, seen, self.sets, self._lookup)
             if features and (p := probability(features, self.coefficients)) >= least:
                 found.append(Candidate(possible.tool, possible.arguments, p))
         return sorted(found, key=lambda one: -one.probability)
+
+    @cached_property
+    def _with_sources(self) -> tuple[WithSources, ...]:
+        return with_sources(self.sets)
 
     def _lookup(self, key: Key) -> tuple[float, float]:
         return self.counts.get(key, (0, 0))
@@ -95,14 +110,10 @@ def schema_digest(schema: Mapping[str, Any]) -> str:
 
     def plain(node: Any) -> Any:
         if isinstance(node, Mapping):
-            return {key: plain(value) for key, value in node.items() if key not in ("description", "title") or not _is_text(value)}
+            return {key: plain(value) for key, value in node.items() if not (key in _WORDS and isinstance(value, str))}
         return [plain(item) for item in node] if isinstance(node, list) else node
 
     return canonical_key("schema", {"schema": plain(schema)})
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
 
 
 class Moment(NamedTuple):
@@ -133,6 +144,8 @@ def mine(
         ConfigError: a session is without arguments: values were not recorded.
     """
     of = list(range(len(sessions))) if groups is None else list(groups)
+    in_order = sorted(range(len(of)), key=lambda at: str(of[at]))  # the same patterns in whatever order sessions are read
+    sessions, of = [sessions[at] for at in in_order], [of[at] for at in in_order]
     names = frozenset(reads)
     calls = [event for session in sessions for event in session if isinstance(event, ToolEvent)]
     if any(event.arguments is None for event in calls):
@@ -155,7 +168,7 @@ def mine(
             hits.append(float(moment.is_hit))
             groups_of_rows.append(moment.group)
     coefficients: list[float] = []
-    if len(rows) >= LEAST_MOMENTS and 0.0 < sum(hits) < len(hits):
+    if len(rows) >= LEAST_MOMENTS:
         coefficients = fit_calibrated(np.array(rows, dtype=np.float64), np.array(hits), groups_of_rows)
     kept = {key: (hit, trials) for key, (hit, trials) in total.items()}
     return Patterns(names, tuple(sets), kept, tuple(coefficients), _seconds(calls, names), dict(schemas or {}))
@@ -201,12 +214,13 @@ def _moments(
     sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str], sets: Sequence[tuple[str, Bindings]]
 ) -> Iterator[Moment]:
     """Yield every possible call after every event. ``seen`` is true until the next one is asked for."""
+    ready = with_sources(sets)
     for session, group in zip(sessions, groups, strict=True):
         seen = Seen(reads)
         for at, event in enumerate(session):
             seen.add(event)
             coming = read_before_the_next_write(session[at + 1 :], reads)
-            for key, possible in seen.possible(sets).items():
+            for key, possible in seen.possible(ready).items():
                 yield Moment(group, seen, possible, key in coming)
 
 

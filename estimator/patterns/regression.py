@@ -47,9 +47,7 @@ def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
     return values
 
 
-def features_of(
-    possible: Possible, seen: Seen, sets: Sequence[tuple[str, Bindings]], lookup: Lookup
-) -> list[float] | None:
+def features_of(possible: Possible, seen: Seen, sets: Sequence[tuple[str, Bindings]], lookup: Lookup) -> list[float] | None:
     """Return the values of :data:`FEATURES`: of the set that makes the call most likely, and of the session.
 
     None for a call whose counts make it as unlikely as :data:`FLOOR`.
@@ -90,7 +88,8 @@ def fit(features: NDArray[np.float64], hits: NDArray[np.float64]) -> list[float]
     mean, spread = features.mean(axis=0), features.std(axis=0)
     mean[0], spread[0] = 0.0, 1.0
     spread[spread == 0.0] = 1.0
-    x = (features - mean) / spread
+    x = np.vstack([(features - mean) / spread, np.eye(1, features.shape[1])])
+    hits = np.append(hits, 0.5)  # one even bet, so that calls that always or never came have finite coefficients
     penalty = np.full(x.shape[1], PENALTY)
     penalty[0] = 1e-6
     w = np.zeros(x.shape[1])
@@ -114,7 +113,7 @@ def fit_calibrated(features: NDArray[np.float64], hits: NDArray[np.float64], gro
         hits: see :func:`fit`.
         groups: shape (calls,): the group of each.
     """
-    number = {group: at for at, group in enumerate(dict.fromkeys(groups))}
+    number = {group: at for at, group in enumerate(sorted(set(groups), key=str))}
     fold = np.array([number[group] % FOLDS for group in groups])
     plain = np.array(fit(features, hits))
     if len(number) < FOLDS:

@@ -107,8 +107,8 @@ def replay(
 ) -> Replayed:
     """Replay one session in virtual time.
 
-    A guess starts when the model starts to think, if fewer than ``at_once`` run; a write makes all results stale. The seconds of
-    models are those between two calls.
+    A guess starts when the model starts to think, if fewer than ``at_once`` run; a write makes all results stale. The seconds
+    of models are those between two calls.
 
     Args:
         session: its events.

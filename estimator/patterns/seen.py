@@ -21,6 +21,15 @@ LONGEST_SUFFIX = 2
 _stems_of_tool = functools.lru_cache(maxsize=1024)(stems_of)
 
 
+WithSources = tuple[str, Bindings, tuple[str, ...]]
+"""A tool, its bindings, and what they read."""
+
+
+def with_sources(sets: Iterable[tuple[str, Bindings]]) -> tuple[WithSources, ...]:
+    """Return the sets, with what their bindings read."""
+    return tuple((tool, of, tuple({one.reads: None for _, one in of if one.kind != "constant"})) for tool, of in sets)
+
+
 @dataclass(frozen=True, slots=True)
 class Yielded:
     """One call that one set of bindings yields.
@@ -111,11 +120,12 @@ class Seen:
         if event.is_ok:
             self.sources.add_call(at, event)
 
-    def possible(self, sets: Sequence[tuple[str, Bindings]]) -> dict[str, Possible]:
-        """Return the calls, by key, that the sets of (tool, bindings) yield and whose result is not at hand."""
+    def possible(self, sets: Sequence[WithSources]) -> dict[str, Possible]:
+        """Return the calls, by key, that the sets yield and whose result is not at hand."""
         found: dict[str, Possible] = {}
-        for at, (tool, bindings) in enumerate(sets):
-            rows = self._rows(at, tool, bindings)
+        versions = self.sources.versions
+        for at, (tool, bindings, sources) in enumerate(sets):
+            rows = [] if any(one not in versions for one in sources) else self._rows(at, tool, bindings, sources)
             if not rows:
                 continue
             open_rows = [(key, filled) for key, filled in rows if not self.is_fresh.get(key)]
@@ -128,9 +138,9 @@ class Seen:
                 one.yielded.append(Yielded(at, min(rank, 8), len(open_rows), share, age))
         return found
 
-    def _rows(self, at: int, tool: str, bindings: Bindings) -> list[tuple[str, Filled]]:
+    def _rows(self, at: int, tool: str, bindings: Bindings, sources: tuple[str, ...]) -> list[tuple[str, Filled]]:
         """Return what a set yields, with keys; found again only when something that it reads has changed."""
-        version = [self.sources.versions.get(one.reads, -1) for _, one in bindings]
+        version = [self.sources.versions[one] for one in sources]
         known = self._known.get(at)
         if known is None or known[0] != version:
             rows = []

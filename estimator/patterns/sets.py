@@ -182,7 +182,10 @@ class _Finder:
         elif event.is_ok:
             for name, value in (event.arguments or {}).items():
                 if _is_telling(value):
-                    at_hand[type(value), value] |= {Binding("call", event.tool, ("arguments", name)), Binding("named", path=(name,))}
+                    at_hand[type(value), value] |= {
+                        Binding("call", event.tool, ("arguments", name)),
+                        Binding("named", path=(name,)),
+                    }
             for path, value in itertools.islice(self._leaves(event.tool, event.result, ()), _MOST_LEAVES):
                 if _is_telling(value):
                     at_hand[type(value), value].add(Binding("call", event.tool, ("result", *path)))
@@ -194,7 +197,7 @@ def _is_telling(value: Any) -> bool:
     """Whether a value that occurs twice is likely the same thing twice: 1 and True are not."""
     if isinstance(value, str):
         return 2 <= len(value) <= 300
-    return type(value) in (int, float) and (abs(value) >= 10 or value != int(value))
+    return type(value) in (int, float) and (abs(value) >= 10 or not float(value).is_integer())
 
 
 def _comparable(arguments: Any) -> str:

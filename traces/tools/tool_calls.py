@@ -6,7 +6,20 @@ import json
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from sqlalchemy import Boolean, Column, Float, Integer, MetaData, String, Table, UniqueConstraint, delete, insert, inspect, select
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+    delete,
+    insert,
+    inspect,
+    select,
+)
 
 from vinelm.tools.call import ToolEvent
 from vinelm.traces.store.store import ObservationStore
@@ -90,7 +103,8 @@ def _row(session: ToolSession, seq: int, event: str | ToolEvent, reads: Collecti
     of = {"request_id": session.name, "grouped": session.group, "seq": seq}
     if isinstance(event, str):
         empty = {"tool": "", "key": "", "kind": MESSAGE, "is_read": None, "is_ok": True, "is_used": True}
-        return {**of, **empty, "started_s": 0.0, "ended_s": 0.0, "cost_usd": 0.0, "arguments": json.dumps(event), "result": None}
+        nothing = dict.fromkeys(("started_s", "ended_s", "cost_usd"), 0.0)
+        return {**of, **empty, **nothing, "arguments": json.dumps(event), "result": None}
     plain = {name: getattr(event, name) for name in _PLAIN if name not in of}
     has_values = event.arguments is not None
     return {

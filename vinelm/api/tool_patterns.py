@@ -125,7 +125,8 @@ def named_tools(names: Sequence[str], known: set[str]) -> frozenset[str]:
     for name in names:
         those = {tool for tool in known if fnmatchcase(tool, name)}
         if not those:
-            raise ConfigError(f"read_only: no recorded tool is named {name!r}: there are {', '.join(sorted(known))}", code="tools-read-only")
+            there = ", ".join(sorted(known))
+            raise ConfigError(f"read_only: no recorded tool is named {name!r}: there are {there}", code="tools-read-only")
         found |= those
     return frozenset(found)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from vinelm.cli.console import echo, print_json, say
-from vinelm.cli.inputs import refuse_other_file
 from vinelm.cli.options import SuggestingGroup, json_option, option, path_argument
+from vinelm.errors import ConfigError
 from vinelm.reports import percent, seconds, usd
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def mine(*, source: Path, output: Path | None, read_only: tuple[str, ...], app: 
     from vinelm.estimator.patterns.pattern_file import write_patterns
 
     target = output or source.with_suffix(".patterns")
-    refuse_other_file(target, "patterns")
+    if target.exists() and target.suffix != ".patterns":
+        raise ConfigError(f"{target}: exists and is no file of patterns: use another name for -o, or move the file away")
     schemas = None
     if app is not None:
         from vinelm.scaffold.tools import tool_schemas
