@@ -51,6 +51,8 @@ MINER = "paper's miner"
 NEITHER = "think"
 """A call that neither reads nor writes: it counts as a call, and that is all."""
 SHARES = (0.36, 0.50, 0.60)
+DRAWS = 5
+"""How often the seconds of a session are drawn."""
 SPREAD = 0.6
 """Standard deviation of the logarithm of tool seconds."""
 SWEEP = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7)
@@ -168,8 +170,8 @@ def judged(app: str, sessions: Sequence[Recorded], model_s: Sequence[float]) -> 
             for share, answers in itertools.product(SHARES, (False, True)):
                 tool_s = tool_mean_s(sessions, model_s, share, answers=answers)
                 sums = Replayed()
-                for at, one in zip(held, found, strict=True):
-                    events, messages = timed(sessions[at], model_s, tool_s, f"{app} {at}", answers=answers)
+                for (at, one), draw in itertools.product(zip(held, found, strict=True), range(DRAWS)):
+                    events, messages = timed(sessions[at], model_s, tool_s, f"{app} {at} {draw}", answers=answers)
                     sums += replay(events, one, reads, messages_s=messages)
                 times[answers].setdefault(name, {}).setdefault(share, []).append(sums)
     return {
