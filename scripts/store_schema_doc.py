@@ -12,6 +12,7 @@ from sqlalchemy import Table
 from vinelm.traces.databases import schema
 from vinelm.traces.served.served_requests import served
 from vinelm.traces.store.judgements import judgements
+from vinelm.traces.tools.tool_calls import tool_calls
 
 PAGE = Path(__file__).parents[1] / "docs" / "store.md"
 HEAD = f"""# The observation store
@@ -85,7 +86,7 @@ and leaves the rest to the next profile.
 
 def page() -> str:
     """The whole page."""
-    tables = (*schema.metadata.tables.values(), judgements, served)
+    tables = (*schema.metadata.tables.values(), judgements, served, tool_calls)
     return "\n".join([HEAD, *(line for table in tables for line in section(table))])
 
 
