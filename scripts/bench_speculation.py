@@ -55,7 +55,7 @@ DRAWS = 5
 """How often the seconds of a session are drawn."""
 SPREAD = 0.6
 """Standard deviation of the logarithm of tool seconds."""
-SWEEP = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7)
+SWEEP = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.42, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8)
 EQUAL = (0.12, 0.14, 0.16, 0.18, 0.2, 0.22)
 """Speculations for each call at which VineLM and Markov-2 are compared on BFCL."""
 LEAST = Speculation().least_probability
@@ -203,8 +203,8 @@ def counted(one: Recorded, found: Predictions, reads: frozenset[str], least: flo
 def at_most(by: Mapping[float, Sequence[Replayed]], most: float) -> float:
     """Ready at ``most`` speculations for each call: on the line between the two nearest points of the sweep."""
     points = sorted((p["speculations_per_call"], p["ready"]) for p in map(point, by.values()))
-    points = [(0.0, min(ready for _, ready in points)), *points]
-    below = max((p for p in points if p[0] <= most), key=lambda p: (p[1], -p[0]))
+    unguessed = point(next(iter(by.values())))["repeats"]
+    below = max([(0.0, unguessed), *(p for p in points if p[0] <= most)], key=lambda p: p[1])
     above = [p for p in points if p[0] > most]
     if not above:
         return below[1]

@@ -49,9 +49,12 @@ class MinedPatterns:
 
 
 def mine_tools(
-    source: Path, read_only: Sequence[str], *, schemas: Mapping[str, Mapping[str, Any]] | None = None,
+    source: Path,
+    read_only: Sequence[str],
+    *,
+    schemas: Mapping[str, Mapping[str, Any]] | None = None,
     settings: Speculation | None = None,
-) -> MinedPatterns:  # fmt: skip
+) -> MinedPatterns:
     """Mine patterns from the tool calls of a store or of a log of messages.
 
     Args:

@@ -42,7 +42,8 @@ if not os.environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
 
 def module_of(command: str) -> str:
     """Return the module that defines a subcommand: ``try`` is a word of Python's own, and no name of one."""
-    return "vinelm.cli.try_app" if command == "try" else f"vinelm.cli.commands.{command}"
+    elsewhere = {"try": "vinelm.cli.try_app", "tools": "vinelm.cli.tools"}
+    return elsewhere.get(command, f"vinelm.cli.commands.{command}")
 
 
 class LazyGroup(SuggestingGroup):

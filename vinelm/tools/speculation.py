@@ -26,7 +26,7 @@ class Speculation:
 
     waste_usd: float = 0.0
     at_once: int = 4
-    least_probability: float = 0.45
+    least_probability: float = 0.42
 
     def __post_init__(self) -> None:
         if not (self.waste_usd >= 0.0 and math.isfinite(self.waste_usd)):

@@ -41,7 +41,7 @@ def test_a_write_makes_guesses_stale_and_they_are_waste():
 
 
 def test_the_least_probability_and_the_slots_limit_guesses():
-    assert replay(timeline(), at(0, p=0.44), frozenset(("read",))).speculations == 0
+    assert replay(timeline(), at(0, p=0.41), frozenset(("read",))).speculations == 0
     many = [[Candidate("read", {"x": f"{i}"}, 0.9) for i in range(9)], [], [], []]
     assert replay(timeline(), many, frozenset(("read",)), at_once=3).speculations == 3
 
