@@ -23,11 +23,13 @@ Key = tuple[int, int, int, bool, tuple[str, ...]]
 """The number of a set of bindings, rank (0 to 3), calls that it yields (1 to 4), read before the last write, suffix."""
 Lookup = Callable[[Key], tuple[float, float]]
 """(hits, trials) of a key."""
-FEATURES = tuple(
+_NAMES = (
     "intercept logit logit_whatever_came logit_last_event rank log_count in_last_words in_words calls_of_tool calls after_user "
     "from_calls from_words constants no_arguments again log_age sets read_share after_same_tool calls_this_turn turns "
-    "logit_second from_names names_tool names_tool_not_yet_called called_this_turn".split()
+    "logit_second from_names names_tool names_tool_not_yet_called called_this_turn"
 )
+FEATURES = tuple(_NAMES.split())
+"""What the regression sees of a possible call, in order; kept in files."""
 
 
 def keys_of(one: Yielded, is_again: bool, seen: Seen) -> list[Key]:

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from vinelm.catalog.secrets import holds_secret
 from vinelm.estimator.patterns.bindings import ANY_ITEM, ANY_KEY, ANY_VALUE, Binding, Bindings, Path, as_type, fill
 from vinelm.estimator.patterns.seen import Seen
 from vinelm.estimator.patterns.words import tokens_of
@@ -169,7 +170,9 @@ class _Finder:
             found |= {Binding("user", shape=one.shape, text="float") for one in at_hand.get((Binding, f"{value:g}"), ())}
         constant = (tool, name, json.dumps(value, sort_keys=True))
         least = max(LEAST_CONSTANT, LEAST_CONSTANT_SHARE * self.calls[tool])
-        if self.constants[constant] >= least and len(self.groups_of_constant[constant]) >= LEAST_CONSTANT_GROUPS:
+        is_common = self.constants[constant] >= least and len(self.groups_of_constant[constant]) >= LEAST_CONSTANT_GROUPS
+        # Applications pass tokens to their tools, which are the same in all sessions: no file may have them.
+        if is_common and not holds_secret({name: value}):
             found.add(Binding("constant", text=constant[-1]))
         return found
 

@@ -128,6 +128,24 @@ def test_values_that_were_not_recorded_are_refused():
         mine([[replace(a_call("r", 0, "get_user", {}, None), arguments=None)]], READS)
 
 
+@pytest.mark.parametrize(("name", "value"), [("access_token", "abc123xyz"), ("header", "Bearer abcdefgh12345678")])
+def test_a_secret_is_never_a_constant(tmp_path, name, value):
+    sessions = [
+        [
+            f"go {at}",
+            *(
+                a_call(f"r{at}", seq, "look", {"how": "fully", **more}, {"x": seq})
+                for seq, more in ((1, {}), (2, {name: value}))
+            ),
+        ]
+        for at in range(12)
+    ]
+    write_patterns(mine(sessions, ["look"]), tmp_path / "x.patterns")
+    text = (tmp_path / "x.patterns").read_text()
+    assert "fully" in text
+    assert value not in text
+
+
 def test_too_little_is_no_reason_to_speculate():
     assert mine(shop_sessions(1), READS).candidates(a_session(5)[:2]) == []
 
