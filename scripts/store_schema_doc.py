@@ -13,6 +13,7 @@ from vinelm.traces.databases import schema
 from vinelm.traces.served.served_requests import served
 from vinelm.traces.store.judgements import judgements
 from vinelm.traces.store.prompts import prompts
+from vinelm.traces.tools.tool_calls import tool_calls
 
 PAGE = Path(__file__).parents[1] / "docs" / "store.md"
 HEAD = f"""# The observation store
@@ -86,7 +87,7 @@ and leaves the rest to the next profile.
 
 def page() -> str:
     """The whole page."""
-    tables = (*schema.metadata.tables.values(), judgements, prompts, served)
+    tables = (*schema.metadata.tables.values(), judgements, prompts, served, tool_calls)
     return "\n".join([HEAD, *(line for table in tables for line in section(table))])
 
 

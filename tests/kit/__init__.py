@@ -7,6 +7,7 @@ Builders:
     ``tables``: complete tables of random rows
     ``outcome_tables``: tables of first answers, and evidence bought from them
     ``stores``: stores whose truth is known
+    ``tool_sessions``: sessions of a shop, whose reads follow from what came before; logs of them
 
 Worlds, from which requests, rows and plans' true values are drawn:
     ``worlds.answers``: a latent model of answers on a chain

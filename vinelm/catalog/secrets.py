@@ -35,6 +35,11 @@ def refuse_secrets(models: tuple[Model, ...], backends: Mapping[str, Mapping[str
             )
 
 
+def holds_secret(value: Any) -> bool:
+    """Whether a value is, or a dictionary holds, what its key or its look says is a secret."""
+    return _secret_in(value) is not None
+
+
 def _secret_in(value: Any) -> str | None:
     """The key that holds a secret, in quotes; empty if only the value shows it; None if there is none."""
     if isinstance(value, Mapping):

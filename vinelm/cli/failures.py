@@ -71,6 +71,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "store-mismatch": "--store names the store",
         "store-missing": "`vinelm profile` makes a store",
         "store-without-log": "`vinelm store check --accept STORE` accepts the rows that are there",
+        "tools-read-only": "--read-only NAME, such as --read-only 'get_*'",
         "too-few-requests": "with a larger --limit",
         "workflow-differs": "use --isolation inline",
     }

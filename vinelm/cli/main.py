@@ -23,12 +23,13 @@ SECTIONS = {
     "Measure": ("profile", "store", "estimate", "trie", "reprice", "export"),
     "Decide": ("plan", "explain", "evaluate", "verify", "drift", "report"),
     "Serve together": ("fleet",),
+    "Tools": ("tools",),
     "Engines of your own": ("engine", "calibrate"),
 }
 """The subcommands by what they are for, as the help shows them."""
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 """The subcommands in the order of use. Each is defined as ``vinelm.cli.commands.NAME.command``; see :func:`module_of`."""
-GROUPS = ("store", "trie", "fleet")
+GROUPS = ("store", "trie", "fleet", "tools")
 """The subcommands that have subcommands of their own."""
 _OPTION = re.compile(r"--?[a-z][a-z-]*")
 _WITHOUT_TRACEBACK = (click.Abort, KeyboardInterrupt, click.exceptions.NoArgsIsHelpError)
@@ -41,7 +42,8 @@ if not os.environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
 
 def module_of(command: str) -> str:
     """Return the module that defines a subcommand: ``try`` is a word of Python's own, and no name of one."""
-    return "vinelm.cli.try_app" if command == "try" else f"vinelm.cli.commands.{command}"
+    elsewhere = {"try": "vinelm.cli.try_app", "tools": "vinelm.cli.tools"}
+    return elsewhere.get(command, f"vinelm.cli.commands.{command}")
 
 
 class LazyGroup(SuggestingGroup):

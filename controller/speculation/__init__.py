@@ -1,0 +1,1 @@
+"""Which tools are called before they are asked for: a rule over probabilities, seconds and dollars, purely."""

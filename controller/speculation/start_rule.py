@@ -1,0 +1,107 @@
+"""The rule by which reads are started ahead: what they may hide is worth more than what they may waste, within every cap."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from vinelm.controller.speculation.worth import Worth
+from vinelm.tools.speculation import Candidate, Speculation
+
+ROUNDING_USD = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFigures:
+    """What a call of a tool takes.
+
+    Args:
+        cost_usd: its declared dollars, >= 0.
+        seconds: recorded durations of its calls, any sample of them; empty: unknown, taken as longer than the model thinks.
+    """
+
+    cost_usd: float = 0.0
+    seconds: tuple[float, ...] = ()
+
+    def hidden_s(self, think_s: float) -> float:
+        """Return E[min(tau, L)]: the seconds of a call that pass while a model thinks for ``think_s`` seconds."""
+        if not self.seconds:
+            return think_s
+        return math.fsum(min(one, think_s) for one in self.seconds) / len(self.seconds)
+
+    @property
+    def mean_s(self) -> float:
+        """Mean seconds of a call; 1 where they are unknown."""
+        return math.fsum(self.seconds) / len(self.seconds) if self.seconds else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What a request has left for reads that nobody has asked for.
+
+    Args:
+        left_usd: what its cap leaves beside what is spent, what is reserved, and what the best plan left costs; None: no cap.
+        wasted_usd: the expected waste, (1 - p) c, of the reads started so far in this request.
+        running: reads under way that nobody has asked for.
+        think_s: seconds until the calls can come: what the chosen model will think, under load.
+    """
+
+    left_usd: float | None = None
+    wasted_usd: float = 0.0
+    running: int = 0
+    think_s: float = math.inf
+
+
+class Starts(NamedTuple):
+    """The reads to start, the best first, and in a few words why others are not."""
+
+    candidates: tuple[Candidate, ...]
+    why: str
+
+
+def decide(
+    candidates: Sequence[Candidate], tools: Mapping[str, ToolFigures], worth: Worth, room: Room, settings: Speculation
+) -> Starts:
+    """Return which reads to start: those with p E[min(tau, L)] v > (1 - p) c that fit into every cap.
+
+    Where a second has infinite worth, the expected waste within ``waste_usd`` is the limit; where it has none, nothing is
+    started. Reads that hide most seconds for each second of their own come first.
+
+    Args:
+        candidates: reads that may come, with probabilities.
+        tools: figures by name; a tool without any is free and of unknown duration.
+        worth: of a second (:func:`vinelm.controller.speculation.worth.worth_of_second`).
+        room: what is left.
+        settings: the request's.
+    """
+    if not candidates or not worth.usd_per_s > 0.0:
+        return Starts((), worth.why if candidates else "")
+    unknown = ToolFigures()
+    ranked = []
+    for one in candidates:
+        figures = tools.get(one.tool, unknown)
+        hidden_s = one.probability * figures.hidden_s(room.think_s)
+        if one.probability >= settings.least_probability and hidden_s > 0.0:
+            density = hidden_s / figures.mean_s if math.isfinite(hidden_s) else one.probability
+            ranked.append((density, hidden_s, figures.cost_usd, one))
+    ranked.sort(key=lambda entry: -entry[0])
+    chosen: list[Candidate] = []
+    refused = "" if ranked else f"none is as likely as {settings.least_probability:g}"
+    wasted_usd, left_usd = room.wasted_usd, math.inf if room.left_usd is None else room.left_usd
+    for _, hidden_s, cost_usd, one in ranked:
+        waste_usd = (1.0 - one.probability) * cost_usd
+        if room.running + len(chosen) >= settings.at_once:
+            return Starts(tuple(chosen), f"{settings.at_once} run at once")
+        if not hidden_s * worth.usd_per_s > waste_usd:
+            refused = "the seconds are worth less than the dollars"
+        elif wasted_usd + waste_usd > settings.waste_usd + ROUNDING_USD:
+            refused = "waste_usd is used up"
+        elif cost_usd > max(0.0, left_usd):
+            refused = "the dollar cap leaves too little"
+        else:
+            chosen.append(one)
+            wasted_usd += waste_usd
+            left_usd -= cost_usd
+    return Starts(tuple(chosen), refused)

@@ -1,0 +1,1 @@
+"""Which reads an application will ask for next, and with which arguments: mined from recorded sessions, purely."""

@@ -1,0 +1,235 @@
+"""Patterns of an application's reads: which call comes next, with which arguments, and how likely."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vinelm.errors import ConfigError
+from vinelm.estimator.patterns.bindings import Bindings
+from vinelm.estimator.patterns.regression import (
+    PRIOR_TRIALS,
+    Key,
+    add_counts,
+    features_of,
+    fit_calibrated,
+    keys_of,
+    probability,
+)
+from vinelm.estimator.patterns.seen import Possible, Seen, WithSources, with_sources
+from vinelm.estimator.patterns.sets import LEAST_GROUPS, find_sets
+from vinelm.tools.call import History, ToolEvent, canonical_key
+from vinelm.tools.speculation import Candidate
+
+_WORDS = ("description", "title")
+_WORDS = ("description", "title")
+LEAST_LIKELY = 0.1
+"""A set of bindings that is never likelier than this is dropped."""
+MOST_SECONDS = 16
+LEAST_MOMENTS = 30
+"""Possible calls from which a calibration is fitted; with fewer, nothing is speculated."""
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Mined patterns.
+
+    Args:
+        reads: the names of the tools that only read.
+        sets: (tool, its bindings).
+        counts: hits and trials by key.
+        coefficients: of the logistic regression, one for each feature; empty if there was too little to fit it.
+        seconds: quantiles of the recorded durations of each read, at most :data:`MOST_SECONDS`.
+        schemas: the digest of each tool's schema (:func:`schema_digest`), where it is known.
+    """
+
+    reads: frozenset[str]
+    sets: tuple[tuple[str, Bindings], ...]
+    counts: Mapping[Key, tuple[int, int]]
+    coefficients: tuple[float, ...]
+    seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    schemas: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self, schemas: Mapping[str, Mapping[str, Any]]) -> None:
+        """Compare the patterns with the tools of an application.
+
+        Args:
+            schemas: the JSON schema of the arguments of each tool, by name.
+
+        Raises:
+            ConfigError: a tool is unknown, its schema is another, or it does not take an argument that a pattern fills.
+        """
+        for tool, digest in self.schemas.items():
+            if tool in schemas and schema_digest(schemas[tool]) != digest:
+                raise ConfigError(f"patterns: tool {tool!r} takes other arguments than when they were mined: mine them anew")
+        for tool, bindings in self.sets:
+            if tool not in schemas:
+                known = ", ".join(sorted(schemas)) or "none"
+                raise ConfigError(f"patterns: there is no tool {tool!r} here, only {known}: mine patterns of this application")
+            names = {name for name, _ in bindings}
+            wrong = names - set(schemas[tool].get("properties", {})) or set(schemas[tool].get("required", ())) - names
+            if wrong:
+                what = ", ".join(sorted(wrong))
+                raise ConfigError(f"patterns: tool {tool!r} was recorded with other arguments ({what}): mine them anew")
+
+    def candidates(self, history: History, *, least: float = 0.0) -> list[Candidate]:
+        """Return the reads that may be asked for before the next write, the likeliest first.
+
+        Args:
+            history: the user's messages and the ended calls, with arguments and results, in order.
+            least: the probability below which a call is left out.
+        """
+        return self.candidates_of(Seen.after(history, self.reads), least=least)
+
+    def candidates_of(self, seen: Seen, *, least: float = 0.0) -> list[Candidate]:
+        """The same for a state that is kept up to date with :meth:`vinelm.estimator.patterns.seen.Seen.add`."""
+        if not self.coefficients:
+            return []
+        found = []
+        for possible in seen.possible(self._with_sources).values():
+            features = features_of(possible, seen, self.sets, self._lookup)
+            if features and (p := probability(features, self.coefficients)) >= least:
+                found.append(Candidate(possible.tool, possible.arguments, p))
+        return sorted(found, key=lambda one: -one.probability)
+
+    @cached_property
+    def _with_sources(self) -> tuple[WithSources, ...]:
+        return with_sources(self.sets)
+
+    def _lookup(self, key: Key) -> tuple[float, float]:
+        return self.counts.get(key, (0, 0))
+
+
+def schema_digest(schema: Mapping[str, Any]) -> str:
+    """Return the digest of a JSON schema of arguments; descriptions and titles do not count."""
+
+    def plain(node: Any) -> Any:
+        if isinstance(node, Mapping):
+            return {key: plain(value) for key, value in node.items() if not (key in _WORDS and isinstance(value, str))}
+        return [plain(item) for item in node] if isinstance(node, list) else node
+
+    return canonical_key("schema", {"schema": plain(schema)})
+
+
+class Moment(NamedTuple):
+    """A possible call after some events of a session, and whether it was asked for before the next write."""
+
+    group: Hashable
+    seen: Seen
+    possible: Possible
+    is_hit: bool
+
+
+def mine(
+    sessions: Sequence[History],
+    reads: Iterable[str],
+    *,
+    groups: Sequence[Hashable] | None = None,
+    schemas: Mapping[str, str] | None = None,
+) -> Patterns:
+    """Mine patterns from recorded sessions.
+
+    Args:
+        sessions: each the user's messages and the calls, with arguments and results, in order.
+        reads: the names of the tools that only read; every other tool writes.
+        groups: sessions of one group repeat each other, such as trials of one task; by default each is its own.
+        schemas: the digest of each tool's schema.
+
+    Raises:
+        ConfigError: a session is without arguments: values were not recorded.
+    """
+    of = list(range(len(sessions))) if groups is None else list(groups)
+    in_order = sorted(range(len(of)), key=lambda at: str(of[at]))  # the same patterns in whatever order sessions are read
+    sessions, of = [sessions[at] for at in in_order], [of[at] for at in in_order]
+    names = frozenset(reads)
+    calls = [event for session in sessions for event in session if isinstance(event, ToolEvent)]
+    if any(event.arguments is None for event in calls):
+        raise ConfigError('a recorded call is without arguments: patterns are mined from values; record with record="values"')
+    support = find_sets(sessions, of, names)
+    sets, total, counts = _count(sessions, of, names, support)
+    rows, hits, groups_of_rows = [], [], []
+    for moment in _moments(sessions, of, names, sets):
+        own = counts[moment.group]
+
+        def others(key: Key, own: Mapping[Key, list[int]] = own) -> tuple[float, float]:
+            all_hits, all_trials = total.get(key, (0, 0))
+            own_hits, own_trials = own.get(key, (0, 0))
+            return all_hits - own_hits, all_trials - own_trials
+
+        rest = [one for one in moment.possible.yielded if len(support[sets[one.at]] - {moment.group}) >= LEAST_GROUPS]
+        row = features_of(replace(moment.possible, yielded=rest), moment.seen, sets, others) if rest else None
+        if row:
+            rows.append(row)
+            hits.append(float(moment.is_hit))
+            groups_of_rows.append(moment.group)
+    coefficients: list[float] = []
+    if len(rows) >= LEAST_MOMENTS:
+        coefficients = fit_calibrated(np.array(rows, dtype=np.float64), np.array(hits), groups_of_rows)
+    kept = {key: (hit, trials) for key, (hit, trials) in total.items()}
+    return Patterns(names, tuple(sets), kept, tuple(coefficients), _seconds(calls, names), dict(schemas or {}))
+
+
+def _seconds(calls: Sequence[ToolEvent], reads: frozenset[str]) -> dict[str, tuple[float, ...]]:
+    """Return quantiles of the durations of each read that has any."""
+    took: dict[str, list[float]] = defaultdict(list)
+    for event in calls:
+        if event.tool in reads and event.ended_s > event.started_s:
+            took[event.tool].append(event.ended_s - event.started_s)
+    at = (np.arange(MOST_SECONDS) + 0.5) / MOST_SECONDS
+    return {tool: tuple(round(float(one), 4) for one in np.quantile(some, at)) for tool, some in sorted(took.items())}
+
+
+def _count(
+    sessions: Sequence[History],
+    groups: Sequence[Hashable],
+    reads: frozenset[str],
+    support: Mapping[tuple[str, Bindings], set[Hashable]],
+) -> tuple[list[tuple[str, Bindings]], dict[Key, list[int]], dict[Hashable, dict[Key, list[int]]]]:
+    """Return the sets that ever make a call likely, their counts, and the part of each group in these."""
+    found = list(support)
+    counts: dict[Hashable, dict[Key, list[int]]] = defaultdict(dict)
+    total: dict[Key, list[int]] = {}
+    for moment in _moments(sessions, groups, reads, found):
+        for one in moment.possible.yielded:
+            trial = {key: (int(moment.is_hit), 1) for key in keys_of(one, moment.possible.is_again, moment.seen)}
+            add_counts(counts[moment.group], trial)
+            add_counts(total, trial)
+    best = [0.0] * len(found)
+    for key, (hits, trials) in total.items():
+        best[key[0]] = max(best[key[0]], hits / (trials + PRIOR_TRIALS))
+    number = {old: new for new, old in enumerate(at for at, p in enumerate(best) if p >= LEAST_LIKELY)}
+
+    def renumbered(some: Mapping[Key, list[int]]) -> dict[Key, list[int]]:
+        return {(number[key[0]], *key[1:]): value for key, value in some.items() if key[0] in number}
+
+    return [found[at] for at in number], renumbered(total), defaultdict(dict, {g: renumbered(c) for g, c in counts.items()})
+
+
+def _moments(
+    sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str], sets: Sequence[tuple[str, Bindings]]
+) -> Iterator[Moment]:
+    """Yield every possible call after every event. ``seen`` is true until the next one is asked for."""
+    ready = with_sources(sets)
+    for session, group in zip(sessions, groups, strict=True):
+        seen = Seen(reads)
+        for at, event in enumerate(session):
+            seen.add(event)
+            coming = read_before_the_next_write(session[at + 1 :], reads)
+            for key, possible in seen.possible(ready).items():
+                yield Moment(group, seen, possible, key in coming)
+
+
+def read_before_the_next_write(events: History, reads: frozenset[str]) -> set[str]:
+    """Return the keys of the reads that come before a tool that writes."""
+    coming: set[str] = set()
+    for event in events:
+        if isinstance(event, ToolEvent):
+            if event.tool not in reads:
+                break
+            coming.add(event.key)
+    return coming

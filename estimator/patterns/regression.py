@@ -1,0 +1,142 @@
+"""The probability that a possible call is asked for before the next write: counts that back off, then a logistic regression."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinelm.estimator.patterns.bindings import Bindings
+from vinelm.estimator.patterns.seen import Possible, Seen, Yielded
+
+PRIOR = 0.02
+"""The probability of a call about which nothing is known."""
+PRIOR_TRIALS = 3.0
+FLOOR = 0.03
+"""Calls that their counts make less likely are left out."""
+FOLDS = 5
+PENALTY = 2.0
+"""Half the inverse variance of a standardized coefficient."""
+Key = tuple[int, int, int, bool, tuple[str, ...]]
+"""The number of a set of bindings, rank (0 to 3), calls that it yields (1 to 4), read before the last write, suffix."""
+Lookup = Callable[[Key], tuple[float, float]]
+"""(hits, trials) of a key."""
+_NAMES = (
+    "intercept logit logit_whatever_came logit_last_event rank log_count in_last_words in_words calls_of_tool calls after_user "
+    "from_calls from_words constants no_arguments again log_age sets read_share after_same_tool calls_this_turn turns "
+    "logit_second from_names names_tool names_tool_not_yet_called called_this_turn"
+)
+FEATURES = tuple(_NAMES.split())
+"""What the regression sees of a possible call, in order; kept in files."""
+
+
+def keys_of(one: Yielded, is_again: bool, seen: Seen) -> list[Key]:
+    """Return the keys whose counts speak of ``one``, the shortest suffix first."""
+    rank, count = min(one.rank, 3), min(one.count, 4)
+    return [(one.at, rank, count, is_again, suffix) for suffix in seen.suffixes]
+
+
+def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
+    """Return the probability at each suffix length: each is drawn towards that of the shorter one."""
+    values, p = [], PRIOR
+    for key in keys:
+        hits, trials = lookup(key)
+        p = (hits + PRIOR_TRIALS * p) / (trials + PRIOR_TRIALS)
+        values.append(p)
+    return values
+
+
+def features_of(possible: Possible, seen: Seen, sets: Sequence[tuple[str, Bindings]], lookup: Lookup) -> list[float] | None:
+    """Return the values of :data:`FEATURES`: of the set that makes the call most likely, and of the session.
+
+    None for a call whose counts make it as unlikely as :data:`FLOOR`.
+    """
+    chains = [(backed_off(keys_of(one, possible.is_again, seen), lookup), one) for one in possible.yielded]
+    chains.sort(key=lambda chain: -chain[0][-1])
+    chain, best = chains[0]
+    if chain[-1] < FLOOR:
+        return None
+    kinds = [binding.kind for _, binding in sets[best.at][1]]
+    in_last, in_any = seen.has_words(possible.arguments)
+    named, is_called = seen.names_tool(possible.tool), possible.tool in seen.tools_this_turn
+    calls = sum(seen.calls_of.values())
+    return [
+        1.0, _logit(chain[-1]), _logit(chain[0]), _logit(chain[min(1, len(chain) - 1)]),
+        best.rank, math.log(best.count), in_last, in_any,
+        min(seen.calls_of.get(possible.tool, 0), 4), min(calls, 8), seen.signatures[-1:] == ["user"],
+        kinds.count("call"), kinds.count("user"), kinds.count("constant"), not kinds, possible.is_again,
+        math.log1p(best.age), min(len(chains), 4), best.read_share, seen.signatures[-1:] == [possible.tool],
+        min(seen.calls_this_turn, 4), min(seen.turns, 6), _logit(chains[1][0][-1] if len(chains) > 1 else PRIOR),
+        kinds.count("named"), named, 0.0 if is_called else named, is_called,
+    ]  # fmt: skip
+
+
+def probability(features: Sequence[float], coefficients: Sequence[float]) -> float:
+    """Return the calibrated probability."""
+    score = sum(map(float.__mul__, map(float, features), coefficients))
+    return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, score))))
+
+
+def fit(features: NDArray[np.float64], hits: NDArray[np.float64]) -> list[float]:
+    """Return the coefficients, by Newton steps.
+
+    Args:
+        features: shape (calls, features), the first column 1.
+        hits: shape (calls,), 1 for a call that was asked for.
+    """
+    mean, spread = features.mean(axis=0), features.std(axis=0)
+    mean[0], spread[0] = 0.0, 1.0
+    spread[spread == 0.0] = 1.0
+    x = np.vstack([(features - mean) / spread, np.eye(1, features.shape[1])])
+    hits = np.append(hits, 0.5)  # one even bet, so that calls that always or never came have finite coefficients
+    penalty = np.full(x.shape[1], PENALTY)
+    penalty[0] = 1e-6
+    w = np.zeros(x.shape[1])
+    for _ in range(50):
+        p = 1.0 / (1.0 + np.exp(-np.clip(x @ w, -30.0, 30.0)))
+        slope = x.T @ (hits - p) - penalty * w
+        step = np.linalg.solve((x * (p * (1.0 - p))[:, None]).T @ x + np.diag(penalty), slope)
+        w = w + step * min(1.0, 4.0 / max(1e-12, float(np.abs(step).max())))
+        if float(np.abs(step).max()) < 1e-8:
+            break
+    plain = w / spread
+    plain[0] -= float((w / spread) @ mean)
+    return [float(value) for value in plain]
+
+
+def fit_calibrated(features: NDArray[np.float64], hits: NDArray[np.float64], groups: Sequence[Hashable]) -> list[float]:
+    """Return coefficients whose scores are stretched to what they say of groups that they were not fitted on.
+
+    Args:
+        features: see :func:`fit`.
+        hits: see :func:`fit`.
+        groups: shape (calls,): the group of each.
+    """
+    number = {group: at for at, group in enumerate(sorted(set(groups), key=str))}
+    fold = np.array([number[group] % FOLDS for group in groups])
+    plain = np.array(fit(features, hits))
+    if len(number) < FOLDS:
+        return [float(value) for value in plain]
+    scores = np.zeros(len(hits))
+    for one in range(FOLDS):
+        others = fold != one
+        scores[~others] = features[~others] @ np.array(fit(features[others], hits[others]))
+    shift, stretch = fit(np.column_stack([np.ones(len(hits)), np.clip(scores, -8.0, 8.0)]), hits)
+    stretch = max(0.0, stretch)
+    plain *= stretch
+    plain[0] += shift
+    return [float(value) for value in plain]
+
+
+def add_counts(counts: dict[Key, list[int]], other: Mapping[Key, Sequence[int]]) -> None:
+    """Add hits and trials to ``counts``."""
+    for key, (hits, trials) in other.items():
+        of_key = counts.setdefault(key, [0, 0])
+        of_key[0] += hits
+        of_key[1] += trials
+
+
+def _logit(p: float) -> float:
+    return math.log(p / (1.0 - p))

@@ -1,0 +1,208 @@
+"""What speculation would have done to recorded sessions: reads that are ready when asked for, seconds and dollars."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from vinelm.estimator.patterns.patterns import Patterns, mine
+from vinelm.estimator.patterns.seen import Seen
+from vinelm.tools.call import History, ToolEvent, canonical_key
+from vinelm.tools.speculation import Candidate, Speculation
+
+LEAST_PROBABILITY = Speculation().least_probability
+LEAST_GAIN = 0.01
+"""Where reads that are all ready would save a smaller share of the time, there is nothing to gain."""
+
+
+@dataclass
+class Replayed:
+    """Sums over replayed sessions.
+
+    Args:
+        calls: calls of any tool.
+        reads: calls of tools that only read.
+        ready: reads whose result was there or under way: speculated, or read before and still true.
+        repeats: those of ``ready`` that needed no speculation.
+        speculations: reads that were started on a guess.
+        used: those of them that were asked for while still true.
+        model_s: seconds of models.
+        tool_s: seconds of tools, without speculation.
+        read_s: those of ``tool_s`` that reads take.
+        hideable_s: seconds of reads that would be hidden if each was started when the model began to think before it.
+        saved_s: seconds that speculation saves.
+        waste_usd: dollars of speculated reads that nobody asked for.
+    """
+
+    calls: int = 0
+    reads: int = 0
+    ready: int = 0
+    repeats: int = 0
+    speculations: int = 0
+    used: int = 0
+    model_s: float = 0.0
+    tool_s: float = 0.0
+    read_s: float = 0.0
+    hideable_s: float = 0.0
+    saved_s: float = 0.0
+    waste_usd: float = 0.0
+
+    def __add__(self, other: Replayed) -> Replayed:
+        return Replayed(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
+
+    @property
+    def ready_share(self) -> float:
+        """The share of the reads that were ready; 0 if there are none."""
+        return self.ready / max(1, self.reads)
+
+    @property
+    def speculations_per_call(self) -> float:
+        """Speculations for each call of any tool."""
+        return self.speculations / max(1, self.calls)
+
+    @property
+    def precision(self) -> float:
+        """The share of the speculations that were asked for."""
+        return self.used / max(1, self.speculations)
+
+    @property
+    def total_s(self) -> float:
+        """Seconds without speculation."""
+        return self.model_s + self.tool_s
+
+    @property
+    def nothing_to_gain(self) -> str | None:
+        """Why speculation is not worth it here; None where it may be, or where no times were recorded."""
+        if not self.total_s or self.hideable_s >= LEAST_GAIN * self.total_s:
+            return None
+        share = self.read_s / self.tool_s if self.tool_s else 0.0
+        return (
+            f"nothing to gain here: reads are {100.0 * share:.1f} % of tool seconds, and with every read predicted "
+            f"{100.0 * self.hideable_s / self.total_s:.1f} % of the time would be saved"
+        )
+
+
+Predictions = Sequence[Sequence[Candidate]]
+"""What may be asked for, after each event of a session."""
+
+
+def predictions(patterns: Patterns, session: History) -> list[list[Candidate]]:
+    """Return what ``patterns`` say after each event of a recorded session."""
+    seen, found = Seen(patterns.reads), []
+    for event in session:
+        seen.add(event)
+        found.append(patterns.candidates_of(seen))
+    return found
+
+
+def replay(
+    session: History,
+    predicted: Predictions,
+    reads: frozenset[str],
+    *,
+    least: float = LEAST_PROBABILITY,
+    at_once: int = 4,
+    cost_usd: float = 0.0,
+    messages_s: Mapping[int, float] | None = None,
+) -> Replayed:
+    """Replay one session in virtual time.
+
+    A guess starts when the model starts to think, if fewer than ``at_once`` run; a write makes all results stale. The seconds
+    of models are those between two calls.
+
+    Args:
+        session: its events.
+        predicted: what may come, after each event.
+        reads: the names of the tools that only read.
+        least: the probability from which a read is started.
+        at_once: guesses that may run at a time.
+        cost_usd: dollars of one speculated read.
+        messages_s: when a message of the user came, by its place in the session, in the seconds of the calls; a message whose
+            time is not known came right after the call before it.
+    """
+    sums = Replayed()
+    ready_at: dict[str, float] = {}
+    guessed: set[str] = set()
+    running: list[float] = []
+    now = before = 0.0
+    took = [event.ended_s - event.started_s for event in session if isinstance(event, ToolEvent) and event.tool in reads]
+    usual_s = sum(took) / max(1, len(took))
+    taken_s = {event.key: event.ended_s - event.started_s for event in session if isinstance(event, ToolEvent)}
+    for at, (event, coming) in enumerate(zip(session, predicted, strict=True)):
+        if isinstance(event, ToolEvent):
+            think_s, tool_s = max(0.0, event.started_s - before), event.ended_s - event.started_s
+            before = event.ended_s
+            sums.calls += 1
+            sums.model_s += think_s
+            sums.tool_s += tool_s
+            now += think_s
+            ends = now + tool_s
+            if event.tool in reads:
+                sums.reads += 1
+                sums.read_s += tool_s
+                sums.hideable_s += min(think_s, tool_s)
+                if event.key in ready_at:
+                    sums.ready += 1
+                    sums.repeats += event.key not in guessed
+                    sums.used += event.key in guessed
+                    guessed.discard(event.key)
+                    ends = min(ends, max(now, ready_at[event.key]))
+                ready_at[event.key] = min(ends, ready_at.get(event.key, ends))
+            else:
+                ready_at.clear()
+                guessed.clear()
+            sums.saved_s += now + tool_s - ends
+            now = ends
+        elif messages_s and at in messages_s:
+            waited_s = max(0.0, messages_s[at] - before)
+            before += waited_s
+            sums.model_s += waited_s
+            now += waited_s
+        running = [end for end in running if end > now]
+        for one in coming:
+            key = canonical_key(one.tool, one.arguments)
+            if one.probability >= least and key not in ready_at and len(running) < at_once:
+                ready_at[key] = now + taken_s.get(key, usual_s)
+                running.append(ready_at[key])
+                guessed.add(key)
+                sums.speculations += 1
+    sums.waste_usd = (sums.speculations - sums.used) * cost_usd
+    return sums
+
+
+def hold_out(
+    sessions: Sequence[History],
+    reads: Iterable[str],
+    *,
+    groups: Sequence[Hashable] | None = None,
+    folds: int = 3,
+    least: float = LEAST_PROBABILITY,
+    cost_usd: float = 0.0,
+) -> Replayed:
+    """Replay each session with patterns of the other folds; the sessions of a group are in one fold.
+
+    Args:
+        sessions: see :func:`vinelm.estimator.patterns.patterns.mine`.
+        reads: the same.
+        groups: the same.
+        folds: how many parts, >= 2.
+        least: see :func:`replay`.
+        cost_usd: see :func:`replay`.
+    """
+    names = frozenset(reads)
+    of = list(range(len(sessions))) if groups is None else list(groups)
+    sums = Replayed()
+    for kept, held in folds_of(of, folds):
+        patterns = mine([sessions[at] for at in kept], names, groups=[of[at] for at in kept])
+        for at in held:
+            found = predictions(patterns, sessions[at])
+            sums += replay(sessions[at], found, names, least=least, cost_usd=cost_usd)
+    return sums
+
+
+def folds_of(groups: Sequence[Hashable], folds: int = 3) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield the numbers of the sessions outside and inside each fold; those of a group are in one."""
+    fold = {group: at % folds for at, group in enumerate(sorted(set(groups), key=str))}
+    for one in range(folds):
+        inside = [at for at, group in enumerate(groups) if fold[group] == one]
+        yield [at for at, group in enumerate(groups) if fold[group] != one], inside

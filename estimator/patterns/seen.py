@@ -1,0 +1,161 @@
+"""What one session has shown so far, and the calls that bindings yield from it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from vinelm.errors import WorkflowError
+from vinelm.estimator.patterns.bindings import Bindings, Filled, Sources, fill
+from vinelm.estimator.patterns.words import stems_of, tokens_of
+from vinelm.tools.call import History, ToolEvent, canonical_key
+
+USER = "user"
+"""The signature of a message of the user; that of a call is its tool, with ``!`` if it failed."""
+LONGEST_SUFFIX = 2
+
+
+_stems_of_tool = functools.lru_cache(maxsize=1024)(stems_of)
+
+
+WithSources = tuple[str, Bindings, tuple[str, ...]]
+"""A tool, its bindings, and what they read."""
+
+
+def with_sources(sets: Iterable[tuple[str, Bindings]]) -> tuple[WithSources, ...]:
+    """Return the sets, with what their bindings read."""
+    return tuple((tool, of, tuple({one.reads: None for _, one in of if one.kind != "constant"})) for tool, of in sets)
+
+
+@dataclass(frozen=True, slots=True)
+class Yielded:
+    """One call that one set of bindings yields.
+
+    Args:
+        at: the number of the set.
+        rank: how many calls that were not read yet stand before it, at most 8.
+        count: how many such calls the set yields.
+        read_share: the share of all that the set yields which were read already.
+        age: events since the newest source of its arguments.
+    """
+
+    at: int
+    rank: int
+    count: int
+    read_share: float
+    age: int
+
+
+@dataclass(slots=True)
+class Possible:
+    """A call that may come: its tool and arguments, whether it was read before the last write, and what yields it."""
+
+    tool: str
+    arguments: dict[str, Any]
+    is_again: bool
+    yielded: list[Yielded]
+
+
+class Seen:
+    """The state of a session after some of its events.
+
+    Args:
+        reads: the names of the tools that only read; every other tool writes.
+    """
+
+    def __init__(self, reads: Iterable[str]) -> None:
+        self.reads = frozenset(reads)
+        self.sources = Sources()
+        self.is_fresh: dict[str, bool] = {}
+        """For the key of every read: whether no write came since."""
+        self.signatures: list[str] = []
+        self.calls_of: dict[str, int] = {}
+        self.last_words: set[str] = set()
+        self.words: set[str] = set()
+        self.last_stems: frozenset[str] = frozenset()
+        self.tools_this_turn: set[str] = set()
+        self.suffixes: list[tuple[str, ...]] = [()]
+        """The signatures of the last events: of none, of one, and so on; all there are where there are fewer."""
+        self.turns = 0
+        self._known: dict[int, tuple[list[int], list[tuple[str, Filled]]]] = {}
+        self.calls_this_turn = 0
+
+    @classmethod
+    def after(cls, history: History, reads: Iterable[str]) -> Seen:
+        """Return the state after all of ``history``."""
+        seen = cls(reads)
+        for event in history:
+            seen.add(event)
+        return seen
+
+    def add(self, event: str | ToolEvent) -> None:
+        """Take in a message of the user or a call that has ended."""
+        self._take_in(event)
+        self.suffixes = [tuple(self.signatures[-length:]) if length else () for length in range(LONGEST_SUFFIX + 1)]
+
+    def _take_in(self, event: str | ToolEvent) -> None:
+        at = len(self.signatures)
+        if isinstance(event, str):
+            tokens = tokens_of(event)
+            self.sources.add_words(at, tokens)
+            self.last_words = {token.text for token in tokens}
+            self.words |= self.last_words
+            self.signatures.append(USER)
+            self.turns += 1
+            self.last_stems = stems_of(event)
+            self.tools_this_turn = set()
+            self.calls_this_turn = 0
+            return
+        self.signatures.append(event.tool if event.is_ok else f"{event.tool}!")
+        self.calls_of[event.tool] = self.calls_of.get(event.tool, 0) + 1
+        self.calls_this_turn += 1
+        self.tools_this_turn.add(event.tool)
+        if event.tool in self.reads:
+            self.is_fresh[event.key] = True
+        else:
+            self.is_fresh = dict.fromkeys(self.is_fresh, False)
+        if event.is_ok:
+            self.sources.add_call(at, event)
+
+    def possible(self, sets: Sequence[WithSources]) -> dict[str, Possible]:
+        """Return the calls, by key, that the sets yield and whose result is not at hand."""
+        found: dict[str, Possible] = {}
+        versions = self.sources.versions
+        for at, (tool, bindings, sources) in enumerate(sets):
+            rows = [] if any(one not in versions for one in sources) else self._rows(at, tool, bindings, sources)
+            if not rows:
+                continue
+            open_rows = [(key, filled) for key, filled in rows if not self.is_fresh.get(key)]
+            share = 1.0 - len(open_rows) / len(rows)
+            for rank, (key, filled) in enumerate(open_rows):
+                one = found.get(key)
+                if one is None:
+                    one = found[key] = Possible(tool, filled.arguments, key in self.is_fresh, [])
+                age = len(self.signatures) - 1 - filled.source if filled.source >= 0 else 0
+                one.yielded.append(Yielded(at, min(rank, 8), len(open_rows), share, age))
+        return found
+
+    def _rows(self, at: int, tool: str, bindings: Bindings, sources: tuple[str, ...]) -> list[tuple[str, Filled]]:
+        """Return what a set yields, with keys; found again only when something that it reads has changed."""
+        version = [self.sources.versions[one] for one in sources]
+        known = self._known.get(at)
+        if known is None or known[0] != version:
+            rows = []
+            for filled in fill(bindings, self.sources):
+                with suppress(WorkflowError):  # NaN in a result: no call can be told by it
+                    rows.append((canonical_key(tool, filled.arguments), filled))
+            known = self._known[at] = (version, rows)
+        return known[1]
+
+    def names_tool(self, tool: str) -> float:
+        """The share of the words of the tool's name that stand in the user's last message."""
+        stems = _stems_of_tool(tool)
+        return len(stems & self.last_stems) / len(stems) if stems else 0.0
+
+    def has_words(self, arguments: Mapping[str, Any]) -> tuple[bool, bool]:
+        """Whether a value of ``arguments`` stands in the user's last message, and in any."""
+        texts = {str(value) for value in arguments.values()}
+        return bool(texts & self.last_words), bool(texts & self.words)

@@ -1,0 +1,1 @@
+"""Recorded sessions of tools: in a store, and in logs of messages."""

@@ -1,0 +1,137 @@
+"""Reads sessions from logs of messages: what the user said, and the calls of tools with their results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vinelm.errors import DatasetError, WorkflowError
+from vinelm.io.reading import json_objects, read_text
+from vinelm.tools.call import ToolEvent, canonical_key
+
+_SESSION_KEYS = ("session", "request_id", "id")
+_TASK_KEYS = ("task", "task_id")
+
+
+class ToolSession(NamedTuple):
+    """One recorded session.
+
+    Args:
+        name: of the request.
+        group: sessions of one group repeat each other, such as trials of one task.
+        events: the user's messages and the calls, in order.
+    """
+
+    name: str
+    group: str
+    events: list[str | ToolEvent]
+
+
+def read_sessions(path: Path) -> list[ToolSession]:
+    """Return the sessions of a log: JSON lines, or one JSON list, of objects with ``messages``, ``traj`` or ``events``.
+
+    Messages are OpenAI's or LangChain's: roles "user", "assistant" with ``tool_calls``, and "tool". Events are
+    ``{"kind": "user", "text"}`` and ``{"kind": "call", "tool", "args", "result"}``, where ``ok``, ``started_s`` and ``ended_s``
+    may be added; other kinds are passed over. ``task`` or ``task_id`` names the group.
+
+    Raises:
+        DatasetError: the file cannot be read, or a line is none of these; it is named.
+    """
+    try:
+        text = read_text(path)
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except UnicodeDecodeError:
+        raise DatasetError(f"{path}: not a text in UTF-8: give a store, or a log of messages in JSON lines") from None
+    if text.lstrip().startswith("["):
+        try:
+            rows = list(enumerate(json.loads(text), start=1))
+        except ValueError as error:
+            raise DatasetError(f"{path}: not valid JSON: {error}") from None
+    else:
+        rows = list(json_objects(text.splitlines(), path))
+    found = [_session(row, number, f"{path}:{number}") for number, row in rows]
+    if not found:
+        raise DatasetError(f"{path}: no session in it: give JSON lines with messages")
+    return found
+
+
+def _session(row: Any, number: int, where: str) -> ToolSession:
+    listed = next((key for key in ("messages", "traj", "events") if isinstance(row, dict) and key in row), None)
+    if listed is None or not isinstance(row[listed], list) or not all(isinstance(one, dict) for one in row[listed]):
+        raise DatasetError(f"{where}: no list of messages: a session has messages, traj or events")
+    name = next((str(row[key]) for key in _SESSION_KEYS if key in row), f"session {number}")
+    group = next((str(row[key]) for key in _TASK_KEYS if key in row), name)
+    parts = _events(row[listed], where) if listed == "events" else _messages(row[listed], where)
+    events: list[str | ToolEvent] = []
+    for part in parts:
+        if isinstance(part, str):
+            events.append(part)
+            continue
+        try:
+            key = canonical_key(part["tool"], part["arguments"])
+        except WorkflowError as error:
+            raise DatasetError(f"{where}: {error}") from None
+        events.append(ToolEvent(request_id=name, seq=len(events), key=key, **part))
+    return ToolSession(name, group, events)
+
+
+def _events(events: list[dict[str, Any]], where: str) -> Iterator[str | dict[str, Any]]:
+    for event in events:
+        if event.get("kind") == "user":
+            yield str(event.get("text", ""))
+        elif event.get("kind") == "call":
+            arguments = event.get("args", {})
+            if not isinstance(event.get("tool"), str) or not isinstance(arguments, dict):
+                raise DatasetError(f"{where}: a call needs tool, a text, and args, an object")
+            times = {}
+            for name in ("started_s", "ended_s"):
+                value = event.get(name, 0.0)
+                if not isinstance(value, (int, float)):
+                    raise DatasetError(f"{where}: {name} is {value!r}: give seconds")
+                times[name] = float(value)
+            is_ok = bool(event.get("ok", True))
+            yield {"tool": event["tool"], "arguments": arguments, "result": event.get("result"), "is_ok": is_ok, **times}
+
+
+def _messages(messages: list[dict[str, Any]], where: str) -> Iterator[str | dict[str, Any]]:
+    """Yield texts and calls; a call stands where its answer does, and one without an answer is left out."""
+    asked: dict[str, tuple[str, dict[str, Any]]] = {}
+    for message in messages:
+        role = message.get("role", message.get("type"))
+        if role in ("user", "human"):
+            yield _text(message.get("content"))
+        elif role in ("assistant", "ai"):
+            for call in message.get("tool_calls") or ():
+                asked[str(call.get("id"))] = _call(call, where)
+        elif role == "tool" and str(message.get("tool_call_id")) in asked:
+            tool, arguments = asked.pop(str(message["tool_call_id"]))
+            content = _text(message.get("content"))
+            is_ok = message.get("status") != "error" and not content.lower().startswith("error")
+            yield {"tool": tool, "arguments": arguments, "result": _plain(content), "is_ok": is_ok}
+
+
+def _call(call: Mapping[str, Any], where: str) -> tuple[str, dict[str, Any]]:
+    function = call.get("function", call)
+    arguments = function.get("arguments", function.get("args", {}))
+    if isinstance(arguments, str):
+        arguments = _plain(arguments) if arguments.strip() else {}
+    if not isinstance(function.get("name"), str) or not isinstance(arguments, dict):
+        raise DatasetError(f"{where}: a tool call needs a name, and arguments in JSON")
+    return function["name"], arguments
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) if isinstance(part, dict) else str(part) for part in content)
+    return "" if content is None else str(content)
+
+
+def _plain(text: str) -> Any:
+    """The JSON value that a text is, or the text."""
+    try:
+        return json.loads(text, parse_constant=str)
+    except (ValueError, RecursionError):
+        return text

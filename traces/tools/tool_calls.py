@@ -1,0 +1,120 @@
+"""Calls of tools in a store. They have a table of their own, which is made with the first of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+    delete,
+    insert,
+    inspect,
+    select,
+)
+
+from vinelm.tools.call import ToolEvent
+from vinelm.traces.store.store import ObservationStore
+from vinelm.traces.tools.message_log import ToolSession
+
+MESSAGE = "message"
+"""The kind of a row that is what the user said."""
+metadata = MetaData()
+tool_calls = Table(
+    "tool_calls",
+    metadata,
+    Column("call_id", Integer, primary_key=True, autoincrement=True, comment="order"),
+    Column("request_id", String, nullable=False, comment="the request"),
+    Column("grouped", String, nullable=False, comment="requests of one group repeat each other; else the request"),
+    Column("seq", Integer, nullable=False, comment="place among the request's messages and calls, from 0"),
+    Column("tool", String, nullable=False, comment="name of the tool; empty for a message"),
+    Column("key", String, nullable=False, comment="hash of the tool and its arguments; empty for a message"),
+    Column("kind", String, nullable=False, comment="authoritative, speculated or eager; message: what the user said"),
+    Column("is_read", Boolean, comment="whether the tool is declared to only read; NULL: not known"),
+    Column("is_ok", Boolean, nullable=False, comment="whether it returned"),
+    Column("is_used", Boolean, nullable=False, comment="whether the application asked for the result"),
+    Column("started_s", Float, nullable=False, comment="seconds since the request began"),
+    Column("ended_s", Float, nullable=False, comment="the same for its end"),
+    Column("cost_usd", Float, nullable=False, comment="declared dollars"),
+    Column("arguments", String, comment='JSON, only with record="values"; of a message its text'),
+    Column("result", String, comment='JSON, only with record="values"'),
+    UniqueConstraint("request_id", "seq", name="one_call"),
+    comment="Calls of tools, as they were recorded or imported. Made with the first of them.",
+)
+_PLAIN = ("request_id", "seq", "tool", "key", "kind", "is_ok", "is_used", "started_s", "ended_s", "cost_usd")
+
+
+class ToolCalls:
+    """Reads and adds the tool calls of a store. Every write is durable.
+
+    Args:
+        store: held by the caller where something is added.
+    """
+
+    def __init__(self, store: ObservationStore) -> None:
+        self._database = store.database
+
+    def add(self, sessions: Iterable[ToolSession], reads: Collection[str] | None = None) -> int:
+        """Add sessions, each in place of an earlier one of its name, and return the number of their calls.
+
+        Args:
+            sessions: with messages only where values are recorded.
+            reads: the names of the tools that only read; None if that is not known.
+        """
+        count = 0
+        with self._database.transaction() as connection:
+            metadata.create_all(connection)
+            for session in sessions:
+                rows = [_row(session, seq, event, reads) for seq, event in enumerate(session.events)]
+                connection.execute(delete(tool_calls).where(tool_calls.c.request_id == session.name))
+                if rows:
+                    connection.execute(insert(tool_calls), rows)
+                count += sum(isinstance(event, ToolEvent) for event in session.events)
+        return count
+
+    def sessions(self) -> tuple[list[ToolSession], frozenset[str]]:
+        """Return the sessions, without calls that nobody asked for, and the names of the tools declared to only read."""
+        found: dict[str, ToolSession] = {}
+        reads: set[str] = set()
+        with self._database.transaction() as connection:
+            if not inspect(connection).has_table(tool_calls.name):
+                return [], frozenset()
+            for row in connection.execute(select(tool_calls).order_by(tool_calls.c.request_id, tool_calls.c.seq)):
+                session = found.setdefault(row.request_id, ToolSession(row.request_id, row.grouped, []))
+                if row.kind == MESSAGE:
+                    session.events.append(_value(row.arguments) or "")
+                elif row.is_used:
+                    plain = {name: row._mapping[name] for name in _PLAIN}
+                    session.events.append(ToolEvent(**plain, arguments=_value(row.arguments), result=_value(row.result)))
+                if row.is_read:
+                    reads.add(row.tool)
+        return list(found.values()), frozenset(reads)
+
+
+def _row(session: ToolSession, seq: int, event: str | ToolEvent, reads: Collection[str] | None) -> dict[str, Any]:
+    of = {"request_id": session.name, "grouped": session.group, "seq": seq}
+    if isinstance(event, str):
+        empty = {"tool": "", "key": "", "kind": MESSAGE, "is_read": None, "is_ok": True, "is_used": True}
+        nothing = dict.fromkeys(("started_s", "ended_s", "cost_usd"), 0.0)
+        return {**of, **empty, **nothing, "arguments": json.dumps(event), "result": None}
+    plain = {name: getattr(event, name) for name in _PLAIN if name not in of}
+    has_values = event.arguments is not None
+    return {
+        **of,
+        **plain,
+        "is_read": None if reads is None else event.tool in reads,
+        "arguments": json.dumps(event.arguments) if has_values else None,
+        "result": json.dumps(event.result) if has_values else None,
+    }
+
+
+def _value(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

@@ -1,0 +1,143 @@
+"""Mines patterns of an application's tools from what was recorded of them, and says what they are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from vinelm.errors import ConfigError
+from vinelm.estimator.patterns.patterns import Patterns, mine, schema_digest
+from vinelm.estimator.patterns.replay import Replayed, hold_out, replay
+from vinelm.io.reading import open_regular
+from vinelm.tools.call import ToolEvent
+from vinelm.tools.speculation import Speculation
+from vinelm.traces.tools.message_log import ToolSession, read_sessions
+
+LEAST_GROUPS = 6
+"""Groups of sessions from which patterns are mined: each of three folds needs two to be judged on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinedPatterns:
+    """What mining found.
+
+    Attributes:
+        sessions: recorded sessions.
+        replayed: those sessions with patterns that were mined without them; without guesses if there is nothing to gain.
+        patterns: None if there is nothing to gain.
+    """
+
+    sessions: int
+    replayed: Replayed
+    patterns: Patterns | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as JSON types."""
+        judged = self.replayed
+        shares = {"ready": judged.ready_share, "speculations_per_call": judged.speculations_per_call}
+        return {
+            "sessions": self.sessions,
+            "sets": 0 if self.patterns is None else len(self.patterns.sets),
+            **shares,
+            "precision": judged.precision,
+            "nothing_to_gain": judged.nothing_to_gain,
+            "replayed": asdict(judged),
+        }
+
+
+def mine_tools(
+    source: Path,
+    read_only: Sequence[str],
+    *,
+    schemas: Mapping[str, Mapping[str, Any]] | None = None,
+    settings: Speculation | None = None,
+) -> MinedPatterns:
+    """Mine patterns from the tool calls of a store or of a log of messages.
+
+    Args:
+        source: a store, or a log as :func:`vinelm.traces.tools.message_log.read_sessions` takes it.
+        read_only: names of tools that only read, or patterns of names (``get_*``), beside those that the store knows.
+        schemas: the JSON schema of the arguments of each tool, whose digest the patterns keep.
+        settings: of the requests that will speculate.
+
+    Raises:
+        ConfigError: no tool only reads, a name is of no recorded tool, or too little or no values are recorded.
+        DatasetError: the log cannot be read.
+        StoreError: the store cannot be read.
+    """
+    sessions, declared = recorded_sessions(source)
+    events = [event for session in sessions for event in session.events if isinstance(event, ToolEvent)]
+    if not events:
+        raise ConfigError(f"{source}: no call of a tool is recorded: record a served run, or `vinelm tools import` a log")
+    reads = declared | named_tools(read_only, {event.tool for event in events})
+    if not reads:
+        raise ConfigError(f"{source}: no tool is known to only read: name them with read_only", code="tools-read-only")
+    histories, groups = [session.events for session in sessions], [session.group for session in sessions]
+    whole = sum((replay(history, [[] for _ in history], reads) for history in histories), Replayed())
+    if whole.nothing_to_gain:
+        return MinedPatterns(sessions=len(sessions), replayed=whole, patterns=None)
+    if len(set(groups)) < LEAST_GROUPS:
+        raise ConfigError(f"{source}: {len(set(groups))} requests are recorded: patterns need {LEAST_GROUPS}, better 50")
+    cost_usd = sum(event.cost_usd for event in events if event.tool in reads) / max(1, whole.reads)
+    settings = settings or Speculation()
+    judged = hold_out(histories, reads, groups=groups, least=settings.least_probability, cost_usd=cost_usd)
+    digests = {tool: schema_digest(schema) for tool, schema in (schemas or {}).items()}
+    return MinedPatterns(
+        sessions=len(sessions), replayed=judged, patterns=mine(histories, reads, groups=groups, schemas=digests)
+    )
+
+
+def recorded_sessions(source: Path) -> tuple[list[ToolSession], frozenset[str]]:
+    """Return the sessions of a store or of a log, and the tools that it declares to only read."""
+    from vinelm.traces import ObservationStore
+    from vinelm.traces.tools.tool_calls import ToolCalls
+
+    if _is_log(source):
+        return read_sessions(source), frozenset()
+    with ObservationStore.open(source) as store:
+        return ToolCalls(store).sessions()
+
+
+def import_sessions(log: Path, store: Path, read_only: Sequence[str]) -> tuple[int, int]:
+    """Add the sessions of a log of messages to a store; returns the numbers of sessions and of calls.
+
+    Raises:
+        DatasetError: the log cannot be read.
+        StoreError: the store does not exist or is held by a run.
+    """
+    from vinelm.traces import ObservationStore
+    from vinelm.traces.tools.tool_calls import ToolCalls
+
+    sessions = read_sessions(log)
+    tools = {event.tool for session in sessions for event in session.events if isinstance(event, ToolEvent)}
+    reads = named_tools(read_only, tools) if read_only else None
+    with ObservationStore.open(store) as opened, opened.exclusive():
+        return len(sessions), ToolCalls(opened).add(sessions, reads)
+
+
+def named_tools(names: Sequence[str], known: set[str]) -> frozenset[str]:
+    """Return the tools that names, or patterns of names, stand for.
+
+    Raises:
+        ConfigError: one stands for none.
+    """
+    found: set[str] = set()
+    for name in names:
+        those = {tool for tool in known if fnmatchcase(tool, name)}
+        if not those:
+            there = ", ".join(sorted(known))
+            raise ConfigError(f"read_only: no recorded tool is named {name!r}: there are {there}", code="tools-read-only")
+        found |= those
+    return frozenset(found)
+
+
+def _is_log(source: Path) -> bool:
+    """Whether it is a text; a store is an SQLite file or an address."""
+    try:
+        with open_regular(source) as file:
+            return not file.read(16).startswith(b"SQLite format 3")
+    except OSError:
+        return source.suffix in (".jsonl", ".json")

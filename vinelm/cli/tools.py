@@ -1,0 +1,134 @@
+"""``vinelm tools``: patterns of an application's tool calls, mined from what was recorded of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vinelm.cli.console import echo, print_json, say
+from vinelm.cli.options import SuggestingGroup, json_option, option, path_argument
+from vinelm.errors import ConfigError
+from vinelm.reports import percent, seconds, usd
+
+if TYPE_CHECKING:
+    from vinelm.api.tool_patterns import MinedPatterns
+
+read_only_option = option(
+    "--read-only NAME",
+    "A tool that only reads, or a pattern such as 'get_*'. Repeatable; every other tool counts as one that writes.",
+    multiple=True,
+)
+app_option = option("--app FILE:GRAPH", "The application, whose tools' schemas are kept with the patterns.")
+
+
+@click.group("tools", cls=SuggestingGroup, short_help="Mine which tools can be called ahead.")
+def command() -> None:
+    """Mine which calls of tools can be made before the model asks for them, and say whether that is worth anything.
+
+    These commands call no model and no tool.
+
+    Example: vinelm tools mine app.db -o app.patterns
+    """
+
+
+@command.command("mine", short_help="Mine patterns from recorded tool calls.")
+@path_argument("source")
+@option("-o --output PATTERNS", "File of patterns to write [default: SOURCE with .patterns].", Path)
+@read_only_option
+@app_option
+@json_option
+def mine(*, source: Path, output: Path | None, read_only: tuple[str, ...], app: str | None, as_json: bool) -> None:
+    """Mine patterns from the tool calls in SOURCE, a store or a log of messages in JSON lines, and judge them.
+
+    Patterns are judged by requests that they were not mined from: how many reads would have been ready when the model asked for
+    them, at how many guesses for each call, and the seconds and dollars of that. Where even perfect guesses would save nothing,
+    it says so and writes no file. A file of patterns has paths, shapes, counts and constants that many requests share.
+
+    Example: vinelm tools mine messages.jsonl --read-only 'get_*' -o app.patterns
+    """
+    from vinelm.api.tool_patterns import mine_tools
+    from vinelm.estimator.patterns.pattern_file import write_patterns
+
+    target = output or source.with_suffix(".patterns")
+    if target.exists() and target.suffix != ".patterns":
+        raise ConfigError(f"{target}: exists and is no file of patterns: use another name for -o, or move the file away")
+    schemas = None
+    if app is not None:
+        from vinelm.scaffold.tools import tool_schemas
+
+        schemas = tool_schemas(app, Path.cwd())
+    mined = mine_tools(source, read_only, schemas=schemas)
+    if mined.patterns is not None:
+        write_patterns(mined.patterns, target)
+    if as_json:
+        print_json({**mined.to_dict(), "patterns": str(target) if mined.patterns is not None else None})
+    else:
+        _show(mined, target)
+
+
+def _show(mined: MinedPatterns, target: Path) -> None:
+    judged = mined.replayed
+    if mined.patterns is None:
+        say(f"{judged.calls:,} calls of {mined.sessions:,} requests: {judged.nothing_to_gain}.", bold=True)
+        return
+    say(f"{len(mined.patterns.sets)} patterns of {judged.calls:,} calls in {mined.sessions:,} requests.", bold=True)
+    say(
+        f"Held out by request: {percent(judged.ready_share)} of {judged.reads:,} reads ready when asked for, at "
+        f"{judged.speculations_per_call:.2f} guesses for each call, {percent(judged.precision)} of them right."
+    )
+    if judged.total_s:
+        waste = f", {usd(judged.waste_usd / mined.sessions)} wasted" if judged.waste_usd else ""
+        say(
+            f"A request of {seconds(judged.total_s / mined.sessions)} would take "
+            f"{seconds(judged.saved_s / mined.sessions)} less{waste}."
+        )
+    else:
+        say("No times were recorded, so that the seconds are not known.")
+    echo(f"Wrote {target}")
+
+
+@command.command("check", short_help="Compare patterns with the tools of an application.")
+@path_argument("patterns")
+@click.argument("app")
+@json_option
+def check(*, patterns: Path, app: str, as_json: bool) -> None:
+    """Say whether the tools of APP are those that PATTERNS were mined from: names, arguments, and schemas where known.
+
+    Exit code 2 names the first tool that differs.
+
+    Example: vinelm tools check app.patterns app.py:graph
+    """
+    from vinelm.estimator.patterns.pattern_file import read_patterns
+    from vinelm.scaffold.tools import tool_schemas
+
+    found = read_patterns(patterns)
+    schemas = tool_schemas(app, Path.cwd())
+    found.check(schemas)
+    tools = sorted({tool for tool, _ in found.sets})
+    if as_json:
+        print_json({"patterns": str(patterns), "sets": len(found.sets), "tools": tools, "application_tools": sorted(schemas)})
+    else:
+        say(f"{len(found.sets)} patterns fit the application's tools: {', '.join(tools)}.")
+
+
+@command.command("import", short_help="Add a log of messages to a store.")
+@path_argument("log")
+@option("--store DB", "Store to add the tool calls to.", Path, required=True)
+@read_only_option
+@json_option
+def import_(*, log: Path, store: Path, read_only: tuple[str, ...], as_json: bool) -> None:
+    """Add the tool calls of LOG to a store: a log of OpenAI's or LangChain's messages in JSON lines, one request a line.
+
+    The store then has the values of arguments and results, and what users said. A request that it has is replaced.
+
+    Example: vinelm tools import messages.jsonl --store app.db --read-only 'get_*'
+    """
+    from vinelm.api.tool_patterns import import_sessions
+
+    sessions, calls = import_sessions(log, store, read_only)
+    if as_json:
+        print_json({"store": str(store), "sessions": sessions, "calls": calls})
+    else:
+        say(f"Added {calls:,} calls of {sessions:,} requests to {store}.")
