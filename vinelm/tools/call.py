@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Literal
@@ -62,3 +62,7 @@ class ToolEvent:
     is_used: bool = True
     arguments: Mapping[str, Any] | None = None
     result: Any = None
+
+
+History = Sequence["str | ToolEvent"]
+"""What a request has shown, in order: the messages of its user, and the calls that have ended."""

@@ -1,0 +1,48 @@
+"""What may be called before the application asks for it: the settings of a request, and where the guesses come from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from vinelm.errors import ConfigError
+from vinelm.tools.call import History
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """Lets a request call its read-only tools before the application asks for them.
+
+    Args:
+        waste_usd: dollars that calls which nobody asks for may cost in expectation, >= 0, all of the request together.
+        at_once: calls under way at once that nobody has asked for yet, at least 1.
+
+    Raises:
+        ConfigError: a figure is out of range.
+    """
+
+    waste_usd: float = 0.0
+    at_once: int = 4
+
+    def __post_init__(self) -> None:
+        if not (self.waste_usd >= 0.0 and math.isfinite(self.waste_usd)):
+            raise ConfigError(f"speculate: waste_usd is {self.waste_usd}: give dollars >= 0")
+        if not (isinstance(self.at_once, int) and self.at_once >= 1):
+            raise ConfigError(f"speculate: at_once is {self.at_once!r}: give a whole number of calls, at least 1")
+
+
+class Candidate(NamedTuple):
+    """A call that may come: its tool, its arguments (JSON values by name), and the probability that it comes in time."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    probability: float
+
+
+class Candidates(Protocol):
+    """Guesses the next calls of a request. Pure, and quick: it is asked before each call of a model."""
+
+    def candidates(self, history: History) -> Sequence[tuple[str, Mapping[str, Any], float]]:
+        """Return the calls that may follow ``history`` before its next write, each as (tool, arguments, probability)."""
