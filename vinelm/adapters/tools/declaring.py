@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from concurrent.futures import wait
 from contextlib import suppress
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from langchain_core.runnables import RunnableConfig
@@ -16,6 +16,7 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, interrupt
+from pydantic import PrivateAttr
 
 from vinelm.adapters.tools.read_ahead import Read, ReadAhead
 from vinelm.adapters.tools.shadow import IS_AHEAD, ToolCode, apaid, paid, settled
@@ -26,6 +27,8 @@ from vinelm.tools.declaration import Scope, ToolDeclaration
 
 T = TypeVar("T")
 FindMemory = Callable[[], ReadAhead | None]
+CALLS = "_vinelm_calls"
+"""The private attribute of a declared tool that holds its :class:`_Calls`."""
 
 
 def declare_tool(
@@ -60,7 +63,7 @@ def declare_tool(
 
 def _tool_of(given: Any) -> BaseTool:
     if isinstance(given, BaseTool):
-        if getattr(given, "__vinelm_tool__", None) is not None:
+        if CALLS in (given.__pydantic_private__ or {}):
             raise ConfigError(f"tool {given.name!r} is declared already: declare the tool that it was made of")
         return given
     if not callable(given) or inspect.isclass(given):
@@ -87,17 +90,26 @@ def _code_of(plain: BaseTool) -> ToolCode:
 
 
 def _as_tool(declared: DeclaredTool, calls: _Calls) -> BaseTool:
-    """A tool of a class of its own, derived from the given one's, with the same fields."""
+    """A tool with the fields of the given one, of a class derived from its class."""
     plain = declared.code.tool
-    kind: Any = type(plain)
+    kind = _kind_of(type(plain))
+    made: BaseTool = kind.__new__(kind)
+    made.__setstate__(plain.__getstate__())
+    object.__setattr__(made, "__pydantic_private__", {**(made.__pydantic_private__ or {}), CALLS: calls})
+    return made
+
+
+@cache
+def _kind_of(kind: Any) -> type[BaseTool]:
+    """The class of declared tools of a class; kept, since pydantic takes milliseconds to make one."""
 
     @wraps(kind._run)
     def _run(self: Any, *args: Any, **given: Any) -> Any:
-        return calls.call(args, given)
+        return getattr(self, CALLS).call(args, given)
 
     @wraps(kind._arun)
     async def _arun(self: Any, *args: Any, **given: Any) -> Any:
-        return await calls.acall(args, given)
+        return await getattr(self, CALLS).acall(args, given)
 
     @wraps(kind.run)
     def run(self: Any, *args: Any, **given: Any) -> Any:
@@ -115,11 +127,8 @@ def _as_tool(declared: DeclaredTool, calls: _Calls) -> BaseTool:
         finally:
             IN_DECLARED.reset(token)
 
-    own = {"_run": _run, "_arun": _arun, "run": run, "arun": arun, "__vinelm_tool__": None}
-    own |= {"__module__": kind.__module__, "__doc__": kind.__doc__}
-    made_kind: Any = type(kind)(kind.__name__, (kind,), own)
-    made: BaseTool = made_kind.__new__(made_kind)
-    made.__setstate__(plain.__getstate__())
+    own = {"_run": _run, "_arun": _arun, "run": run, "arun": arun, CALLS: PrivateAttr(default=None)}
+    made: type[BaseTool] = type(kind)(kind.__name__, (kind,), {**own, "__module__": kind.__module__, "__doc__": kind.__doc__})
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -79,7 +79,7 @@ class ReadAhead:
         self._waste_usd = 0.0
         self._seq = 0
         self._has_ended = False
-        self._lock = Lock()
+        self._lock = RLock()  # as that of the box
         box.opened(self)
 
     def now(self) -> float:
@@ -226,9 +226,9 @@ class ReadAhead:
         self._tell_dropped(is_over=True)
 
     def _drop_all(self) -> None:
-        for read in self._reads.values():
+        reads, self._reads = self._reads, {}
+        for read in reads.values():
             self._drop(read)
-        self._reads.clear()
 
     def _drop(self, read: Read) -> None:
         if read.shadow.has_failed:

@@ -105,7 +105,8 @@ def launch(
     given = {**kwargs, **code.injected(config, is_async=loop is not None)}
     if loop is not None:
         work = _awork(shadow.result, code.tool, args, given, usd, guard)
-        shadow._task = loop.create_task(work, context=context)
+        task = shadow._task = loop.create_task(work, context=context)
+        task.add_done_callback(lambda _: shadow.result.cancel())  # one that is cancelled before it begins says nothing itself
         return shadow
     try:
         thread = Thread(
@@ -143,16 +144,10 @@ async def _awork(
         async with apaid(guard, usd):
             found = await tool._arun(*args, **given)
         _require_plain(found)
-    except asyncio.CancelledError:
-        result.cancel()
-        raise
     except Exception as error:
         result.set_exception(error)
     else:
         result.set_result(found)
-    finally:
-        if not result.done():
-            result.cancel()
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakSet
 
@@ -69,7 +69,7 @@ class ToolBox:
         self.observers, self.on_error = observers, on_error
         self.live: WeakSet[ReadAhead] = WeakSet()
         self.counts: Counter[str] = Counter()
-        self._lock = Lock()
+        self._lock = RLock()  # where the garbage collector runs, the memory of a run that is over may end, in this thread
 
     def add(self, tool: DeclaredTool) -> None:
         """Add a tool; :class:`ConfigError` if another one of that name is declared.
