@@ -205,7 +205,7 @@ class _Calls:
         if memory is None:
             return self._code.tool._run(*args, **given)
         key, plain = self._ours(lambda: self._of.key_of(args, self._code.arguments_of(given)), ("", None))
-        read = self._taken(memory, key)
+        read = self._taken(memory, key, blocks=True)
         if read is not None:
             wait([read.shadow.result])
             if self._ours(lambda: memory.used(read), False):
@@ -225,7 +225,7 @@ class _Calls:
         if memory is None:
             return await self._code.tool._arun(*args, **given)
         key, plain = self._ours(lambda: self._of.key_of(args, self._code.arguments_of(given)), ("", None))
-        read = self._taken(memory, key)
+        read = self._taken(memory, key, blocks=False)
         if read is not None:
             try:
                 await settled(read.shadow.result)
@@ -250,10 +250,10 @@ class _Calls:
             return None
         return self._ours(self._find, None)
 
-    def _taken(self, memory: ReadAhead, key: str) -> Read | None:
+    def _taken(self, memory: ReadAhead, key: str, *, blocks: bool) -> Read | None:
         if not key or self._says.writes is not None:
             return None
-        return self._ours(lambda: memory.take(key), None)
+        return self._ours(lambda: memory.take(key, blocks=blocks), None)
 
     def _ours(self, part: Callable[[], T], otherwise: T) -> T:
         try:

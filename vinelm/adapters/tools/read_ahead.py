@@ -149,8 +149,13 @@ class ReadAhead:
 
     # -- asking --------------------------------------------------------------------------------------------------
 
-    def take(self, key: str) -> Read | None:
-        """Return the read that answers the call, running or ended, and forget it; None: the call is to be made now."""
+    def take(self, key: str, *, blocks: bool) -> Read | None:
+        """Return the read that answers the call, running or ended, and forget it; None: the call is to be made now.
+
+        Args:
+            key: of the call.
+            blocks: whether the caller will block its thread until the read has ended.
+        """
         self.box.count("reads")
         if not self._reads:
             return None
@@ -158,7 +163,7 @@ class ReadAhead:
             read = self._reads.pop(key, None)
             if read is None:
                 return None
-            if read.shadow.has_failed or read.is_stale(self.now()) or not can_wait(read.shadow):
+            if read.shadow.has_failed or read.is_stale(self.now()) or (blocks and not can_wait(read.shadow)):
                 self._drop(read)
                 read = None
             else:
