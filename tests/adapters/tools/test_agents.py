@@ -23,6 +23,7 @@ pytest.importorskip("langchain")
 from langchain.agents import create_agent
 
 from vinelm import Catalog, Objective, Speculation, VineLM, VineMiddleware
+from vinelm.backends import create_backends
 from vinelm.errors import CallRefused, ConfigError
 from vinelm.money import SpendGuard
 from vinelm.policies import ForcedPolicy
@@ -293,8 +294,8 @@ def test_nothing_runs_ahead_while_profiling():
         inputs=lambda request: ask(),
         score=lambda request, state: True,
     )
-    vine = VineLM(Catalog.from_chat_models({"m0": chat}, prices={"m0": PRICES}), template=TEMPLATE)
-    result = UnitRunner(workflow, vine.models).run(workflow.requests[0], ("m0",), None)
+    catalog = Catalog.from_chat_models({"m0": chat}, prices={"m0": PRICES})
+    result = UnitRunner(workflow, catalog, create_backends(catalog)).run(workflow.requests[0], ("m0",), None)
     assert result.observation.failure is None
     assert "vinelm-read-ahead" not in log
     assert log

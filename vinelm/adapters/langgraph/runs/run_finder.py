@@ -359,8 +359,10 @@ class RunFinder:
             opening = None if channel is None else channel.opening
             known = self.runs.begun(opening, AMBIENT.get() if control is None else control)
             return None if known is None else known.reads
-        if (runtime is None or runtime.control is None) and AMBIENT.get() is None:
-            return None
+        carried = carried_by(None if runtime is None else runtime.context)
+        is_outside = (runtime is None or runtime.control is None) and AMBIENT.get() is None
+        if is_outside or carried.chat_host is not None or carried.owner.adapter not in (None, self.settings):
+            return None  # no run, a profiled one, or that of another object
         reads = self._run_here(config, runtime, None).remember_reads(self.settings.tools)
         if reads is not None:
             _forget_where_retried(reads, runtime)
