@@ -1,6 +1,6 @@
 """What declared tools cost and save in real time: a loopback HTTP tool of 0.5 s under a scripted model of 1 s.
 
-    python scripts/bench_tools.py [--json FILE]
+    python scripts/bench_tools.py [--json] [--results FILE]
 
 `saved` compares a run with its reads started ahead (guessed while the model thinks; or taken from its stream) with the same run
 without; `formula` is what it should save: reads * min(seconds of the tool, seconds of the model that are left when it starts).
@@ -20,9 +20,10 @@ from urllib.request import urlopen
 
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool as plain_tool
+from result_files import add_results_option, provenance, write_results
 
 from vinelm import Catalog, Speculation, VineLM, VineMiddleware
 
@@ -122,7 +123,8 @@ def no_hit_us(calls: int = 3000) -> float:
 
     with vine.request(speculate=Speculation()):
         memory = vine.adapter.finder.reads_here()
-        assert memory is not None and memory.start("look", {"item": "milk"}, "eager", 1.0)
+        assert memory is not None
+        assert memory.start("look", {"item": "milk"}, "eager", 1.0)
         rounds = [(per_call(look), per_call(declared)) for _ in range(5)]
     return statistics.median(mine - theirs for theirs, mine in rounds)
 
@@ -130,11 +132,14 @@ def no_hit_us(calls: int = 3000) -> float:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", help="write the figures there, too")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_results_option(parser)
     asked = parser.parse_args()
+    origin = provenance(asked)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
     Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}"
+    seconds(address, None, None)  # the first run imports
     bare_s = seconds(address, None, None)
     left_s = {"guessed": MODEL_S, "streamed": MODEL_S - WRITES_AT_S}
     took_s = {
@@ -145,12 +150,12 @@ def main() -> None:
     for name, took in took_s.items():
         formula = READS * min(TOOL_S, left_s[name])
         figures[name] = {"took_s": round(took, 3), "saved_s": round(bare_s - took, 3), "formula_s": formula}
-        print(f"{name}: {took:.2f} s against {bare_s:.2f} s: saved {bare_s - took:.2f} s, formula {formula:.2f} s")
-    print(f"a call that nothing answers: {figures['no_hit_us']:.0f} us more")
+        if not asked.json:
+            print(f"{name}: {took:.2f} s against {bare_s:.2f} s: saved {bare_s - took:.2f} s, formula {formula:.2f} s")
     server.shutdown()
-    if asked.json:
-        with open(asked.json, "w", encoding="utf-8") as file:
-            json.dump(figures, file, indent=2)
+    print(json.dumps(figures) if asked.json else f"a call that nothing answers: {figures['no_hit_us']:.0f} us more")
+    if asked.results:
+        write_results(asked.results, origin, figures)
 
 
 if __name__ == "__main__":

@@ -181,7 +181,9 @@ async def episode(loop, seed, *, speculates, faults=True, cost_usd=0.0, cap_usd=
             output = await tools[name].ainvoke(arguments)
         except (ValueError, CallRefused) as error:
             output = type(error).__name__ + str(error)[:5]
-        own = [one for one in world.executions[before:] if not one[0] and one[1] == name and one[2] == arguments.get("item", "")]
+        own = [
+            one for one in world.executions[before:] if not one[0] and one[1] == name and one[2] == arguments.get("item", "")
+        ]
         starts.append(own[0][3] if own else asked_s)
         if guards[-1] is not None:
             highest.append(guards[-1].spent_usd + guards[-1].reserved_usd)

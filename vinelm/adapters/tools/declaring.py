@@ -47,7 +47,10 @@ def declare_tool(
         box: of the adapter.
         find: returns the memory of the run around a call.
         given: the tool, or a function with a docstring that LangChain makes one of.
-        read_only, writes, cost_usd, ttl_s: see :class:`~vinelm.tools.declaration.ToolDeclaration`.
+        read_only: see :class:`~vinelm.tools.declaration.ToolDeclaration`, as for what follows.
+        writes: what a call makes stale.
+        cost_usd: dollars of one call.
+        ttl_s: seconds for which a result stays true.
 
     Raises:
         ConfigError: it is no tool, cannot be called ahead although it is said to read only, or shares another one's name.
@@ -267,21 +270,20 @@ class _Calls:
 class _Call:
     """One call that the application makes itself: a write keeps reads from running ahead while it lasts; it is recorded."""
 
-    __slots__ = ("_calls", "_key", "_memory", "_plain", "_started_s", "_write", "is_ok", "result")
+    __slots__ = ("_calls", "_memory", "_read", "_write", "is_ok", "result")
 
     def __init__(self, calls: _Calls, memory: ReadAhead, key: str, plain: Mapping[str, Any] | None) -> None:
-        self._calls, self._memory, self._key, self._plain = calls, memory, key, plain
+        self._calls, self._memory = calls, memory
         self.is_ok, self.result = False, None
-        scope = calls._says.writes
+        says, scope = calls._says, calls._says.writes
         self._write = None if scope is None else calls._ours(lambda: memory.begin_write(scope), None)
-        self._started_s = calls._ours(memory.now, 0.0)
+        now_s = calls._ours(memory.now, 0.0)
+        self._read = Read(says.name, key, "authoritative", plain or {}, says.cost_usd, None, now_s)
 
     def end(self) -> None:
         """The call has ended, whether it succeeded or not."""
-        memory, calls, says = self._memory, self._calls, self._calls._says
-        if self._write is not None and says.writes is not None:
-            scope, token = says.writes, self._write
+        memory, calls, scope, token = self._memory, self._calls, self._calls._says.writes, self._write
+        if token is not None and scope is not None:
             calls._ours(lambda: memory.end_write(scope, token), None)
-        if self._key:
-            told = (says.name, self._key, self._started_s, says.cost_usd, self._plain, self.result)
-            calls._ours(lambda: memory.ended(*told, is_ok=self.is_ok), None)
+        if self._read.key:
+            calls._ours(lambda: memory.ended(self._read, self.result, is_ok=self.is_ok), None)

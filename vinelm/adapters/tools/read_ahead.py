@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any
 
@@ -19,10 +19,13 @@ from vinelm.tools.call import CallKind, History, ToolEvent
 from vinelm.tools.declaration import Scope
 from vinelm.tools.speculation import Candidate, Speculation
 
+NOTHING = Shadow(None)
+"""Stands for the shadow of a call that the application makes itself."""
+
 
 @dataclass(slots=True, eq=False)
 class Read:
-    """One read that was started ahead. Times are seconds of the run's clock; ``ended_s`` is None while it runs."""
+    """One call, ahead or not. Times are seconds of the run's clock; ``ended_s`` is None while it runs."""
 
     tool: str
     key: str
@@ -31,7 +34,7 @@ class Read:
     usd: float
     ttl_s: float | None
     started_s: float
-    shadow: Shadow
+    shadow: Shadow = NOTHING
     ended_s: float | None = None
 
     def is_stale(self, now_s: float) -> bool:
@@ -178,13 +181,12 @@ class ReadAhead:
                 self._drop(read)
             self._tell_dropped()
             return False
-        result = read.shadow.result.result()
-        self._tell(read.tool, read.key, read.kind, (read.started_s, read.ended_s), read.usd, read.arguments, result)
+        self._tell(self._event(read, read.shadow.result.result()))
         return True
 
-    def ended(self, tool: str, key: str, started_s: float, usd: float, plain: Any, result: Any, *, is_ok: bool) -> None:
-        """Record a call that the application made itself."""
-        self._tell(tool, key, "authoritative", (started_s, None), usd, plain, result, is_ok=is_ok)
+    def ended(self, read: Read, result: Any, *, is_ok: bool) -> None:
+        """Record a call that the application has made itself, and that ends now."""
+        self._tell(self._event(read, result, is_ok=is_ok))
 
     # -- writes, and the end -------------------------------------------------------------------------------------
 
@@ -253,51 +255,41 @@ class ReadAhead:
         for one in told:
             self.box.count("unused")
             is_ok = one.shadow.result.done() and not one.shadow.has_failed
-            result = one.shadow.result.result() if is_ok else None
-            times = (one.started_s, one.ended_s)
-            self._tell(one.tool, one.key, one.kind, times, one.usd, one.arguments, result, is_ok=is_ok, is_used=False)
+            self._tell(self._event(one, one.shadow.result.result() if is_ok else None, is_ok=is_ok, is_used=False))
 
-    def _tell(
-        self,
-        tool: str,
-        key: str,
-        kind: CallKind,
-        times: tuple[float, float | None],
-        usd: float,
-        plain: Any,
-        result: Any,
-        *,
-        is_ok: bool = True,
-        is_used: bool = True,
-    ) -> None:
-        box = self.box
-        if not box.observers.observers and box.candidates is None:
-            return
-        now_s = self.now()
-        ended_s = now_s if times[1] is None else times[1]
-        with self._lock:
-            seq, self._seq = self._seq, self._seq + 1
-        known: dict[str, Any] = {
-            "request_id": self._request_id,
-            "seq": seq,
-            "tool": tool,
-            "key": key,
-            "is_ok": is_ok,
-            "kind": kind,
-            "started_s": times[0] - self._started_at,
-            "ended_s": ended_s - self._started_at,
-            "cost_usd": usd,
-            "is_used": is_used,
-        }
-        values = {"arguments": plain}
+    def _event(self, read: Read, result: Any, *, is_ok: bool = True, is_used: bool = True) -> ToolEvent | None:
+        """What is told of a call, with its values; None where nobody listens."""
+        if not self.box.observers.observers and self.box.candidates is None:
+            return None
+        values: dict[str, Any] = {"arguments": read.arguments}
         if is_ok:
-            has_artifact = box.declared[tool].code.tool.response_format == "content_and_artifact"
+            has_artifact = self.box.declared[read.tool].code.tool.response_format == "content_and_artifact"
             values["result"] = _plain(result[0] if has_artifact and isinstance(result, tuple) else result)
-        if box.candidates is not None and is_used:
-            self.history.append(ToolEvent(**known, **values))
-        if box.observers.observers:
-            told = ToolEvent(**known, **values) if box.record == "values" else ToolEvent(**known)
-            box.observers.tool_ended(told, now_s - ended_s)
+        return ToolEvent(
+            request_id=self._request_id,
+            seq=self._seq,
+            tool=read.tool,
+            key=read.key,
+            is_ok=is_ok,
+            kind=read.kind,
+            started_s=read.started_s - self._started_at,
+            ended_s=(self.now() if read.ended_s is None else read.ended_s) - self._started_at,
+            cost_usd=read.usd,
+            is_used=is_used,
+            **values,
+        )
+
+    def _tell(self, event: ToolEvent | None) -> None:
+        if event is None:
+            return
+        with self._lock:
+            event = replace(event, seq=self._seq)
+            self._seq += 1
+            if self.box.candidates is not None and event.is_used:
+                self.history.append(event)
+        if self.box.record == "digests":
+            event = replace(event, arguments=None, result=None)
+        self.box.observers.tool_ended(event, self.now() - self._started_at - event.ended_s)
 
 
 def _stamping(read: Read, clock: Clock) -> Callable[[Any], None]:

@@ -102,52 +102,54 @@ def launch(
     context.run(IS_AHEAD.set, True)
     context.run(var_child_runnable_config.set, config)
     shadow = Shadow(loop)
-    given = {**kwargs, **code.injected(config, is_async=loop is not None)}
+    work = _Work(shadow.result, code.tool, args, {**kwargs, **code.injected(config, is_async=loop is not None)}, usd, guard)
     if loop is not None:
-        work = _awork(shadow.result, code.tool, args, given, usd, guard)
-        task = shadow._task = loop.create_task(work, context=context)
+        task = shadow._task = loop.create_task(work.arun(), context=context)
         task.add_done_callback(lambda _: shadow.result.cancel())  # one that is cancelled before it begins says nothing itself
         return shadow
     try:
-        thread = Thread(
-            target=context.run,
-            args=(_work, shadow.result, code.tool, args, given, usd, guard),
-            name="vinelm-read-ahead",
-            daemon=True,  # one that hangs must not keep the process alive
-        )
-        thread.start()
+        # A daemon: a call that hangs must not keep the process alive.
+        Thread(target=context.run, args=(work.run,), name="vinelm-read-ahead", daemon=True).start()
     except BaseException:
         _THREADS.release()
         raise
     return shadow
 
 
-def _work(
-    result: Future[Any], tool: BaseTool, args: tuple[Any, ...], given: dict[str, Any], usd: float, guard: CallGuard | None
-) -> None:
-    try:
-        with paid(guard, usd):
-            found = tool._run(*args, **given)
-        _require_plain(found)
-    except BaseException as error:  # kept: whoever joins makes the call himself
-        result.set_exception(error)
-    else:
-        result.set_result(found)
-    finally:
-        _THREADS.release()
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a thread or a task does: one call, paid, its result or exception kept."""
 
+    result: Future[Any]
+    tool: BaseTool
+    args: tuple[Any, ...]
+    given: Mapping[str, Any]
+    usd: float
+    guard: CallGuard | None
 
-async def _awork(
-    result: Future[Any], tool: BaseTool, args: tuple[Any, ...], given: dict[str, Any], usd: float, guard: CallGuard | None
-) -> None:
-    try:
-        async with apaid(guard, usd):
-            found = await tool._arun(*args, **given)
-        _require_plain(found)
-    except Exception as error:
-        result.set_exception(error)
-    else:
-        result.set_result(found)
+    def run(self) -> None:
+        """On a thread."""
+        try:
+            with paid(self.guard, self.usd):
+                found = self.tool._run(*self.args, **self.given)
+            _require_plain(found)
+        except BaseException as error:  # kept: whoever joins makes the call himself
+            self.result.set_exception(error)
+        else:
+            self.result.set_result(found)
+        finally:
+            _THREADS.release()
+
+    async def arun(self) -> None:
+        """As a task."""
+        try:
+            async with apaid(self.guard, self.usd):
+                found = await self.tool._arun(*self.args, **self.given)
+            _require_plain(found)
+        except Exception as error:
+            self.result.set_exception(error)
+        else:
+            self.result.set_result(found)
 
 
 @contextmanager
@@ -212,7 +214,6 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 def can_wait(shadow: Shadow) -> bool:
     """Whether this thread may block until it ends: not the thread of the event loop that runs it."""
     return shadow.result.done() or shadow.loop is None or shadow.loop is not _running_loop()
-
 
 
 async def settled(result: Future[Any]) -> None:

@@ -60,7 +60,8 @@ def _memories() -> list[ReadAhead]:
 
 
 _WATCHES: WeakSet[Watch] = WeakSet()
-_HANDLER: ContextVar[_ToolWatch | None] = ContextVar("vinelm_tool_watch", default=_ToolWatch())
+_WATCH = _ToolWatch()
+_HANDLER: ContextVar[_ToolWatch | None] = ContextVar("vinelm_tool_watch", default=_WATCH)
 _IS_REGISTERED: list[bool] = []
 
 
