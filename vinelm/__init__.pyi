@@ -35,6 +35,7 @@ from .template.steps import Loop as Loop
 from .template.steps import Parallel as Parallel
 from .template.steps import Stage as Stage
 from .template.template import Template as Template
+from .tools.speculation import Speculation as Speculation
 from .traces.store.store import ObservationStore as ObservationStore
 from .trie.annotated_trie import AnnotatedTrie as AnnotatedTrie
 from .verdicts.store_evaluation import evaluate as evaluate

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vinelm.adapters.langchain.chat_model import VineInterface
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
+from vinelm.adapters.tools.tool_box import Record
 from vinelm.api.long_running import LongRunning
 from vinelm.api.served_fleet import ServedFleet
 from vinelm.api.served_planners import ServedPlanners
@@ -35,6 +36,7 @@ from vinelm.signals import Signals
 from vinelm.signals.kind import Kind
 from vinelm.template import Template
 from vinelm.template.kinds import without_kinds
+from vinelm.tools.speculation import Candidates, Speculation
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie
 
@@ -94,6 +96,10 @@ class VineLM(VineInterface, LongRunning):
         margin: accuracy, a fraction, that a cheaper plan may lose.
         canary: the share of requests, in [0, 1), that plans serve, proven or not; the others run the stages' defaults. Live
             evidence then decides, and a plan that is worse is served no more (:attr:`canary`).
+        speculate: call read-only tools before the application asks for them (docs/tools.md); of requests whose context says
+            nothing else. By default none is.
+        record_tools: what observers are told of the calls of declared tools: "digests" of the arguments, or the "values" of
+            arguments and results.
     """
 
     def __init__(
@@ -116,6 +122,8 @@ class VineLM(VineInterface, LongRunning):
         allow_unproven: bool = False,
         margin: float = MARGIN,
         canary: float | None = None,
+        speculate: Speculation | None = None,
+        record_tools: Record = "digests",
     ) -> None:
         if not 0.0 <= margin < 1.0:
             raise ConfigError(f"margin is {margin}: it must be a fraction of accuracy in [0, 1)")
@@ -141,6 +149,8 @@ class VineLM(VineInterface, LongRunning):
             signals=signals,
             kind=kind,
         )
+        self.adapter.tools.speculation = speculate
+        self.adapter.tools.record = _record(record_tools)
         self.mode: Mode = mode
         self.on_error: OnError = on_error
         self.fallback = fallback
@@ -193,18 +203,35 @@ class VineLM(VineInterface, LongRunning):
         """Plans over the paths of the loaded trie; None before one is loaded. See :meth:`served_planner`."""
         return None if self._planners is None else self._planners.over_paths
 
-    def load(self, trie: AnnotatedTrie | str | Path) -> None:
+    def load(self, trie: AnnotatedTrie | str | Path, *, patterns: Candidates | None = None) -> None:
         """Plan over this trie from now on; runs in progress keep theirs. Models that the catalog lacks are not planned.
+
+        Args:
+            trie: an annotated trie or the path of its ``.vine`` file.
+            patterns: guesses the next calls of read-only tools, for requests with ``speculate=``; None: only calls that a model
+                is writing are started early.
 
         Raises:
             ConfigError: no path is left, the trie is of another workflow, its plans may end where no ``vine.route`` stands, or
                 it stops by the oracle although requests are not ``labelled``.
             TrieFileError: the file is missing or damaged.
         """
+        if patterns is not None:
+            if not callable(getattr(patterns, "candidates", None)):
+                raise ConfigError(f"patterns is a {type(patterns).__name__}: give an object with candidates(history)")
+            self.adapter.tools.require_reads()
         if isinstance(trie, AnnotatedTrie):
             self._serve(trie, None)
         else:
             self._serve(load_trie(trie), Path(trie))
+        self.adapter.tools.candidates = patterns
+
+    @property
+    def tool_counts(self) -> Mapping[str, int]:
+        """Calls of declared tools by what became of them: "reads" that were asked for, of them "ready" and "joined" (running
+        then); "started" ahead, of them "unused"; "withheld" in mode "observe", which starts none.
+        """
+        return dict(self.adapter.tools.counts)
 
     def _serve(self, annotated: AnnotatedTrie, path: Path | None) -> None:
         """Plan over a trie that was read from ``path``, None if from nowhere."""
@@ -411,6 +438,12 @@ class VineLM(VineInterface, LongRunning):
             configurable=context.configurable,
             run_id=context.request_id,
         )
+
+
+def _record(asked: Record) -> Record:
+    if asked not in ("digests", "values"):
+        raise ConfigError(f'record_tools is {asked!r}: it must be "digests" or "values"')
+    return asked
 
 
 def _require_canary(share: float | None, mode: Mode, allow_unproven: bool) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsFloat, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, SupportsFloat, TypeAlias, runtime_checkable
 
 from vinelm.clock import Clock
 from vinelm.errors import FailureKind
@@ -94,6 +94,8 @@ class CallContext:
             rate limits do not call it.
         priority: of the call among those that wait for rate limits; finite, higher goes first. Its ``float()`` may change while
             the call waits. Its attribute ``engine``, if it has one, names the replica that is preferred; None for no matter.
+        on_tool_call: called with the name and the arguments of a tool call as soon as they are complete in a stream; None if
+            nobody asks. Backends that do not stream do not call it.
     """
 
     stage: str
@@ -107,6 +109,7 @@ class CallContext:
     on_prompt: Callable[[Sequence[BaseMessage], Sequence[Any]], None] | None = None
     on_gate: Callable[..., None] | None = None
     priority: SupportsFloat = 0.0
+    on_tool_call: Callable[[str, Mapping[str, Any]], None] | None = None
 
 
 @runtime_checkable
@@ -283,6 +286,17 @@ class Vine(Protocol):
         times: int | Mapping[str, int] | None = None,
     ) -> Callable[..., Any]:
         """Return a conditional edge to where ``fn`` says, or to ``end`` where ``fn``, the policy or a bound ends it."""
+
+    def tool(
+        self,
+        fn: Any = None,
+        *,
+        read_only: bool = False,
+        writes: Literal["session", "all"] | None = None,
+        cost_usd: float = 0.0,
+        ttl_s: float | None = None,
+    ) -> Any:
+        """Return a LangChain tool with what its owner says of it; while profiling it is called as it is."""
 
     @property
     def finish(self) -> Callable[..., Any]:

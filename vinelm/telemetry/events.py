@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from vinelm.catalog import Model
 from vinelm.requests.protocols import Invocation
+from vinelm.tools.call import ToolEvent
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
@@ -137,6 +138,14 @@ class ObserverGroup:
         """Notify the observers that have a method ``canary_decided``."""
         for observer in self.observers:
             _safely(observer, "canary_decided", shown)
+
+    def tool_ended(self, event: ToolEvent, ago_s: float) -> None:
+        """Notify the observers that have a method ``tool_ended`` of a tool's call, which ended ``ago_s`` seconds ago.
+
+        A call that was started ahead is told when the application asks for it, or when it is known that nobody will.
+        """
+        for observer in self.observers:
+            _safely(observer, "tool_ended", event, ago_s)
 
     def ended(self, tokens: list[tuple[Observer, Any]], invocation: Invocation | None) -> None:
         """Notify the observers that were notified of the beginning."""

@@ -15,6 +15,7 @@ from vinelm.extras import required_extra
 from vinelm.requests.protocols import Invocation
 from vinelm.telemetry.events import DecisionEvent
 from vinelm.telemetry.message_content import attributes, is_asked_for
+from vinelm.tools.call import ToolEvent
 
 with required_extra("otel", "the observer OpenTelemetry"):
     from opentelemetry import trace
@@ -104,6 +105,29 @@ class OpenTelemetry:
             if invocation.failure is not None:
                 token.set_status(Status(StatusCode.ERROR, invocation.failure))
         token.end()
+
+    def tool_ended(self, event: ToolEvent, ago_s: float) -> None:
+        """A span ``execute_tool NAME`` for a declared tool's call, marked where it was started before it was asked for.
+
+        It has the digest of the arguments, never the arguments or the result.
+        """
+        import time
+
+        end_ns = time.time_ns() - int(ago_s * 1e9)
+        found = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": event.tool,
+            "vinelm.tool.arguments_digest": event.key,
+            "vinelm.tool.kind": event.kind,
+            "vinelm.tool.is_speculative": event.kind != "authoritative",
+            "vinelm.tool.is_used": event.is_used,
+            "vinelm.cost_usd": event.cost_usd,
+        }
+        start_ns = end_ns - int((event.ended_s - event.started_s) * 1e9)
+        span = self._tracer.start_span(f"execute_tool {event.tool}", start_time=start_ns, attributes=found)
+        if not event.is_ok:
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(end_ns)
 
 
 def _decision(decided: DecisionEvent) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, overload
 
+from langchain_core.tools import BaseTool
+
 from vinelm.adapters.langgraph.nodes.finish import make_finish
 from vinelm.adapters.langgraph.nodes.route import ROUTE_INJECTED, Destinations, To, make_route
 from vinelm.adapters.langgraph.nodes.signature import INJECTED, injected_parameters, is_command
@@ -18,6 +20,8 @@ from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, MOST_PRIORITY, ContextOwner, RunContext, attach
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
+from vinelm.adapters.tools.declaring import declare_tool
+from vinelm.adapters.tools.undeclared import Watch, watch_tools
 from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
@@ -29,6 +33,8 @@ from vinelm.signals import Signals
 from vinelm.signals.kind import Kind
 from vinelm.telemetry import Observer
 from vinelm.template import SKIP, Template
+from vinelm.tools.declaration import Scope
+from vinelm.tools.speculation import Speculation
 
 Node = Callable[..., Any]
 
@@ -146,6 +152,39 @@ class GraphInterface:
             self.adapter.note_exits(destinations.again, destinations.end)
         return make_route(self.adapter.finder, fn, asked, destinations)
 
+    def tool(
+        self,
+        fn: Any = None,
+        *,
+        read_only: bool = False,
+        writes: Scope | None = None,
+        cost_usd: float = 0.0,
+        ttl_s: float | None = None,
+    ) -> Any:
+        """Return the tool with what its owner says of it: an ordinary LangChain tool, wherever tools stand (docs/tools.md).
+
+        A call of a read-only tool may be answered by one that was started before it was asked for. A tool that writes makes
+        such reads stale, and so does one that nobody declared. Where the run has a cap, each call pays ``cost_usd`` by a
+        reservation, as a model's call does, and is refused where the cap does not allow it.
+
+        Args:
+            fn: a function with a docstring, or a LangChain tool; without it a decorator is returned.
+            read_only: a call changes nothing, so that one whose result nobody uses does no harm.
+            writes: what a call makes stale: what was read in this run ("session"), or in all runs of this object ("all").
+            cost_usd: dollars of one call, >= 0.
+            ttl_s: seconds for which a result stays true, > 0; None: until a write.
+
+        Raises:
+            ConfigError: a read-only tool takes injected state, store or runtime, returns a Command, interrupts or is a
+                generator; another tool has its name; a figure is out of range.
+        """
+        how: dict[str, Any] = {"read_only": read_only, "writes": writes, "cost_usd": cost_usd, "ttl_s": ttl_s}
+        if fn is None:
+            return lambda given: self.tool(given, **how)
+        made: BaseTool = declare_tool(self.adapter.tools, self.adapter.finder.reads_here, fn, **how)
+        watch_tools(self.adapter.watch)
+        return made
+
     @property
     def finish(self) -> Node:
         """A graph node that returns an earlier answer of the request where the plan trusts it more than the last one.
@@ -184,6 +223,7 @@ class GraphInterface:
         request_id: str | None = None,
         priority: float = 0.0,
         kind: str | None = None,
+        speculate: Speculation | None = None,
     ) -> Any:
         """Return what to pass as ``context=``. LangGraph does not store it: pass it again on resume.
 
@@ -198,11 +238,12 @@ class GraphInterface:
             priority: of the request's calls where calls wait for rate limits, from -100 to 100: higher goes first. One step is
                 worth 10 s of waiting, so that nobody waits forever.
             kind: what kind of request it is, in place of what the application declares; needed where no graph has its inputs.
+            speculate: call read-only tools before the application asks for them; by default what the application's object says.
 
         Returns:
             A context of our own, or the copy of ``user``.
         """
-        run = _run_context(self.adapter, objective, policy, request, started_at, request_id, priority, kind)
+        run = _run_context(self.adapter, objective, policy, request, started_at, request_id, priority, kind, speculate)
         return run if user is None else attach(run, user)
 
     def request(
@@ -215,9 +256,10 @@ class GraphInterface:
         request_id: str | None = None,
         priority: float = 0.0,
         kind: str | None = None,
+        speculate: Speculation | None = None,
     ) -> AbstractContextManager[None]:
         """Apply these settings (see :meth:`context`) to every run that begins inside the block without a ``context=``."""
-        run = _run_context(self.adapter, objective, policy, request, started_at, request_id, priority, kind)
+        run = _run_context(self.adapter, objective, policy, request, started_at, request_id, priority, kind, speculate)
         return self.adapter.within(run)
 
     def new_clock(self) -> Clock:
@@ -238,6 +280,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         defaults, default_scope: see :class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`.
         finder: see :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
         finish_node: see :attr:`GraphInterface.finish`.
+        watch: tells the runs of calls of tools that nobody declared.
 
     Args:
         models: makes the chat models.
@@ -275,6 +318,8 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         self.call, self.acall = finder.call, finder.acall
         self.default_scope = defaults.default_scope
         self.thread_paths = ThreadPaths()
+        self.tools.runs_ahead = enforces
+        self.watch = Watch(finder.known_reads)
 
     def declare(self, name: str, default: str | None = None, *, is_agent: bool = False, optional: bool = False) -> None:
         """Declare a stage; ``is_agent`` if a middleware runs it, ``optional`` if it is wrapped and may be skipped.
@@ -355,7 +400,12 @@ def _run_context(  # noqa: PLR0917 - the arguments of two public methods
     request_id: str | None,
     priority: float,
     kind: str | None,
+    speculate: Speculation | None,
 ) -> RunContext:
+    if speculate is not None and not isinstance(speculate, Speculation):
+        raise ConfigError(f"speculate is a {type(speculate).__name__}: give vinelm.Speculation(waste_usd=, at_once=)")
+    if speculate is not None or owner.tools.speculation is not None:
+        owner.tools.require_reads()
     if not (isinstance(priority, int | float) and abs(priority) <= MOST_PRIORITY):
         raise ConfigError(
             f"priority is {priority!r}: give a number from -{MOST_PRIORITY} to {MOST_PRIORITY}; higher goes first"
@@ -364,6 +414,7 @@ def _run_context(  # noqa: PLR0917 - the arguments of two public methods
         raise ConfigError(f"policy is of {type(policy).__name__}: derive the class from vinelm.policies.Policy")
     return RunContext(
         kind=kind,
+        speculate=speculate,
         priority=float(priority),
         objective=Objective.from_dict(objective) if isinstance(objective, Mapping) else objective,
         policy=policy,

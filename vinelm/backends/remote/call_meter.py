@@ -74,6 +74,9 @@ class MeteredCall:
         self.answer.add(delta)
         if self.is_streamed and self._ttft_s is None and delta.is_token:
             self._ttft_s = max(now_s - self._started_s, 0.0)
+        if delta.tools and self.is_streamed and self.context.on_tool_call is not None:
+            for call in filter(None, (self.answer.whole_call(piece.index) for piece in delta.tools)):
+                self.context.on_tool_call(*call)
         if now_s - self._started_s > self.model.timeout_s:
             raise AttemptFailed("timeout", f"no end after {self.model.timeout_s:g} s")
 

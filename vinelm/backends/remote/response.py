@@ -147,6 +147,14 @@ class ResponseBuilder:
         if delta.provider_latency_s is not None:
             self.provider_latency_s = delta.provider_latency_s
 
+    def whole_call(self, index: int) -> tuple[str, dict[str, Any]] | None:
+        """Return the name and the arguments of a tool call whose last piece has completed them; None if it has not."""
+        pieces = self._tools[index]
+        if not pieces[-1].arguments.rstrip().endswith("}"):
+            return None
+        call = _parsed(_tool(pieces))
+        return (call["name"], call["args"]) if call["type"] == "tool_call" else None
+
     @property
     def is_empty(self) -> bool:
         """True if there is neither text nor a tool call. Reasoning alone is not an answer."""

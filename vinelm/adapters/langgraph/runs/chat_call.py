@@ -18,6 +18,7 @@ from vinelm.adapters.langgraph.path.within_node import ThreadPaths, path_here, w
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, PROFILED, carried_by
 from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
+from vinelm.adapters.tools.shadow import IS_AHEAD
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, VineLMError, WorkflowError
 from vinelm.policies import OnError
@@ -128,6 +129,8 @@ class ChatCall:
     ) -> ChatCall:
         context = carried_by(None if runtime is None else runtime.context)
         host, adapter = context.chat_host, context.owner.adapter or adapter
+        if IS_AHEAD.get():
+            raise WorkflowError("a read-only tool called a model before the application asked for the tool")
         if PROFILED and runtime is None and AMBIENT.get() is None:
             raise WorkflowError(
                 "a chat model was called in a thread or a graph of the application's own while it was being profiled: "

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Literal, NamedTuple, TypeVar
-from weakref import WeakMethod
+from weakref import WeakMethod, finalize, ref
 
 from vinelm.adapters.langgraph.accounts.request_account import RequestAccount
 from vinelm.adapters.langgraph.accounts.thread_accounts import Beginning, ThreadAccounts
@@ -17,6 +17,8 @@ from vinelm.adapters.langgraph.path.outcomes import RunOutcomes
 from vinelm.adapters.langgraph.path.path_channel import PathValue, bound_of, costs_of, drawn_of, kind_in, path_of, shown_of
 from vinelm.adapters.langgraph.path.places import RunPlaces, Where
 from vinelm.adapters.langgraph.runs.run_context import RunContext
+from vinelm.adapters.tools.read_ahead import ReadAhead
+from vinelm.adapters.tools.tool_box import ToolBox
 from vinelm.clock import VirtualClock, steady
 from vinelm.errors import InfeasibleError, VineLMError, WorkflowError
 from vinelm.money.bound_guard import BoundGuard, with_account
@@ -152,12 +154,13 @@ class GraphRun:
         request_account: what the request has paid, in all its runs; None without a cap per request or a checkpointer.
         outcomes: what its invocations have shown; None if the workflow declares no signals.
         trail: what a run that resumes this one is to know of its invocations inside subgraphs; None if nothing is kept.
+        reads: what was read ahead; None where no tool is declared, and in a profiled unit.
     """
 
     __slots__ = (
         "__weakref__", "_default", "_is_resumed", "_lock", "_named", "_observers", "_own_guard", "_shared_account",
         "_stand_in", "_superstep", "_turns", "_unwritten_usd", "clock", "context", "control", "falls_back", "flow", "guard",
-        "is_rooted", "on_error", "outcomes", "path", "places", "policy", "request_account", "stages", "trail",
+        "is_rooted", "on_error", "outcomes", "path", "places", "policy", "reads", "request_account", "stages", "trail",
     )  # fmt: skip
 
     def __init__(
@@ -207,6 +210,7 @@ class GraphRun:
         self.places = None if policy.locate is None else RunPlaces(self._model_of, policy.locate)
         self.is_rooted = False
         self.trail: InnerTrail | None = None
+        self.reads: ReadAhead | None = None
         self._unwritten_usd = 0.0
         self._turns: dict[str, int] = {}
         self.outcomes = (
@@ -247,6 +251,28 @@ class GraphRun:
         self.policy.paid(total_usd)
         if self._stand_in is not None:
             self._stand_in.count_up_to(total_usd)
+
+    def remember_reads(self, box: ToolBox) -> ReadAhead | None:
+        """Return what was read ahead in the run, made on first use; it is forgotten when the run is."""
+        if self.reads is None and box.declared and self.context.chat_host is None:
+            known = ref(self)
+
+            def guard() -> CallGuard | None:
+                run = known()
+                return None if run is None else run.guard
+
+            with self._lock:
+                if self.reads is None:
+                    reads = self.reads = ReadAhead(
+                        box,
+                        guard,
+                        self.clock,
+                        started_at=self.policy.started_at,
+                        request_id=self.context.request_id or "",
+                        speculation=self.context.speculate or box.speculation,
+                    )
+                    finalize(self, reads.end).atexit = False
+        return self.reads
 
     def take_turn(self, again: str, allowed: int) -> bool:
         """Count one more turn of the loop to ``again``; False if ``allowed`` turns were taken since it was begun."""

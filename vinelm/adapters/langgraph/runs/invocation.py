@@ -128,6 +128,7 @@ class InvocationScope:
             on_exchange=self._exchanged if hears else None,
             on_gate=on_gate,
             priority=priority,
+            on_tool_call=None if run.reads is None or run.reads.speculation is None else run.reads.asked_early,
         )
         try:
             if not self.is_skipped:

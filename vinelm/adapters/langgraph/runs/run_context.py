@@ -14,6 +14,7 @@ from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.policies.policy import Policy
 from vinelm.requests.workflow import Request
+from vinelm.tools.speculation import Speculation
 
 FIELD = "vinelm"
 """The attribute or key under which a user's context carries a :class:`RunContext`, or plain JSON."""
@@ -81,7 +82,7 @@ class RunContext:
     """The settings of one run. Immutable, so that one object may serve many concurrent runs.
 
     Args:
-        objective, policy, request, started_at, request_id, priority, kind: see :meth:`vinelm.VineLM.context`.
+        objective, policy, request, started_at, request_id, priority, kind, speculate: see :meth:`vinelm.VineLM.context`.
         owner: who made the context: the run's chat models belong to it, whichever ``VineLM`` they were made from.
         chat_host: in charge of each of their calls, where the run is a profiled one.
         returns_earlier: whether the run can return an earlier answer than the last one, wherever the policy ends it. Filled in
@@ -103,6 +104,7 @@ class RunContext:
     configurable: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     kind: str | None = None
     inputs: Callable[[], Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
+    speculate: Speculation | None = None
 
 
 def attach(run: RunContext, user: Any) -> Any:

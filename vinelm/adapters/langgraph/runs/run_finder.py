@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 
@@ -39,6 +40,9 @@ from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, RunContext, carried_by
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.adapters.langgraph.runs.streaming import streams_tokens
+from vinelm.adapters.tools.message_history import history_of, messages_in
+from vinelm.adapters.tools.read_ahead import ReadAhead
+from vinelm.adapters.tools.shadow import IS_AHEAD
 from vinelm.errors import InfeasibleError, VineLMError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.policies.policy import Policy
@@ -89,6 +93,11 @@ class RunRegistry:
             opening.owned[self] = run  # begun by a stage inside a subgraph
             run.is_rooted = True
         return run
+
+    def begun(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
+        """Return the same run, which the channels of a subgraph do not tell; nothing is noted of it."""
+        run: GraphRun | None = None if opening is None else opening.owned.get(self)
+        return run or self._by_control.get(id(control)) or self._kept.get(id(control))
 
     def of(self, opening: ChannelSession | None, control: Any, context: RunContext) -> GraphRun:
         """Return the same run; if it is new, it is made for ``context`` and gets its policy."""
@@ -302,6 +311,8 @@ class RunFinder:
             if run.outcomes is not None:
                 notes = run.outcomes.told(place.config if place.shows else None, place.prefix, place.value)
             path = run.decide(place.step, stage, place.prefix, place.stages)
+        if settings.tools.declared:
+            self._read_ahead(run, place, path)
         return InvocationScope(
             settings.models,
             settings.observers,
@@ -312,6 +323,50 @@ class RunFinder:
             falls_back=options.get("falls_back", True),
             notes=notes,
         )
+
+    def _read_ahead(self, run: GraphRun, place: Place, path: tuple[str, ...]) -> None:
+        """Start the reads that the model, which is called now, may ask for."""
+        try:
+            reads = run.remember_reads(self.settings.tools)
+            if reads is None or reads.speculation is None or self.settings.tools.candidates is None:
+                return
+            config = place.config
+            messages = None if config is None else messages_in(graph_values(config, None, fresh=False))
+            history = list(reads.history) if messages is None else history_of(messages)
+            _forget_where_retried(reads, place.runtime)
+            reads.speculate(history, partial(run.policy.speculated, place.stage, path))
+        except Exception as error:
+            if self.settings.on_error == "raise":
+                raise
+            run.note_failure("a read ahead", error, path[:-1], place.stage)
+
+    def reads_here(self) -> ReadAhead | None:
+        """Return what was read ahead in the run around a tool's call; None outside of a run, and in a profiled unit."""
+        return self._reads_here(is_new_known=True)
+
+    def known_reads(self) -> ReadAhead | None:
+        """The same for a run that is known already."""
+        return self._reads_here(is_new_known=False)
+
+    def _reads_here(self, *, is_new_known: bool) -> ReadAhead | None:
+        if IS_AHEAD.get():
+            return None
+        runtime = _current_runtime()
+        config = None if runtime is None else get_config()
+        if not is_new_known:
+            channel = None if config is None else channel_of(config)
+            control = None if runtime is None else runtime.control
+            opening = None if channel is None else channel.opening
+            known = self.runs.begun(opening, AMBIENT.get() if control is None else control)
+            return None if known is None else known.reads
+        carried = carried_by(None if runtime is None else runtime.context)
+        is_outside = (runtime is None or runtime.control is None) and AMBIENT.get() is None
+        if is_outside or carried.chat_host is not None or carried.owner.adapter not in (None, self.settings):
+            return None  # no run, a profiled one, or that of another object
+        reads = self._run_here(config, runtime, None).remember_reads(self.settings.tools)
+        if reads is not None:
+            _forget_where_retried(reads, runtime)
+        return reads
 
     def _begin_trail(self, run: GraphRun, config: RunnableConfig | None) -> None:
         """Keep what the run invokes inside subgraphs for a run that resumes it; it may be such a one itself."""
@@ -509,6 +564,13 @@ class RunFinder:
             raise
         except Exception as error:
             return self._defaults.stand_in(error, "the session", context.objective)
+
+
+def _forget_where_retried(reads: ReadAhead, runtime: Runtime[Any] | None) -> None:
+    """A node that LangGraph runs again begins with nothing read ahead."""
+    place = None if runtime is None else runtime.execution_info
+    if place is not None and place.node_attempt > 1:
+        reads.retried((place.task_id, place.node_attempt))
 
 
 def _current_runtime() -> Runtime[Any] | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from langgraph.graph import END
 
 from vinelm.adapters.langgraph.runs.run_context import RunContext
+from vinelm.adapters.tools.tool_box import ToolBox
 from vinelm.catalog import Catalog
 from vinelm.policies import OnError
 from vinelm.requests.protocols import CallGuard, ChatModelSource
@@ -26,6 +27,7 @@ class AdapterSettings:
         signals: what an invocation shows; None if nothing is declared.
         kind: what kind of request it is; None if nothing is declared.
         observers: notified of decisions and invocations.
+        tools: the tools that the application declared.
         tells_config: whether contexts are given LangGraph's ``configurable`` of their run. To be set before the first run.
         account_of: returns what authorizes the calls of a new run beside its policy's guard: an account that requests share.
             None, or a result of None: nothing does. To be set before the first run.
@@ -50,6 +52,7 @@ class AdapterSettings:
         self.on_error: OnError = on_error
         self.signals, self.kind = signals, kind
         self.observers = ObserverGroup()
+        self.tools = ToolBox(self.observers, on_error)
         self.tells_config = False
         self.account_of: Callable[[RunContext], CallGuard | None] | None = None
         self.declared: dict[str, str | None] = {}

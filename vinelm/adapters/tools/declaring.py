@@ -1,0 +1,289 @@
+"""Makes a declared tool of a function or a LangChain tool: an ordinary tool that asks the run's memory before it is called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from concurrent.futures import wait
+from contextlib import suppress
+from functools import cache, wraps
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, Tool, tool
+from langchain_core.tools.base import get_all_basemodel_annotations
+from langgraph.prebuilt import ToolRuntime
+from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
+from langgraph.types import Command, interrupt
+from pydantic import PrivateAttr
+
+from vinelm.adapters.tools.read_ahead import Read, ReadAhead
+from vinelm.adapters.tools.shadow import IS_AHEAD, ToolCode, apaid, paid, settled
+from vinelm.adapters.tools.tool_box import DeclaredTool, ToolBox
+from vinelm.adapters.tools.undeclared import IN_DECLARED
+from vinelm.errors import ConfigError, WorkflowError
+from vinelm.tools.declaration import Scope, ToolDeclaration
+
+T = TypeVar("T")
+FindMemory = Callable[[], ReadAhead | None]
+CALLS = "_vinelm_calls"
+"""The private attribute of a declared tool that holds its :class:`_Calls`."""
+
+
+def declare_tool(
+    box: ToolBox,
+    find: FindMemory,
+    given: BaseTool | Callable[..., Any],
+    *,
+    read_only: bool,
+    writes: Scope | None,
+    cost_usd: float,
+    ttl_s: float | None,
+) -> BaseTool:
+    """Return the tool as LangChain and LangGraph know it, of the same type and fields, and note it in the box.
+
+    Args:
+        box: of the adapter.
+        find: returns the memory of the run around a call.
+        given: the tool, or a function with a docstring that LangChain makes one of.
+        read_only: see :class:`~vinelm.tools.declaration.ToolDeclaration`, as for what follows.
+        writes: what a call makes stale.
+        cost_usd: dollars of one call.
+        ttl_s: seconds for which a result stays true.
+
+    Raises:
+        ConfigError: it is no tool, cannot be called ahead although it is said to read only, or shares another one's name.
+    """
+    plain = _tool_of(given)
+    says = ToolDeclaration(name=plain.name, read_only=read_only, writes=writes, cost_usd=cost_usd, ttl_s=ttl_s)
+    if says.read_only:
+        _require_callable_ahead(plain)
+    declared = DeclaredTool(says, _code_of(plain))
+    box.add(declared)
+    return _as_tool(declared, _Calls(box, find, declared))
+
+
+def _tool_of(given: Any) -> BaseTool:
+    if isinstance(given, BaseTool):
+        if CALLS in (given.__pydantic_private__ or {}):
+            raise ConfigError(f"tool {given.name!r} is declared already: declare the tool that it was made of")
+        return given
+    if not callable(given) or inspect.isclass(given):
+        raise ConfigError(f"vine.tool takes a function or a LangChain tool, and was given a {type(given).__name__}")
+    try:
+        return tool(given)
+    except ValueError as error:
+        name = getattr(given, "__name__", type(given).__name__)
+        raise ConfigError(f"tool {name!r}: LangChain makes no tool of it: {str(error).partition(chr(10))[0]}") from None
+
+
+def _code_of(plain: BaseTool) -> ToolCode:
+    names = inspect.signature(plain._run).parameters
+    hints = _hints(plain._run)
+    has_own_async = type(plain)._arun is not BaseTool._arun
+    is_simple = isinstance(plain, StructuredTool | Tool)
+    return ToolCode(
+        tool=plain,
+        config_names=tuple(name for name, kind in hints.items() if kind is RunnableConfig and name != "return"),
+        takes_manager="run_manager" in names,
+        is_async=plain.coroutine is not None if isinstance(plain, StructuredTool | Tool) else has_own_async,
+        is_sync=not is_simple or plain.func is not None,  # type: ignore[attr-defined]
+    )
+
+
+def _as_tool(declared: DeclaredTool, calls: _Calls) -> BaseTool:
+    """A tool with the fields of the given one, of a class derived from its class."""
+    plain = declared.code.tool
+    kind = _kind_of(type(plain))
+    made: BaseTool = kind.__new__(kind)
+    made.__setstate__(plain.__getstate__())
+    object.__setattr__(made, "__pydantic_private__", {**(made.__pydantic_private__ or {}), CALLS: calls})
+    return made
+
+
+@cache
+def _kind_of(kind: Any) -> type[BaseTool]:
+    """The class of declared tools of a class; kept, since pydantic takes milliseconds to make one."""
+
+    @wraps(kind._run)
+    def _run(self: Any, *args: Any, **given: Any) -> Any:
+        return getattr(self, CALLS).call(args, given)
+
+    @wraps(kind._arun)
+    async def _arun(self: Any, *args: Any, **given: Any) -> Any:
+        return await getattr(self, CALLS).acall(args, given)
+
+    @wraps(kind.run)
+    def run(self: Any, *args: Any, **given: Any) -> Any:
+        token = IN_DECLARED.set(True)
+        try:
+            return kind.run(self, *args, **given)
+        finally:
+            IN_DECLARED.reset(token)
+
+    @wraps(kind.arun)
+    async def arun(self: Any, *args: Any, **given: Any) -> Any:
+        token = IN_DECLARED.set(True)
+        try:
+            return await kind.arun(self, *args, **given)
+        finally:
+            IN_DECLARED.reset(token)
+
+    own = {"_run": _run, "_arun": _arun, "run": run, "arun": arun, CALLS: PrivateAttr(default=None)}
+    made: type[BaseTool] = type(kind)(kind.__name__, (kind,), {**own, "__module__": kind.__module__, "__doc__": kind.__doc__})
+    return made
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------
+
+
+def _require_callable_ahead(plain: BaseTool) -> None:
+    """Raise :class:`ConfigError` where a call that nobody has asked for could not be made, or would not only read."""
+    label = f"tool {plain.name!r} cannot be read_only"
+    cure = 'declare it with writes="session"'
+    own: list[Any] = [one for name in ("func", "coroutine") if (one := getattr(plain, name, None)) is not None]
+    written = own or [plain._run, plain._arun]
+    hints: dict[str, Any] = {}
+    with suppress(Exception):  # a schema in JSON
+        hints.update(get_all_basemodel_annotations(plain.get_input_schema()))
+    for code in written:
+        hints.update(_hints(code))
+        if inspect.isasyncgenfunction(code) or inspect.isgeneratorfunction(code):
+            raise ConfigError(f"{label}: it is a generator: return its result as a whole, or {cure}")
+        if any(getattr(code, "__globals__", {}).get(name) is interrupt for name in _names_in(code)):
+            raise ConfigError(f"{label}: it interrupts the run: {cure}")
+    if _mentions(hints.pop("return", None), (Command,)):
+        raise ConfigError(f"{label}: it returns a Command, which steers the graph: {cure}")
+    for name, kind in hints.items():
+        if _is_injected(kind):
+            raise ConfigError(f"{label}: its argument {name!r} is injected from the graph: take it out, or {cure}")
+
+
+def _is_injected(kind: Any) -> bool:
+    metadata = getattr(kind, "__metadata__", ())
+    if any(isinstance(one, InjectedToolArg) or (inspect.isclass(one) and issubclass(one, InjectedToolArg)) for one in metadata):
+        return True
+    return _mentions(kind, (ToolRuntime, Runtime, BaseStore))
+
+
+def _mentions(kind: Any, wanted: tuple[type, ...]) -> bool:
+    """Whether a type is one of ``wanted``, or made of one."""
+    origin = getattr(kind, "__origin__", kind)
+    if inspect.isclass(origin) and issubclass(origin, wanted):
+        return True
+    return any(_mentions(part, wanted) for part in get_args(kind))
+
+
+def _names_in(code: Any) -> tuple[str, ...]:
+    found: tuple[str, ...] = getattr(getattr(code, "__code__", None), "co_names", ())
+    return found
+
+
+def _hints(code: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(code, include_extras=True)
+    except Exception:  # names that only type checkers know
+        return {}
+
+
+# -- calls -------------------------------------------------------------------------------------------------------
+
+
+class _Calls:
+    """The calls that an application makes of one declared tool, which a read that runs ahead may answer.
+
+    A fault of VineLM's own is an ordinary call, unless the adapter raises such faults.
+    """
+
+    __slots__ = ("_box", "_code", "_find", "_of", "_says")
+
+    def __init__(self, box: ToolBox, find: FindMemory, declared: DeclaredTool) -> None:
+        self._box, self._find, self._of = box, find, declared
+        self._says, self._code = declared
+
+    def call(self, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        """The result, of a read that ran ahead or of the tool itself."""
+        memory = self._memory()
+        if memory is None:
+            return self._code.tool._run(*args, **given)
+        key, plain = self._ours(lambda: self._of.key_of(args, self._code.arguments_of(given)), ("", None))
+        read = self._taken(memory, key, blocks=True)
+        if read is not None:
+            wait([read.shadow.result])
+            if self._ours(lambda: memory.used(read), False):
+                return read.shadow.result.result()
+        call = _Call(self, memory, key, plain)
+        try:
+            with paid(memory.guard(), self._says.cost_usd):
+                call.result = self._code.tool._run(*args, **given)
+            call.is_ok = True
+        finally:
+            call.end()
+        return call.result
+
+    async def acall(self, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        """Like :meth:`call`, without blocking the event loop."""
+        memory = self._memory()
+        if memory is None:
+            return await self._code.tool._arun(*args, **given)
+        key, plain = self._ours(lambda: self._of.key_of(args, self._code.arguments_of(given)), ("", None))
+        read = self._taken(memory, key, blocks=False)
+        if read is not None:
+            try:
+                await settled(read.shadow.result)
+            except BaseException:  # the caller was cancelled, and so is what it has asked for
+                read.shadow.cancel()
+                raise
+            if self._ours(lambda: memory.used(read), False):
+                return read.shadow.result.result()
+        call = _Call(self, memory, key, plain)
+        try:
+            async with apaid(memory.guard(), self._says.cost_usd):
+                call.result = await self._code.tool._arun(*args, **given)
+            call.is_ok = True
+        finally:
+            call.end()
+        return call.result
+
+    def _memory(self) -> ReadAhead | None:
+        if IS_AHEAD.get():
+            if self._says.writes is not None:
+                raise WorkflowError(f"tool {self._says.name!r} writes, and was called inside a read-only tool")
+            return None
+        return self._ours(self._find, None)
+
+    def _taken(self, memory: ReadAhead, key: str, *, blocks: bool) -> Read | None:
+        if not key or self._says.writes is not None:
+            return None
+        return self._ours(lambda: memory.take(key, blocks=blocks), None)
+
+    def _ours(self, part: Callable[[], T], otherwise: T) -> T:
+        try:
+            return part()
+        except Exception:
+            if self._box.on_error == "raise":
+                raise
+            return otherwise
+
+
+class _Call:
+    """One call that the application makes itself: a write keeps reads from running ahead while it lasts; it is recorded."""
+
+    __slots__ = ("_calls", "_memory", "_read", "_write", "is_ok", "result")
+
+    def __init__(self, calls: _Calls, memory: ReadAhead, key: str, plain: Mapping[str, Any] | None) -> None:
+        self._calls, self._memory = calls, memory
+        self.is_ok, self.result = False, None
+        says, scope = calls._says, calls._says.writes
+        self._write = None if scope is None else calls._ours(lambda: memory.begin_write(scope), None)
+        now_s = calls._ours(memory.now, 0.0)
+        self._read = Read(says.name, key, "authoritative", plain or {}, says.cost_usd, None, now_s)
+
+    def end(self) -> None:
+        """The call has ended, whether it succeeded or not."""
+        memory, calls, scope, token = self._memory, self._calls, self._calls._says.writes, self._write
+        if token is not None and scope is not None:
+            calls._ours(lambda: memory.end_write(scope, token), None)
+        if self._read.key:
+            calls._ours(lambda: memory.ended(self._read, self.result, is_ok=self.is_ok), None)

@@ -1,0 +1,56 @@
+"""What a conversation in a graph's state shows of tools: the history that calls are guessed from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from vinelm.errors import WorkflowError
+from vinelm.tools.call import ToolEvent, canonical_key
+
+
+def messages_in(state: Mapping[str, Any]) -> Sequence[BaseMessage] | None:
+    """Return the conversation in a state: ``messages``, else the first list of messages; None if there is none."""
+    for value in (state.get("messages"), *state.values()):
+        if isinstance(value, list) and value and all(isinstance(one, BaseMessage) for one in value):
+            return value
+    return None
+
+
+def history_of(messages: Sequence[BaseMessage]) -> list[str | ToolEvent]:
+    """Return the user's messages and the calls that were answered, earlier turns included."""
+    found: list[str | ToolEvent] = []
+    asked: dict[str | None, tuple[str, Mapping[str, Any]]] = {}
+    for message in messages:
+        if isinstance(message, HumanMessage):
+            found.append(message.text)
+        elif isinstance(message, AIMessage):
+            asked.update({call["id"]: (call["name"], call["args"]) for call in message.tool_calls})
+        elif isinstance(message, ToolMessage) and message.tool_call_id in asked:
+            tool, arguments = asked[message.tool_call_id]
+            with suppress(WorkflowError):  # arguments that are no JSON: no guess can come from them
+                key = canonical_key(tool, arguments)
+                content: Any = message.content
+                found.append(
+                    ToolEvent(
+                        request_id="",
+                        seq=len(found),
+                        tool=tool,
+                        key=key,
+                        is_ok=message.status != "error",
+                        arguments=arguments,
+                        result=as_value(content) if isinstance(content, str) else content,
+                    )
+                )
+    return found
+
+
+def as_value(text: str) -> Any:
+    """Return the JSON value that a text is; the text itself if it is none."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(text)
+    return text

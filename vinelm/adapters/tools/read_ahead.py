@@ -1,0 +1,310 @@
+"""The memory of one run: reads that were started before the application asked for them, until it asks or a write comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from threading import RLock
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from vinelm.adapters.tools.message_history import as_value
+from vinelm.adapters.tools.shadow import Shadow, can_wait, launch
+from vinelm.adapters.tools.tool_box import ToolBox
+from vinelm.clock import Clock
+from vinelm.requests.protocols import CallGuard
+from vinelm.tools.call import CallKind, History, ToolEvent
+from vinelm.tools.declaration import Scope
+from vinelm.tools.speculation import Candidate, Speculation
+
+NOTHING = Shadow(None)
+"""Stands for the shadow of a call that the application makes itself."""
+
+
+@dataclass(slots=True, eq=False)
+class Read:
+    """One call, ahead or not. Times are seconds of the run's clock; ``ended_s`` is None while it runs."""
+
+    tool: str
+    key: str
+    kind: CallKind
+    arguments: Mapping[str, Any]
+    usd: float
+    ttl_s: float | None
+    started_s: float
+    shadow: Shadow = NOTHING
+    ended_s: float | None = None
+
+    def is_stale(self, now_s: float) -> bool:
+        """True if what it says may be true no longer. Counted from its start: nobody knows when it looked."""
+        return self.ttl_s is not None and now_s - self.started_s >= self.ttl_s
+
+
+class ReadAhead:
+    """The reads of one run that were started ahead. Thread-safe.
+
+    Each answers one call: a tool that is asked again is called again. A write makes all of them stale at its start and at its
+    end, and nothing is started between the two. A tool whose call ahead has failed is not called ahead again in this run.
+
+    Attributes:
+        speculation: the request's settings; None: nothing is started.
+        history: what the calls of this run have shown, with values; kept in memory where calls are guessed, else empty.
+
+    Args:
+        box: of the adapter.
+        guard: returns what authorizes dollars of the run; None where nothing does.
+        clock: of the run.
+        started_at: the request's arrival in seconds of ``clock``.
+        request_id: of the request; empty if it has none.
+        speculation: see the attributes.
+    """
+
+    def __init__(
+        self,
+        box: ToolBox,
+        guard: Callable[[], CallGuard | None],
+        clock: Clock,
+        *,
+        started_at: float,
+        request_id: str,
+        speculation: Speculation | None,
+    ) -> None:
+        self.box, self.guard, self.speculation = box, guard, speculation
+        self.history: list[ToolEvent] = []
+        self._clock, self._started_at, self._request_id = clock, started_at, request_id
+        self._reads: dict[str, Read] = {}
+        self._dropped: list[Read] = []
+        self._writing: set[object] = set()
+        self._failed: set[str] = set()
+        self._retried: set[object] = set()
+        self._waste_usd = 0.0
+        self._seq = 0
+        self._has_ended = False
+        self._lock = RLock()  # as that of the box
+        box.opened(self)
+
+    def now(self) -> float:
+        """Return the seconds of the run's clock."""
+        return self._clock.now()
+
+    # -- starting ------------------------------------------------------------------------------------------------
+
+    def speculate(self, history: History, choose: Callable[[Sequence[Candidate]], Sequence[Candidate]]) -> None:
+        """Start the guesses that ``choose`` takes, in its order, while a model is called. Does not wait."""
+        if self.speculation is None or self.box.candidates is None:
+            return
+        found = [Candidate(*one) for one in self.box.candidates.candidates(history)]
+        for one in choose([one for one in found if one.tool in self.box.declared]):
+            self.start(one.tool, one.arguments, "speculated", one.probability)
+
+    def asked_early(self, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Start a call that a model has just written, and whose answer is not complete yet. Never raises."""
+        try:
+            if self.speculation is not None:
+                self.start(tool, arguments, "eager", 1.0)
+        except Exception:
+            if self.box.on_error == "raise":
+                raise
+
+    def start(self, tool: str, arguments: Mapping[str, Any], kind: CallKind, probability: float) -> bool:
+        """Start a call ahead; False where it may not be, or no place is free.
+
+        Args:
+            tool: its name.
+            arguments: JSON values by name, as a model writes them.
+            kind: why it is started.
+            probability: that the application will ask for it in time, in [0, 1].
+        """
+        known = self.box.declared.get(tool)
+        if known is None or not known.says.read_only or self.speculation is None:
+            return False
+        try:
+            args, kwargs = known.call_of(arguments)
+            key, plain = known.key_of(args, kwargs)
+        except Exception:  # not the tool's arguments: the application will be told when it asks
+            return False
+        usd, unsure_usd = known.says.cost_usd, (1.0 - probability) * known.says.cost_usd
+        with self._lock:
+            if not self._has_place(tool, key) or self._waste_usd + unsure_usd > self.speculation.waste_usd + 1e-12:
+                return False
+            if not self.box.runs_ahead:
+                self.box.count("withheld")
+                return False
+            shadow = launch(known.code, args, kwargs, usd, self.guard())
+            if shadow is None:
+                return False
+            self._waste_usd += unsure_usd
+            read = Read(tool, key, kind, plain, usd, known.says.ttl_s, self.now(), shadow)
+            self._reads[key] = read
+        self.box.count("started")
+        shadow.result.add_done_callback(_stamping(read, self._clock))
+        return True
+
+    def _has_place(self, tool: str, key: str) -> bool:
+        """Whether a call may be started: no write is under way, and few enough calls that nobody has asked for."""
+        assert self.speculation is not None
+        if self._has_ended or self._writing or tool in self._failed or key in self._reads:
+            return False
+        under_way = sum(not one.shadow.result.done() for one in (*self._reads.values(), *self._dropped))
+        return under_way < self.speculation.at_once
+
+    # -- asking --------------------------------------------------------------------------------------------------
+
+    def take(self, key: str, *, blocks: bool) -> Read | None:
+        """Return the read that answers the call, running or ended, and forget it; None: the call is to be made now.
+
+        Args:
+            key: of the call.
+            blocks: whether the caller will block its thread until the read has ended.
+        """
+        self.box.count("reads")
+        if not self._reads:
+            return None
+        with self._lock:
+            read = self._reads.pop(key, None)
+            if read is None:
+                return None
+            if read.shadow.has_failed or read.is_stale(self.now()) or (blocks and not can_wait(read.shadow)):
+                self._drop(read)
+                read = None
+            else:
+                self.box.count("ready" if read.shadow.result.done() else "joined")
+        self._tell_dropped()
+        return read
+
+    def used(self, read: Read) -> bool:
+        """Whether a read that was taken and has ended gave a result; it is recorded."""
+        if read.shadow.has_failed:
+            with self._lock:
+                self._drop(read)
+            self._tell_dropped()
+            return False
+        self._tell(self._event(read, read.shadow.result.result()))
+        return True
+
+    def ended(self, read: Read, result: Any, *, is_ok: bool) -> None:
+        """Record a call that the application has made itself, and that ends now."""
+        self._tell(self._event(read, result, is_ok=is_ok))
+
+    # -- writes, and the end -------------------------------------------------------------------------------------
+
+    def begin_write(self, scope: Scope) -> object:
+        """Forget what was read ahead in this run, or in all runs, and start nothing there; returns what ends the write."""
+        token = object()
+        for memory in self.box.memories() if scope == "all" else [self]:
+            memory.write_begins(token)
+        return token
+
+    def end_write(self, scope: Scope, token: object) -> None:
+        """End the write ``token``: what was read since it began is forgotten, too."""
+        for memory in {self, *(self.box.memories() if scope == "all" else ())}:
+            memory.write_ends(token)
+
+    def write_begins(self, token: object) -> None:
+        """Forget what was read ahead, and start nothing until the write ``token`` ends."""
+        with self._lock:
+            self._writing.add(token)
+            self._drop_all()
+        self._tell_dropped()
+
+    def write_ends(self, token: object) -> None:
+        """Forget what was read ahead, and let calls be started again."""
+        with self._lock:
+            self._writing.discard(token)
+            self._drop_all()
+        self._tell_dropped()
+
+    def retried(self, attempt: object) -> None:
+        """Forget what was read ahead, once for each ``attempt``: a node that is run again begins with nothing."""
+        with self._lock:
+            if attempt in self._retried:
+                return
+            self._retried.add(attempt)
+            self._drop_all()
+        self._tell_dropped()
+
+    def end(self) -> None:
+        """Forget everything: the run is over. Calls under way are cancelled, or go on unheard."""
+        with self._lock:
+            self._has_ended = True
+            self._drop_all()
+        self._tell_dropped(is_over=True)
+
+    def _drop_all(self) -> None:
+        reads, self._reads = self._reads, {}
+        for read in reads.values():
+            self._drop(read)
+
+    def _drop(self, read: Read) -> None:
+        if read.shadow.has_failed:
+            self._failed.add(read.tool)
+        read.shadow.cancel()
+        self._dropped.append(read)
+
+    # -- telling -------------------------------------------------------------------------------------------------
+
+    def _tell_dropped(self, *, is_over: bool = False) -> None:
+        """Record the reads that nobody asked for and that have ended."""
+        if not self._dropped:
+            return
+        with self._lock:
+            told = [one for one in self._dropped if is_over or one.shadow.result.done()]
+            self._dropped = [one for one in self._dropped if one not in told]
+        for one in told:
+            self.box.count("unused")
+            is_ok = one.shadow.result.done() and not one.shadow.has_failed
+            self._tell(self._event(one, one.shadow.result.result() if is_ok else None, is_ok=is_ok, is_used=False))
+
+    def _event(self, read: Read, result: Any, *, is_ok: bool = True, is_used: bool = True) -> ToolEvent | None:
+        """What is told of a call, with its values; None where nobody listens."""
+        if not self.box.observers.observers and self.box.candidates is None:
+            return None
+        values: dict[str, Any] = {"arguments": read.arguments}
+        if is_ok:
+            has_artifact = self.box.declared[read.tool].code.tool.response_format == "content_and_artifact"
+            values["result"] = _plain(result[0] if has_artifact and isinstance(result, tuple) else result)
+        return ToolEvent(
+            request_id=self._request_id,
+            seq=self._seq,
+            tool=read.tool,
+            key=read.key,
+            is_ok=is_ok,
+            kind=read.kind,
+            started_s=read.started_s - self._started_at,
+            ended_s=(self.now() if read.ended_s is None else read.ended_s) - self._started_at,
+            cost_usd=read.usd,
+            is_used=is_used,
+            **values,
+        )
+
+    def _tell(self, event: ToolEvent | None) -> None:
+        if event is None:
+            return
+        with self._lock:
+            event = replace(event, seq=self._seq)
+            self._seq += 1
+            if self.box.candidates is not None and event.is_used:
+                self.history.append(event)
+        if self.box.record == "digests":
+            event = replace(event, arguments=None, result=None)
+        self.box.observers.tool_ended(event, self.now() - self._started_at - event.ended_s)
+
+
+def _stamping(read: Read, clock: Clock) -> Callable[[Any], None]:
+    """Notes when a read has ended, without holding the memory of a run that may be over."""
+
+    def stamp(_: Any) -> None:
+        with suppress(Exception):
+            read.ended_s = clock.now()
+
+    return stamp
+
+
+def _plain(result: Any) -> Any:
+    """The result as a JSON value, as a miner of calls reads it; its text where it has no other form."""
+    content = getattr(result, "content", result)
+    with suppress(Exception):
+        return as_value(content) if isinstance(content, str) else to_jsonable_python(content)
+    return str(content)

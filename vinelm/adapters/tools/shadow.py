@@ -1,0 +1,230 @@
+"""Runs one read ahead, on a thread or as a task of the event loop, apart from the graph's callbacks, stream and runtime."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
+from threading import BoundedSemaphore, Thread
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForToolRun, CallbackManagerForToolRun
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.tools import BaseTool
+from langgraph.types import Command
+
+from vinelm.errors import WorkflowError
+from vinelm.money.guard_pair import aauthorized
+from vinelm.requests.protocols import CallGuard
+from vinelm.rows.observation import Usage
+
+IS_AHEAD: ContextVar[bool] = ContextVar("vinelm_is_ahead", default=False)
+"""True inside a call that was started before the application asked for it."""
+MOST_THREADS = 64
+"""Reads ahead on threads, of all requests of the process: one that hangs holds its thread to its own end."""
+_THREADS = BoundedSemaphore(MOST_THREADS)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCode:
+    """A tool as its owner wrote it, and what LangChain injects besides the arguments of a call.
+
+    Attributes:
+        tool: the undeclared tool.
+        config_names: its parameters that take LangChain's config.
+        takes_manager: whether it takes a ``run_manager``.
+        is_async, is_sync: whether it has code of its own for a coroutine, and for a thread.
+    """
+
+    tool: BaseTool
+    config_names: tuple[str, ...]
+    takes_manager: bool
+    is_async: bool
+    is_sync: bool
+
+    def injected(self, config: RunnableConfig, *, is_async: bool) -> dict[str, Any]:
+        """What a call ahead is given in place of what LangChain gives an ordinary one: callbacks that nobody hears."""
+        kind = AsyncCallbackManagerForToolRun if is_async else CallbackManagerForToolRun
+        given: dict[str, Any] = dict.fromkeys(self.config_names, config)
+        return {**given, "run_manager": kind.get_noop_manager()} if self.takes_manager else given
+
+    def arguments_of(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments among those of ``_run``."""
+        return {name: one for name, one in given.items() if name != "run_manager" and name not in self.config_names}
+
+
+class Shadow:
+    """One read that runs ahead.
+
+    Attributes:
+        result: its result or exception.
+
+    Args:
+        loop: the event loop of its task; None if it runs on a thread.
+    """
+
+    __slots__ = ("_task", "loop", "result")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self.result: Future[Any] = Future()
+        self.loop = loop
+        self._task: asyncio.Task[None] | None = None
+
+    def cancel(self) -> None:
+        """End it as far as that is possible: a task is cancelled, a thread runs on and nobody reads its result."""
+        if self._task is not None and self.loop is not None:
+            with suppress(RuntimeError):  # the loop is closed, and its tasks with it
+                self.loop.call_soon_threadsafe(self._task.cancel)
+
+    @property
+    def has_failed(self) -> bool:
+        """True if it ended without a result."""
+        return self.result.done() and (self.result.cancelled() or self.result.exception() is not None)
+
+
+def launch(
+    code: ToolCode, args: tuple[Any, ...], kwargs: Mapping[str, Any], usd: float, guard: CallGuard | None
+) -> Shadow | None:
+    """Start a call ahead, which pays ``usd`` dollars by a permit of ``guard``; None where no thread is free or no code fits.
+
+    The call sees the context variables and the ``configurable`` of the node in which it is started, but no callbacks, and
+    nothing of LangGraph's own: what asks for the stream writer, the store or an interrupt fails there, and is an ordinary call
+    when the application asks for it.
+    """
+    loop = _running_loop() if code.is_async else None
+    if loop is None and not (code.is_sync and _THREADS.acquire(blocking=False)):
+        return None
+    config, context = _own_config(var_child_runnable_config.get() or {}), copy_context()
+    context.run(IS_AHEAD.set, True)
+    context.run(var_child_runnable_config.set, config)
+    shadow = Shadow(loop)
+    work = _Work(shadow.result, code.tool, args, {**kwargs, **code.injected(config, is_async=loop is not None)}, usd, guard)
+    if loop is not None:
+        task = shadow._task = loop.create_task(work.arun(), context=context)
+        task.add_done_callback(lambda _: shadow.result.cancel())  # one that is cancelled before it begins says nothing itself
+        return shadow
+    try:
+        # A daemon: a call that hangs must not keep the process alive.
+        Thread(target=context.run, args=(work.run,), name="vinelm-read-ahead", daemon=True).start()
+    except BaseException:
+        _THREADS.release()
+        raise
+    return shadow
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a thread or a task does: one call, paid, its result or exception kept."""
+
+    result: Future[Any]
+    tool: BaseTool
+    args: tuple[Any, ...]
+    given: Mapping[str, Any]
+    usd: float
+    guard: CallGuard | None
+
+    def run(self) -> None:
+        """On a thread."""
+        try:
+            with paid(self.guard, self.usd):
+                found = self.tool._run(*self.args, **self.given)
+            _require_plain(found)
+        except BaseException as error:  # kept: whoever joins makes the call himself
+            self.result.set_exception(error)
+        else:
+            self.result.set_result(found)
+        finally:
+            _THREADS.release()
+
+    async def arun(self) -> None:
+        """As a task."""
+        try:
+            async with apaid(self.guard, self.usd):
+                found = await self.tool._arun(*self.args, **self.given)
+            _require_plain(found)
+        except Exception as error:
+            self.result.set_exception(error)
+        else:
+            self.result.set_result(found)
+
+
+@contextmanager
+def paid(guard: CallGuard | None, usd: float) -> Iterator[None]:
+    """Pay the declared dollars of the call in the block, however it ends.
+
+    Raises:
+        CallRefused: the guard does not allow them; the call must not be made.
+    """
+    if guard is None or not usd:
+        yield
+        return
+    permit = guard.authorize(usd)
+    try:
+        yield
+    finally:
+        permit.settle(_price(usd))
+
+
+@asynccontextmanager
+async def apaid(guard: CallGuard | None, usd: float) -> AsyncIterator[None]:
+    """Like :func:`paid`, without blocking the event loop."""
+    if guard is None or not usd:
+        yield
+        return
+    permit = await aauthorized(guard, usd)
+    try:
+        yield
+    finally:
+        permit.settle(_price(usd))
+
+
+def _price(usd: float) -> Usage:
+    return Usage(model="", cost_usd=usd, latency_s=0.0)
+
+
+def _require_plain(found: Any) -> None:
+    """A tool that turns out to steer the graph is no read."""
+    if isinstance(found, Command) or (isinstance(found, list | tuple) and any(isinstance(one, Command) for one in found)):
+        raise WorkflowError("a read-only tool returned a Command")
+
+
+def _own_config(config: Mapping[str, Any]) -> RunnableConfig:
+    """The config without callbacks, which would tell the caller of calls that nobody made, and without LangGraph's own keys."""
+    given: Mapping[str, Any] = config.get("configurable") or {}
+    visible = {key: one for key, one in given.items() if not key.startswith(("__", "checkpoint_"))}
+    return {
+        "configurable": visible,
+        "metadata": dict(config.get("metadata") or {}),
+        "tags": list(config.get("tags") or ()),
+        "callbacks": [],
+    }
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def can_wait(shadow: Shadow) -> bool:
+    """Whether this thread may block until it ends: not the thread of the event loop that runs it."""
+    return shadow.result.done() or shadow.loop is None or shadow.loop is not _running_loop()
+
+
+async def settled(result: Future[Any]) -> None:
+    """Wait until it has a result or an exception, without blocking the event loop; a caller that is cancelled leaves it be."""
+    if result.done():
+        return
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake(_: Future[Any]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(ended.set)
+
+    result.add_done_callback(wake)
+    await ended.wait()

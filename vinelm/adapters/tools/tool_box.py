@@ -1,0 +1,111 @@
+"""The declared tools of an application, and what holds for all its runs: guesses, settings, counts, and the runs' memories."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from weakref import WeakSet
+
+from pydantic_core import to_jsonable_python
+
+from vinelm.adapters.tools.shadow import ToolCode
+from vinelm.errors import ConfigError
+from vinelm.policies import OnError
+from vinelm.telemetry import ObserverGroup
+from vinelm.tools.call import canonical_key
+from vinelm.tools.declaration import ToolDeclaration
+from vinelm.tools.speculation import Candidates, Speculation
+
+if TYPE_CHECKING:
+    from vinelm.adapters.tools.read_ahead import ReadAhead
+
+Record = Literal["digests", "values"]
+"""What is told of a call's arguments and result: a digest of the arguments, or the values themselves."""
+
+
+class DeclaredTool(NamedTuple):
+    """A declared tool: what its owner says of it, and its code."""
+
+    says: ToolDeclaration
+    code: ToolCode
+
+    def call_of(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of ``_run`` for those of a call, as LangChain converts and checks them."""
+        return self.code.tool._to_args_and_kwargs(dict(arguments), None)
+
+    def key_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The key of a call and its arguments as JSON values.
+
+        Raises:
+            WorkflowError, ValueError: an argument has no JSON form, so no two calls can be told to be the same.
+        """
+        plain: dict[str, Any] = to_jsonable_python({**kwargs, **({"*": args} if args else {})})
+        return canonical_key(self.says.name, plain), plain
+
+
+class ToolBox:
+    """What the parts of an adapter know of tools. Thread-safe.
+
+    Attributes:
+        declared: the declared tools by name.
+        candidates: guesses the next calls; None: only calls that a model is writing are started early.
+        speculation: of requests that bring none of their own; None: nothing is started early.
+        runs_ahead: False where nothing is to change, so that calls are counted and not started.
+        record: what observers are told of a call.
+        observers, on_error: those of the adapter.
+        live: the memories of the runs in progress.
+        counts: calls by what became of them: "reads" (asked for), of them "ready" and "joined" (running then); "started"
+            ahead, of them "unused"; "withheld" where nothing is run ahead.
+    """
+
+    def __init__(self, observers: ObserverGroup, on_error: OnError, *, runs_ahead: bool = True) -> None:
+        self.declared: dict[str, DeclaredTool] = {}
+        self.candidates: Candidates | None = None
+        self.speculation: Speculation | None = None
+        self.runs_ahead = runs_ahead
+        self.record: Record = "digests"
+        self.observers, self.on_error = observers, on_error
+        self.live: WeakSet[ReadAhead] = WeakSet()
+        self.counts: Counter[str] = Counter()
+        self._lock = RLock()  # where the garbage collector runs, the memory of a run that is over may end, in this thread
+
+    def add(self, tool: DeclaredTool) -> None:
+        """Add a tool; :class:`ConfigError` if another one of that name is declared.
+
+        A function that builds the graph may run again: the same tool, declared alike, takes the place of the one before.
+        """
+        name, known = tool.says.name, self.declared.get(tool.says.name)
+        if known is not None and (known.says != tool.says or _source(known) != _source(tool)):
+            raise ConfigError(f"two tools are called {name!r}: give one of them another name")
+        self.declared[name] = tool
+
+    def require_reads(self) -> None:
+        """Raise :class:`ConfigError` where nothing is declared that could be called ahead."""
+        if not any(tool.says.read_only for tool in self.declared.values()):
+            raise ConfigError(
+                "speculate= has no effect: no tool is declared to read only: vine.tool(fn, read_only=True), or leave it out"
+            )
+
+    def count(self, what: str, number: int = 1) -> None:
+        """Count what became of a call."""
+        with self._lock:
+            self.counts[what] += number
+
+    def memories(self) -> list[ReadAhead]:
+        """The memories of all runs in progress."""
+        with self._lock:
+            return list(self.live)
+
+    def opened(self, memory: ReadAhead) -> None:
+        """Note the memory of a new run."""
+        with self._lock:
+            self.live.add(memory)
+
+
+def _source(tool: DeclaredTool) -> Any:
+    """What tells two tools of one name apart, and not two builds of one graph."""
+    inner: Any = tool.code.tool
+    written = getattr(inner, "func", None) or getattr(inner, "coroutine", None)
+    return getattr(written, "__code__", None) or type(inner)

@@ -1,0 +1,73 @@
+"""Sees the calls of tools that nobody declared: whatever they may do, what was read ahead before is stale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any
+from uuid import UUID
+from weakref import WeakSet
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.tracers.context import register_configure_hook
+
+from vinelm.adapters.tools.read_ahead import ReadAhead
+
+IN_DECLARED: ContextVar[bool] = ContextVar("vinelm_in_declared_tool", default=False)
+"""True inside a declared tool, whose owner has said what it does."""
+
+
+class Watch:
+    """Finds the memory of the run around a tool's call, None where there is none or the run is not known yet."""
+
+    def __init__(self, find: Callable[[], ReadAhead | None]) -> None:
+        self.find = find
+
+
+class _ToolWatch(BaseCallbackHandler):
+    """LangChain's own way to be told of every tool's call; what it raises fails no call."""
+
+    run_inline = True
+    ignore_llm = ignore_chain = ignore_retriever = ignore_retry = ignore_chat_model = ignore_custom_event = True  # type: ignore[assignment]
+
+    def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **_: Any) -> None:
+        """A write begins."""
+        for memory in _memories():
+            memory.write_begins(run_id)
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
+        """It has ended."""
+        for memory in _memories():
+            memory.write_ends(run_id)
+
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """It has ended, perhaps after it wrote."""
+        for memory in _memories():
+            memory.write_ends(run_id)
+
+
+def _memories() -> list[ReadAhead]:
+    if IN_DECLARED.get():
+        return []
+    found = []
+    for watch in list(_WATCHES):
+        with suppress(Exception):
+            memory = watch.find()
+            if memory is not None:
+                found.append(memory)
+    return found
+
+
+_WATCHES: WeakSet[Watch] = WeakSet()
+_WATCH = _ToolWatch()
+_HANDLER: ContextVar[_ToolWatch | None] = ContextVar("vinelm_tool_watch", default=_WATCH)
+_IS_REGISTERED: list[bool] = []
+
+
+def watch_tools(watch: Watch) -> None:
+    """Tell the runs that ``watch`` finds of tools that nobody declared, as long as it lives."""
+    _WATCHES.add(watch)
+    if not _IS_REGISTERED:
+        _IS_REGISTERED.append(True)
+        register_configure_hook(_HANDLER, inheritable=True)
