@@ -72,7 +72,8 @@ def _tool_of(given: Any) -> BaseTool:
     if not callable(given) or inspect.isclass(given):
         raise ConfigError(f"vine.tool takes a function or a LangChain tool, and was given a {type(given).__name__}")
     try:
-        return tool(given)
+        made: BaseTool = tool(given)
+        return made
     except ValueError as error:
         name = getattr(given, "__name__", type(given).__name__)
         raise ConfigError(f"tool {name!r}: LangChain makes no tool of it: {str(error).partition(chr(10))[0]}") from None
@@ -190,6 +191,9 @@ def _hints(code: Any) -> dict[str, Any]:
 # -- calls -------------------------------------------------------------------------------------------------------
 
 
+_UNKNOWN: tuple[str, dict[str, Any] | None] = ("", None)
+
+
 class _Calls:
     """The calls that an application makes of one declared tool, which a read that runs ahead may answer.
 
@@ -207,7 +211,7 @@ class _Calls:
         memory = self._memory()
         if memory is None:
             return self._code.tool._run(*args, **given)
-        key, plain = self._ours(lambda: self._of.key_of(args, self._code.arguments_of(given)), ("", None))
+        key, plain = self._ours(lambda: self._of.key_of(args, self._code.arguments_of(given)), _UNKNOWN)
         read = self._taken(memory, key, blocks=True)
         if read is not None:
             wait([read.shadow.result])
@@ -227,7 +231,7 @@ class _Calls:
         memory = self._memory()
         if memory is None:
             return await self._code.tool._arun(*args, **given)
-        key, plain = self._ours(lambda: self._of.key_of(args, self._code.arguments_of(given)), ("", None))
+        key, plain = self._ours(lambda: self._of.key_of(args, self._code.arguments_of(given)), _UNKNOWN)
         read = self._taken(memory, key, blocks=False)
         if read is not None:
             try:
