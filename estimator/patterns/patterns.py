@@ -87,7 +87,7 @@ class Patterns:
         return self.candidates_of(SessionState.after(history, self.reads), least=least)
 
     def candidates_of(self, seen: SessionState, *, least: float = 0.0) -> list[Candidate]:
-        """The same for a state that is kept up to date with :meth:`vinelm.estimator.patterns.session_state.SessionState.add`."""
+        """The same for a state that is kept up to date with :meth:`SessionState.add`."""
         if not self.coefficients:
             return []
         found = []
