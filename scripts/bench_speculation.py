@@ -28,10 +28,10 @@ from result_files import add_results_option, provenance, write_results
 from speculation_rivals import FrequentNgram, Markov, Nothing, PaperMiner, Perfect
 
 from vinelm.controller.speculation.start_rule import Room, decide
-from vinelm.controller.speculation.worth import Worth
+from vinelm.controller.speculation.worth import SecondWorth
 from vinelm.estimator.patterns.patterns import mine, read_before_the_next_write
 from vinelm.estimator.patterns.replay import Predictions, Replayed, folds_of, predictions, replay
-from vinelm.estimator.patterns.seen import Seen
+from vinelm.estimator.patterns.session_state import SessionState
 from vinelm.tools.call import ToolEvent, canonical_key
 from vinelm.tools.speculation import Candidate, Speculation
 
@@ -269,10 +269,10 @@ def overhead(recorded: Mapping[str, Sequence[Recorded]]) -> dict[str, float]:
     events = [one.events for app in ("airline", "bfcl") for one in recorded[app]]
     tasks = [one.task for app in ("airline", "bfcl") for one in recorded[app]]
     patterns = mine(events, frozenset(" ".join(READS.values()).split()), groups=tasks)
-    room, settings, worth = Room(think_s=5.0), Speculation(), Worth(math.inf, "")
+    room, settings, worth = Room(think_s=5.0), Speculation(), SecondWorth(math.inf, "")
     added, guessed, decided = [], [], []
     for session in events:
-        seen = Seen(patterns.reads)
+        seen = SessionState(patterns.reads)
         for event in session:
             marks = [time.process_time()]
             seen.add(event)

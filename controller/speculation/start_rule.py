@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from vinelm.controller.speculation.worth import Worth
+from vinelm.controller.speculation.worth import SecondWorth
 from vinelm.tools.speculation import Candidate, Speculation
 
 ROUNDING_USD = 1e-12
@@ -62,7 +62,7 @@ class Starts(NamedTuple):
 
 
 def decide(
-    candidates: Sequence[Candidate], tools: Mapping[str, ToolFigures], worth: Worth, room: Room, settings: Speculation
+    candidates: Sequence[Candidate], tools: Mapping[str, ToolFigures], worth: SecondWorth, room: Room, settings: Speculation
 ) -> Starts:
     """Return which reads to start: those with p E[min(tau, L)] v > (1 - p) c that fit into every cap.
 

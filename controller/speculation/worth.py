@@ -15,14 +15,14 @@ BestValue = Callable[[Objective], float | None]
 """Returns what the best plan left reaches of the objective's target (accuracy or dollars); None where no plan fits."""
 
 
-class Worth(NamedTuple):
+class SecondWorth(NamedTuple):
     """Dollars for one second, >= 0: infinite where only ``waste_usd`` limits, 0 where nothing is to be started; and why."""
 
     usd_per_s: float
     why: str
 
 
-def worth_of_second(objective: Objective, best: BestValue) -> Worth:
+def worth_of_second(objective: Objective, best: BestValue) -> SecondWorth:
     """Return the objective's dual: what its best plan would gain if a request had a second more.
 
     Args:
@@ -30,29 +30,29 @@ def worth_of_second(objective: Objective, best: BestValue) -> Worth:
         best: asks the planner from where the request is; it is called with the objective and with bounds moved a little.
     """
     if objective.target == "latency":
-        return Worth(math.inf, "seconds are the target: waste_usd alone limits")
+        return SecondWorth(math.inf, "seconds are the target: waste_usd alone limits")
     if objective.max_latency_s is None:
         if objective.target == "cost":
-            return Worth(0.0, "dollars are the target and there is no deadline: a second is worth nothing")
-        return Worth(math.inf, "nothing says what a second is worth: waste_usd alone limits")
+            return SecondWorth(0.0, "dollars are the target and there is no deadline: a second is worth nothing")
+        return SecondWorth(math.inf, "nothing says what a second is worth: waste_usd alone limits")
     now = best(objective)
     step_s = STEP * objective.max_latency_s or 1.0
     later = best(replace(objective, max_latency_s=objective.max_latency_s + step_s))
     if now is None:
-        return Worth(math.inf, "no plan is within the deadline: waste_usd alone limits")
+        return SecondWorth(math.inf, "no plan is within the deadline: waste_usd alone limits")
     if later is None or later == now:
-        return Worth(0.0, "the deadline costs nothing: the best plan has time to spare")
+        return SecondWorth(0.0, "the deadline costs nothing: the best plan has time to spare")
     if objective.target == "cost":
-        return Worth(max(0.0, now - later) / step_s, "the deadline makes the plan dearer")
+        return SecondWorth(max(0.0, now - later) / step_s, "the deadline makes the plan dearer")
     return _in_dollars(objective, best, now, max(0.0, later - now) / step_s)
 
 
-def _in_dollars(objective: Objective, best: BestValue, now: float, accuracy_per_s: float) -> Worth:
+def _in_dollars(objective: Objective, best: BestValue, now: float, accuracy_per_s: float) -> SecondWorth:
     if objective.max_cost_usd is None:
-        return Worth(math.inf, "the deadline costs accuracy, and dollars are not bounded: waste_usd alone limits")
+        return SecondWorth(math.inf, "the deadline costs accuracy, and dollars are not bounded: waste_usd alone limits")
     step_usd = STEP * objective.max_cost_usd or 1e-6
     dearer = best(replace(objective, max_cost_usd=objective.max_cost_usd + step_usd))
     accuracy_per_usd = max(0.0, (now if dearer is None else dearer) - now) / step_usd
     if not accuracy_per_usd:
-        return Worth(math.inf, "the deadline costs accuracy, and dollars do not: waste_usd alone limits")
-    return Worth(accuracy_per_s / accuracy_per_usd, "the deadline costs accuracy that dollars would buy, too")
+        return SecondWorth(math.inf, "the deadline costs accuracy, and dollars do not: waste_usd alone limits")
+    return SecondWorth(accuracy_per_s / accuracy_per_usd, "the deadline costs accuracy that dollars would buy, too")

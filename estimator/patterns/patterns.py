@@ -21,7 +21,7 @@ from vinelm.estimator.patterns.regression import (
     keys_of,
     probability,
 )
-from vinelm.estimator.patterns.seen import Possible, Seen, WithSources, with_sources
+from vinelm.estimator.patterns.session_state import Possible, SessionState, WithSources, with_sources
 from vinelm.estimator.patterns.sets import LEAST_GROUPS, find_sets
 from vinelm.tools.call import History, ToolEvent, canonical_key
 from vinelm.tools.speculation import Candidate
@@ -84,10 +84,10 @@ class Patterns:
             history: the user's messages and the ended calls, with arguments and results, in order.
             least: the probability below which a call is left out.
         """
-        return self.candidates_of(Seen.after(history, self.reads), least=least)
+        return self.candidates_of(SessionState.after(history, self.reads), least=least)
 
-    def candidates_of(self, seen: Seen, *, least: float = 0.0) -> list[Candidate]:
-        """The same for a state that is kept up to date with :meth:`vinelm.estimator.patterns.seen.Seen.add`."""
+    def candidates_of(self, seen: SessionState, *, least: float = 0.0) -> list[Candidate]:
+        """The same for a state that is kept up to date with :meth:`SessionState.add`."""
         if not self.coefficients:
             return []
         found = []
@@ -120,7 +120,7 @@ class Moment(NamedTuple):
     """A possible call after some events of a session, and whether it was asked for before the next write."""
 
     group: Hashable
-    seen: Seen
+    seen: SessionState
     possible: Possible
     is_hit: bool
 
@@ -216,7 +216,7 @@ def _moments(
     """Yield every possible call after every event. ``seen`` is true until the next one is asked for."""
     ready = with_sources(sets)
     for session, group in zip(sessions, groups, strict=True):
-        seen = Seen(reads)
+        seen = SessionState(reads)
         for at, event in enumerate(session):
             seen.add(event)
             coming = read_before_the_next_write(session[at + 1 :], reads)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinelm.estimator.patterns.bindings import Bindings
-from vinelm.estimator.patterns.seen import Possible, Seen, Yielded
+from vinelm.estimator.patterns.session_state import Possible, SessionState, Yielded
 
 PRIOR = 0.02
 """The probability of a call about which nothing is known."""
@@ -32,7 +32,7 @@ FEATURES = tuple(_NAMES.split())
 """What the regression sees of a possible call, in order; kept in files."""
 
 
-def keys_of(one: Yielded, is_again: bool, seen: Seen) -> list[Key]:
+def keys_of(one: Yielded, is_again: bool, seen: SessionState) -> list[Key]:
     """Return the keys whose counts speak of ``one``, the shortest suffix first."""
     rank, count = min(one.rank, 3), min(one.count, 4)
     return [(one.at, rank, count, is_again, suffix) for suffix in seen.suffixes]
@@ -48,7 +48,9 @@ def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
     return values
 
 
-def features_of(possible: Possible, seen: Seen, sets: Sequence[tuple[str, Bindings]], lookup: Lookup) -> list[float] | None:
+def features_of(
+    possible: Possible, seen: SessionState, sets: Sequence[tuple[str, Bindings]], lookup: Lookup
+) -> list[float] | None:
     """Return the values of :data:`FEATURES`: of the set that makes the call most likely, and of the session.
 
     None for a call whose counts make it as unlikely as :data:`FLOOR`.

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from vinelm.estimator.patterns.patterns import Patterns, mine
-from vinelm.estimator.patterns.seen import Seen
+from vinelm.estimator.patterns.session_state import SessionState
 from vinelm.tools.call import History, ToolEvent, canonical_key
 from vinelm.tools.speculation import Candidate, Speculation
 
@@ -88,7 +88,7 @@ Predictions = Sequence[Sequence[Candidate]]
 
 def predictions(patterns: Patterns, session: History) -> list[list[Candidate]]:
     """Return what ``patterns`` say after each event of a recorded session."""
-    seen, found = Seen(patterns.reads), []
+    seen, found = SessionState(patterns.reads), []
     for event in session:
         seen.add(event)
         found.append(patterns.candidates_of(seen))

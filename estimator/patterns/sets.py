@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from vinelm.catalog.secrets import holds_secret
 from vinelm.estimator.patterns.bindings import ANY_ITEM, ANY_KEY, ANY_VALUE, Binding, Bindings, Path, as_type, fill
-from vinelm.estimator.patterns.seen import Seen
+from vinelm.estimator.patterns.session_state import SessionState
 from vinelm.estimator.patterns.words import tokens_of
 from vinelm.tools.call import History, ToolEvent
 
@@ -90,7 +90,7 @@ class _Read(NamedTuple):
     group: Hashable
     event: ToolEvent
     sources: dict[str, set[Binding]]
-    seen: Seen
+    seen: SessionState
 
 
 class _Finder:
@@ -147,7 +147,7 @@ class _Finder:
     def reads_with_sources(self) -> Iterator[_Read]:
         """Yield every read all of whose arguments have a source. ``seen`` is true until the next one is asked for."""
         for session, group in zip(self.sessions, self.groups, strict=True):
-            seen = Seen(self.reads)
+            seen = SessionState(self.reads)
             at_hand: dict[tuple[type, Any], set[Binding]] = defaultdict(set)
             for event in session:
                 if isinstance(event, ToolEvent) and event.tool in self.reads and event.arguments is not None:

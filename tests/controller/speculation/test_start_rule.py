@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from vinelm import Objective
 from vinelm.controller.speculation.start_rule import Room, ToolFigures, decide
-from vinelm.controller.speculation.worth import Worth, worth_of_second
+from vinelm.controller.speculation.worth import SecondWorth, worth_of_second
 from vinelm.errors import ConfigError
 from vinelm.tools.speculation import Candidate, Speculation
 
-FREE = Worth(math.inf, "seconds are the target")
+FREE = SecondWorth(math.inf, "seconds are the target")
 SLOW = {"search": ToolFigures(cost_usd=0.01, seconds=(2.0, 4.0))}
 
 
@@ -23,7 +23,7 @@ def search(p, at=0):
 @pytest.mark.parametrize(("p", "starts"), [(0.79, False), (0.81, True)])
 def test_seconds_are_weighed_against_dollars(p, starts):
     # E[min(tau, 3)] = (2 + 3) / 2 = 2.5 s at $0.001: 0.0025 p > 0.01 (1 - p) from p = 0.8 on
-    found = decide([search(p)], SLOW, Worth(0.001, ""), Room(think_s=3.0), Speculation(waste_usd=1.0))
+    found = decide([search(p)], SLOW, SecondWorth(0.001, ""), Room(think_s=3.0), Speculation(waste_usd=1.0))
     assert bool(found.candidates) == starts
     assert found.why == ("" if starts else "the seconds are worth less than the dollars")
 
@@ -51,7 +51,10 @@ def test_every_cap_holds_a_read_back_and_says_so(room, settings, why):
 
 
 def test_a_second_without_worth_starts_nothing():
-    assert decide([search(1.0)], SLOW, Worth(0.0, "no deadline"), Room(), Speculation(waste_usd=1.0)) == ((), "no deadline")
+    assert decide([search(1.0)], SLOW, SecondWorth(0.0, "no deadline"), Room(), Speculation(waste_usd=1.0)) == (
+        (),
+        "no deadline",
+    )
 
 
 candidates = st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.floats(0.0, 1.0)), max_size=12)
@@ -65,7 +68,7 @@ figures = st.builds(ToolFigures, cost_usd=st.floats(0.0, 0.1), seconds=st.lists(
     st.builds(Speculation, waste_usd=st.floats(0.0, 0.2), at_once=st.integers(1, 5)), st.floats(0.0, 1.0) | st.just(math.inf),
 )  # fmt: skip
 def test_no_cap_is_ever_exceeded(guesses, tools, room, settings, worth):
-    found = decide([Candidate(tool, {}, p) for tool, p in guesses], tools, Worth(worth, ""), room, settings).candidates
+    found = decide([Candidate(tool, {}, p) for tool, p in guesses], tools, SecondWorth(worth, ""), room, settings).candidates
     prices = [tools.get(one.tool, ToolFigures()).cost_usd for one in found]
     wasted = sum((1.0 - one.probability) * usd for one, usd in zip(found, prices, strict=True))
     assert len(found) <= max(0, settings.at_once - room.running)

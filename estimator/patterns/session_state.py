@@ -59,7 +59,7 @@ class Possible:
     yielded: list[Yielded]
 
 
-class Seen:
+class SessionState:
     """The state of a session after some of its events.
 
     Args:
@@ -84,7 +84,7 @@ class Seen:
         self.calls_this_turn = 0
 
     @classmethod
-    def after(cls, history: History, reads: Iterable[str]) -> Seen:
+    def after(cls, history: History, reads: Iterable[str]) -> SessionState:
         """Return the state after all of ``history``."""
         seen = cls(reads)
         for event in history:
