@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from vinelm.errors import StoreError
 from vinelm.traces.databases.database import Database
 from vinelm.traces.databases.lock import run_lock
-from vinelm.traces.databases.schema import SCHEMA_VERSION
+from vinelm.traces.databases.schema import SCHEMA_VERSION, metadata
 
 STEPS: dict[int, tuple[str, ...]] = {
     1: (
@@ -108,6 +108,14 @@ STEPS: dict[int, tuple[str, ...]] = {
     ),
 }
 """Schema version to the statements that upgrade it to the next version."""
+POSTGRES_STEPS = {
+    5: (
+        *(f"ALTER TABLE {table} ALTER COLUMN latency_s DROP NOT NULL" for table in ("observations", "retired")),
+        *(f"ALTER TABLE {table} ADD COLUMN list_usd DOUBLE PRECISION" for table in ("observations", "retired")),
+        "ALTER TABLE ledger ADD COLUMN is_batched BOOLEAN DEFAULT false NOT NULL",
+    ),
+}
+"""The same for stores in PostgreSQL; new tables are made besides. No store of an earlier version was ever there."""
 
 
 def migrate(path: Path) -> None:
@@ -123,6 +131,23 @@ def migrate(path: Path) -> None:
                 _step_up(connection, path)
         finally:
             database.close()
+
+
+def migrate_in_postgres(connection: Connection, name: object) -> None:
+    """Upgrade the store of a schema to :data:`SCHEMA_VERSION` in the caller's transaction.
+
+    Raises:
+        StoreError: the version is no longer supported.
+    """
+    run = connection.exec_driver_sql
+    version = int(run("SELECT value FROM meta WHERE key = 'schema_version' FOR UPDATE").scalar_one())
+    for old in range(version, SCHEMA_VERSION):
+        if old not in POSTGRES_STEPS:
+            raise StoreError(f"{name}: store version {old} is no longer supported: export it with the VineLM that wrote it")
+        for statement in POSTGRES_STEPS[old]:
+            run(statement)
+    metadata.create_all(connection)
+    run("UPDATE meta SET value = %s WHERE key = 'schema_version'", (str(SCHEMA_VERSION),))
 
 
 def _step_up(connection: Connection, path: Path) -> None:

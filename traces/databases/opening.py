@@ -12,7 +12,7 @@ from vinelm.traces.databases import schema
 from vinelm.traces.databases.address import PostgresUrl, StoreAddress
 from vinelm.traces.databases.database import Database, is_writable, read_meta, readable
 from vinelm.traces.databases.identity import StoreIdentity
-from vinelm.traces.databases.migrations import migrate
+from vinelm.traces.databases.migrations import migrate, migrate_in_postgres
 from vinelm.traces.databases.postgres import PostgresDatabase
 from vinelm.traces.databases.recovery import recover
 from vinelm.traces.databases.running_totals import add_totals
@@ -150,7 +150,7 @@ def _opened_in_postgres(url: PostgresUrl, wanted: StoreIdentity | None) -> tuple
     """Open a store and return it with its identity.
 
     Raises:
-        StoreError: there is no store, or it is of an older version, of which none was ever in PostgreSQL.
+        StoreError: there is no store, or it is of a version that is no longer supported.
     """
     database = PostgresDatabase(url)
     try:
@@ -160,7 +160,9 @@ def _opened_in_postgres(url: PostgresUrl, wanted: StoreIdentity | None) -> tuple
             raise StoreError(f"{url}: no such store: profile a workflow first", code="store-missing")
         version = meta.get("schema_version", "")
         if version.isdecimal() and int(version) < SCHEMA_VERSION:
-            raise StoreError(f"{url}: store version {version} is no longer supported: export it with the VineLM that wrote it")
+            with database.transaction() as connection:
+                migrate_in_postgres(connection, url)
+                meta = _meta(connection) or {}
         found = _identity_in(meta, url, wanted, database.not_a_store)
     except BaseException:
         database.close()
