@@ -16,6 +16,7 @@ from vinelm.controller.session.canary_request import CanaryRequest
 from vinelm.controller.session.replanner import Replanner
 from vinelm.controller.session.request_rows import RequestRows
 from vinelm.controller.session.trace import TraceStep
+from vinelm.controller.speculation.of_a_plan import starts_of_a_plan
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.money.spend_guard import SpendGuard
 from vinelm.objective import Objective
@@ -25,6 +26,7 @@ from vinelm.requests.workflow import Request
 from vinelm.signals import Outcome
 from vinelm.template import Template
 from vinelm.template.kinds import without_kinds
+from vinelm.tools.speculation import Candidate, Speculation
 from vinelm.trie.arrays import BoolArray
 
 Mode = Literal["enforce", "observe", "off"]
@@ -299,6 +301,25 @@ class Session(StopRulePolicy):
             path = (*failed.prefix[:-1], model)
             self._tell("began", path, lambda follower: follower.began(failed.stage, path, elapsed_s, decision))
         return model
+
+    def speculated(
+        self, stage: str, prefix: tuple[str, ...], candidates: Sequence[Candidate], settings: Speculation
+    ) -> Sequence[Candidate]:
+        """Return the reads that the plan of the invocation makes worth starting; without one, all that are likely enough."""
+        with self._lock:
+            at = next((k for k in reversed(range(len(self.steps))) if self.steps[k].prefix == prefix[:-1]), -1)
+            plan = self.steps[at].decision if at >= 0 else None
+            try:
+                think_s = float(self.planner.annotated.latency_s[self._replanner.node(prefix)])
+            except KeyError:
+                plan = None
+            if plan is None or not candidates:
+                return super().speculated(stage, prefix, candidates, settings)
+            found = starts_of_a_plan(self.planner, plan, candidates, settings, think_s=think_s)
+            if not found.candidates:
+                step, why = self.steps[at], f"nothing read ahead: {found.why}"
+                self.steps[at] = step._replace(note=f"{step.note}; {why}" if step.note else why)
+            return found.candidates
 
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None

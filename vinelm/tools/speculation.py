@@ -38,11 +38,12 @@ class Speculation:
 
 
 class Candidate(NamedTuple):
-    """A call that may come: its tool, its arguments (JSON values by name), and the probability that it comes in time."""
+    """A call that may come: its tool, its arguments (JSON values by name), its probability and its dollars."""
 
     tool: str
     arguments: Mapping[str, Any]
     probability: float
+    cost_usd: float = 0.0
 
 
 class Candidates(Protocol):

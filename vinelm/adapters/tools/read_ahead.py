@@ -91,12 +91,14 @@ class ReadAhead:
 
     # -- starting ------------------------------------------------------------------------------------------------
 
-    def speculate(self, history: History, choose: Callable[[Sequence[Candidate]], Sequence[Candidate]]) -> None:
+    def speculate(self, history: History, choose: Callable[[Sequence[Candidate], Speculation], Sequence[Candidate]]) -> None:
         """Start the guesses that ``choose`` takes, in its order, while a model is called. Does not wait."""
         if self.speculation is None or self.box.candidates is None:
             return
-        found = [Candidate(*one) for one in self.box.candidates.candidates(history)]
-        for one in choose([one for one in found if one.tool in self.box.declared]):
+        known = self.box.declared
+        guesses = [Candidate(*one) for one in self.box.candidates.candidates(history)]
+        found = [one._replace(cost_usd=known[one.tool].says.cost_usd) for one in guesses if one.tool in known]
+        for one in choose(found, self.speculation):
             self.start(one.tool, one.arguments, "speculated", one.probability)
 
     def asked_early(self, tool: str, arguments: Mapping[str, Any]) -> None:

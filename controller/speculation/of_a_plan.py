@@ -1,0 +1,47 @@
+"""Which reads a planned request starts ahead: the start rule with what its plan says of seconds and dollars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vinelm.controller.planner import Planner
+from vinelm.controller.planning.decision import Decision
+from vinelm.controller.speculation.start_rule import Room, Starts, ToolFigures, decide
+from vinelm.controller.speculation.worth import worth_of_second
+from vinelm.errors import InfeasibleError
+from vinelm.objective import Objective
+from vinelm.tools.speculation import Candidate, Speculation
+
+
+def starts_of_a_plan(
+    planner: Planner, plan: Decision, candidates: Sequence[Candidate], settings: Speculation, *, think_s: float
+) -> Starts:
+    """Return the reads to start while the model of a plan is called, the best first.
+
+    Args:
+        planner: of the request.
+        plan: for the invocation that begins.
+        candidates: reads that may come, with declared dollars.
+        settings: the request's. Calls at once and the waste of earlier starts are the caller's to count.
+        think_s: seconds that the model is expected to take, >= 0.
+    """
+    here = plan.request
+
+    def best(objective: Objective) -> float | None:
+        asked = replace(objective, on_infeasible="raise")
+        try:
+            found = planner.plan(
+                asked,
+                node=here.node,
+                elapsed_s=here.elapsed_s,
+                spent_usd=here.spent_usd,
+                load=here.load_s,
+                may_stop=here.may_stop,
+            )
+        except InfeasibleError:
+            return None
+        return found.path_cost_usd if objective.target == "cost" else found.accuracy
+
+    tools = {one.tool: ToolFigures(cost_usd=one.cost_usd) for one in candidates}
+    return decide(candidates, tools, worth_of_second(here.objective, best), Room(think_s=think_s), settings)
