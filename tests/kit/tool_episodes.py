@@ -199,7 +199,7 @@ async def episode(loop, seed, *, speculates, faults=True, cost_usd=0.0, cap_usd=
         right = [(*one, draw.random()) for one in calls]
         wrong = [("get", {"item": draw.choice(ITEMS)}, draw.random()), ("get", {"thing": 1}, 0.9), ("put", {"item": "a"}, 1.0)]
         guesses.next = draw.sample(right + wrong, draw.randint(0, 5))
-        memory = vine.finder.reads_here()
+        memory = vine.reads_finder.here()
         memory.speculate([], lambda found: [Candidate(*one) for one in found])
         if guards[-1] is not None:
             pay(guards[-1], draw)
@@ -212,7 +212,7 @@ async def episode(loop, seed, *, speculates, faults=True, cost_usd=0.0, cap_usd=
             run = new_run()
             run.__enter__()
         if kind == "retry":
-            vine.finder.reads_here().retried(("task", step))
+            vine.reads_finder.here().retried(("task", step))
         if kind == "parallel":
             outputs += await asyncio.gather(*(ask(*one) for one in calls))
         elif kind in ("put", "poke"):

@@ -114,7 +114,7 @@ class OpenTelemetry:
         import time
 
         end_ns = time.time_ns() - int(ago_s * 1e9)
-        found = {
+        found: dict[str, Any] = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": event.tool,
             "vinelm.tool.arguments_digest": event.key,

@@ -29,7 +29,7 @@ class _ToolWatch(BaseCallbackHandler):
     """LangChain's own way to be told of every tool's call; what it raises fails no call."""
 
     run_inline = True
-    ignore_llm = ignore_chain = ignore_retriever = ignore_retry = ignore_chat_model = ignore_custom_event = True  # type: ignore[assignment]
+    ignore_llm = ignore_chain = ignore_retriever = ignore_retry = ignore_chat_model = ignore_custom_event = True
 
     def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **_: Any) -> None:
         """A write begins."""
