@@ -187,7 +187,6 @@ class GraphRun:
         self._own_guard: CallGuard | None = self.guard
         self._shared_account: CallGuard | None = None
         self.request_account: RequestAccount | None = None
-        self._is_resumed = False
         self._default = default
         if account_of is not None:
             try:
@@ -207,14 +206,13 @@ class GraphRun:
         self._lock = Lock()
         self._superstep: Superstep | None = None
         self.places = None if policy.locate is None else RunPlaces(self._model_of, policy.locate)
-        self.is_rooted = False
+        self.is_rooted = self._is_resumed = False
         self.trail: InnerTrail | None = None
         self.reads: ReadAhead | None = None
         self._unwritten_usd = 0.0
         self._turns: dict[str, int] = {}
-        self.outcomes = (
-            None if signals is None else RunOutcomes(signals, _weakly(self._observe), _weakly(self._degrade), template)
-        )
+        tell = _weakly(self._observe), _weakly(self._degrade)
+        self.outcomes = None if signals is None else RunOutcomes(signals, *tell, template)
 
     @property
     def can_keep_account(self) -> bool:
