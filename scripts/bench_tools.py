@@ -122,7 +122,7 @@ def no_hit_us(calls: int = 3000) -> float:
         return (time.perf_counter() - started) / calls * 1e6
 
     with vine.request(speculate=Speculation()):
-        memory = vine.adapter.finder.reads_here()
+        memory = vine.adapter.reads_finder.here()
         assert memory is not None
         assert memory.start("look", {"item": "milk"}, "eager", 1.0)
         rounds = [(per_call(look), per_call(declared)) for _ in range(5)]

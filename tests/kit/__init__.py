@@ -4,6 +4,7 @@ Builders:
     ``catalogs``: catalogs of models m0, m1, ...
     ``templates``: a chain with a loop; loops that merge histories, and branch
     ``tries``: annotated tries, by hand or random: of paths, branching, merged
+    ``tool_episodes``: random episodes on declared tools, in virtual time
     ``tables``: complete tables of random rows
     ``outcome_tables``: tables of first answers, and evidence bought from them
     ``stores``: stores whose truth is known

@@ -1,4 +1,7 @@
-"""Random episodes of reads, writes, faults, delays, cancels and resumes on declared tools, in virtual time."""
+"""Random episodes of reads, writes, faults, delays, cancels and resumes on declared tools, in virtual time.
+
+All seconds are sums of powers of two, so that times are compared exactly.
+"""
 
 import asyncio
 import random
@@ -96,10 +99,10 @@ class World:
         return found
 
     async def write(self, tool, item):
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.25)
         self.version[item] += 1
         self.writes.append((tool, item, self.version[item]))
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.25)
         return f"{tool} {item}: done"
 
 
@@ -152,7 +155,7 @@ class Outcome:
 async def episode(loop, seed, *, speculates, faults=True, cost_usd=0.0, cap_usd=None, record=None):
     """One episode of ``seed``: steps of thinking, guesses, calls, with or without anything started ahead."""
     draw = random.Random(seed)
-    seconds = {("get", item): draw.choice((0.1, 0.5, 2.0)) for item in ITEMS} | {("listing", ""): draw.choice((0.2, 1.0))}
+    seconds = {("get", item): draw.choice((0.125, 0.5, 2.0)) for item in ITEMS} | {("listing", ""): draw.choice((0.25, 1.0))}
     broken = {("get", item) for item in ITEMS if draw.random() < 0.2} if faults else set()
     world = World(loop, seconds, broken, draw.choice((0.0, 0.3)) if faults else 0.0, seed)
     vine = GraphAdapter(MODELS, template=TEMPLATE, enforces=True)
@@ -199,20 +202,20 @@ async def episode(loop, seed, *, speculates, faults=True, cost_usd=0.0, cap_usd=
         right = [(*one, draw.random()) for one in calls]
         wrong = [("get", {"item": draw.choice(ITEMS)}, draw.random()), ("get", {"thing": 1}, 0.9), ("put", {"item": "a"}, 1.0)]
         guesses.next = draw.sample(right + wrong, draw.randint(0, 5))
-        memory = vine.finder.reads_here()
+        memory = vine.reads_finder.here()
         memory.speculate([], lambda found, _: [Candidate(*one) for one in found])
         if guards[-1] is not None:
             pay(guards[-1], draw)
-        await asyncio.sleep(draw.choice((0.0, 0.2, 1.0, 3.0)) / 2)
+        await asyncio.sleep(draw.choice((0.0, 0.25, 1.0, 3.0)) / 2)
         if draw.random() < 0.5:
             memory.asked_early(*calls[0])
-        await asyncio.sleep(draw.choice((0.0, 0.2, 1.0)) / 2)
+        await asyncio.sleep(draw.choice((0.0, 0.25, 1.0)) / 2)
         if kind == "resume":  # abandoned here; what follows is another run of the request
             run.__exit__(None, None, None)
             run = new_run()
             run.__enter__()
         if kind == "retry":
-            vine.finder.reads_here().retried(("task", step))
+            vine.reads_finder.here().retried(("task", step))
         if kind == "parallel":
             outputs += await asyncio.gather(*(ask(*one) for one in calls))
         elif kind in ("put", "poke"):

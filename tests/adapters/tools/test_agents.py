@@ -357,7 +357,7 @@ def test_a_sync_call_on_the_loops_own_thread_does_not_wait_for_it():
             StructuredTool.from_function(lambda item: "sync", slow, name="both", description="Both."), read_only=True
         )
         with app.vine.request(speculate=Speculation()):
-            memory = app.vine.adapter.finder.reads_here()
+            memory = app.vine.adapter.reads_finder.here()
             assert memory.start("both", {"item": "tea"}, "eager", 1.0)
             return both.invoke({"item": "tea"})
 

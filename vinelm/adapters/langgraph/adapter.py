@@ -17,6 +17,7 @@ from vinelm.adapters.langgraph.nodes.stage import make_stage
 from vinelm.adapters.langgraph.nodes.verifier import make_verifier
 from vinelm.adapters.langgraph.path.within_node import ThreadPaths
 from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns
+from vinelm.adapters.langgraph.runs.reads_finder import ReadsFinder
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, MOST_PRIORITY, ContextOwner, RunContext, attach
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
@@ -181,7 +182,7 @@ class GraphInterface:
         how: dict[str, Any] = {"read_only": read_only, "writes": writes, "cost_usd": cost_usd, "ttl_s": ttl_s}
         if fn is None:
             return lambda given: self.tool(given, **how)
-        made: BaseTool = declare_tool(self.adapter.tools, self.adapter.finder.reads_here, fn, **how)
+        made: BaseTool = declare_tool(self.adapter.tools, self.adapter.reads_finder.here, fn, **how)
         watch_tools(self.adapter.watch)
         return made
 
@@ -280,6 +281,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         defaults, default_scope: see :class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`.
         finder: see :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
         finish_node: see :attr:`GraphInterface.finish`.
+        reads_finder: finds what was read ahead in the run around a tool's call.
         watch: tells the runs of calls of tools that nobody declared.
 
     Args:
@@ -319,7 +321,8 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         self.default_scope = defaults.default_scope
         self.thread_paths = ThreadPaths()
         self.tools.runs_ahead = enforces
-        self.watch = Watch(finder.known_reads)
+        self.reads_finder = ReadsFinder(finder)
+        self.watch = Watch(self.reads_finder.known)
 
     def declare(self, name: str, default: str | None = None, *, is_agent: bool = False, optional: bool = False) -> None:
         """Declare a stage; ``is_agent`` if a middleware runs it, ``optional`` if it is wrapped and may be skipped.

@@ -191,9 +191,6 @@ def _hints(code: Any) -> dict[str, Any]:
 # -- calls -------------------------------------------------------------------------------------------------------
 
 
-_UNKNOWN: tuple[str, dict[str, Any] | None] = ("", None)
-
-
 class _Calls:
     """The calls that an application makes of one declared tool, which a read that runs ahead may answer.
 
@@ -211,7 +208,7 @@ class _Calls:
         memory = self._memory()
         if memory is None:
             return self._code.tool._run(*args, **given)
-        key, plain = self._ours(lambda: self._of.key_of(args, self._code.arguments_of(given)), _UNKNOWN)
+        key, plain = self._key(args, given)
         read = self._taken(memory, key, blocks=True)
         if read is not None:
             wait([read.shadow.result])
@@ -231,7 +228,7 @@ class _Calls:
         memory = self._memory()
         if memory is None:
             return await self._code.tool._arun(*args, **given)
-        key, plain = self._ours(lambda: self._of.key_of(args, self._code.arguments_of(given)), _UNKNOWN)
+        key, plain = self._key(args, given)
         read = self._taken(memory, key, blocks=False)
         if read is not None:
             try:
@@ -257,6 +254,13 @@ class _Calls:
             return None
         return self._ours(self._find, None)
 
+    def _key(self, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The key and the arguments; no key where the arguments have no JSON form, which is no fault: an ordinary call."""
+        try:
+            return self._of.key_of(args, self._code.arguments_of(given))
+        except Exception:
+            return "", {}
+
     def _taken(self, memory: ReadAhead, key: str, *, blocks: bool) -> Read | None:
         if not key or self._says.writes is not None:
             return None
@@ -276,13 +280,13 @@ class _Call:
 
     __slots__ = ("_calls", "_memory", "_read", "_write", "is_ok", "result")
 
-    def __init__(self, calls: _Calls, memory: ReadAhead, key: str, plain: Mapping[str, Any] | None) -> None:
+    def __init__(self, calls: _Calls, memory: ReadAhead, key: str, plain: Mapping[str, Any]) -> None:
         self._calls, self._memory = calls, memory
         self.is_ok, self.result = False, None
         says, scope = calls._says, calls._says.writes
         self._write = None if scope is None else calls._ours(lambda: memory.begin_write(scope), None)
         now_s = calls._ours(memory.now, 0.0)
-        self._read = Read(says.name, key, "authoritative", plain or {}, says.cost_usd, None, now_s)
+        self._read = Read(says.name, key, "authoritative", plain, says.cost_usd, None, now_s)
 
     def end(self) -> None:
         """The call has ended, whether it succeeded or not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from weakref import WeakSet
 
 from pydantic_core import to_jsonable_python
@@ -17,9 +17,6 @@ from vinelm.telemetry import ObserverGroup
 from vinelm.tools.call import canonical_key
 from vinelm.tools.declaration import ToolDeclaration
 from vinelm.tools.speculation import Candidates, Speculation
-
-if TYPE_CHECKING:
-    from vinelm.adapters.tools.read_ahead import ReadAhead
 
 Record = Literal["digests", "values"]
 """What is told of a call's arguments and result: a digest of the arguments, or the values themselves."""
@@ -55,7 +52,7 @@ class ToolBox:
         runs_ahead: False where nothing is to change, so that calls are counted and not started.
         record: what observers are told of a call.
         observers, on_error: those of the adapter.
-        live: the memories of the runs in progress.
+        live: the memories of the runs in progress, each a ``ReadAhead``.
         counts: calls by what became of them: "reads" (asked for), of them "ready" and "joined" (running then); "started"
             ahead, of them "unused"; "withheld" where nothing is run ahead.
     """
@@ -67,7 +64,7 @@ class ToolBox:
         self.runs_ahead = runs_ahead
         self.record: Record = "digests"
         self.observers, self.on_error = observers, on_error
-        self.live: WeakSet[ReadAhead] = WeakSet()
+        self.live: WeakSet[Any] = WeakSet()
         self.counts: Counter[str] = Counter()
         self._lock = RLock()  # where the garbage collector runs, the memory of a run that is over may end, in this thread
 
@@ -93,12 +90,12 @@ class ToolBox:
         with self._lock:
             self.counts[what] += number
 
-    def memories(self) -> list[ReadAhead]:
+    def memories(self) -> list[Any]:
         """The memories of all runs in progress."""
         with self._lock:
             return list(self.live)
 
-    def opened(self, memory: ReadAhead) -> None:
+    def opened(self, memory: Any) -> None:
         """Note the memory of a new run."""
         with self._lock:
             self.live.add(memory)

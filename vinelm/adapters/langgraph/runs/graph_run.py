@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Literal, NamedTuple, TypeVar
-from weakref import WeakMethod, finalize, ref
+from weakref import WeakMethod
 
 from vinelm.adapters.langgraph.accounts.request_account import RequestAccount
 from vinelm.adapters.langgraph.accounts.thread_accounts import Beginning, ThreadAccounts
@@ -18,7 +18,6 @@ from vinelm.adapters.langgraph.path.path_channel import PathValue, bound_of, cos
 from vinelm.adapters.langgraph.path.places import RunPlaces, Where
 from vinelm.adapters.langgraph.runs.run_context import RunContext
 from vinelm.adapters.tools.read_ahead import ReadAhead
-from vinelm.adapters.tools.tool_box import ToolBox
 from vinelm.clock import VirtualClock, steady
 from vinelm.errors import InfeasibleError, VineLMError, WorkflowError
 from vinelm.money.bound_guard import BoundGuard, with_account
@@ -188,7 +187,6 @@ class GraphRun:
         self._own_guard: CallGuard | None = self.guard
         self._shared_account: CallGuard | None = None
         self.request_account: RequestAccount | None = None
-        self._is_resumed = False
         self._default = default
         if account_of is not None:
             try:
@@ -208,14 +206,13 @@ class GraphRun:
         self._lock = Lock()
         self._superstep: Superstep | None = None
         self.places = None if policy.locate is None else RunPlaces(self._model_of, policy.locate)
-        self.is_rooted = False
+        self.is_rooted = self._is_resumed = False
         self.trail: InnerTrail | None = None
         self.reads: ReadAhead | None = None
         self._unwritten_usd = 0.0
         self._turns: dict[str, int] = {}
-        self.outcomes = (
-            None if signals is None else RunOutcomes(signals, _weakly(self._observe), _weakly(self._degrade), template)
-        )
+        tell = _weakly(self._observe), _weakly(self._degrade)
+        self.outcomes = None if signals is None else RunOutcomes(signals, *tell, template)
 
     @property
     def can_keep_account(self) -> bool:
@@ -251,28 +248,6 @@ class GraphRun:
         self.policy.paid(total_usd)
         if self._stand_in is not None:
             self._stand_in.count_up_to(total_usd)
-
-    def remember_reads(self, box: ToolBox) -> ReadAhead | None:
-        """Return what was read ahead in the run, made on first use; it is forgotten when the run is."""
-        if self.reads is None and box.declared and self.context.chat_host is None:
-            known = ref(self)
-
-            def guard() -> CallGuard | None:
-                run = known()
-                return None if run is None else run.guard
-
-            with self._lock:
-                if self.reads is None:
-                    reads = self.reads = ReadAhead(
-                        box,
-                        guard,
-                        self.clock,
-                        started_at=self.policy.started_at,
-                        request_id=self.context.request_id or "",
-                        speculation=self.context.speculate or box.speculation,
-                    )
-                    finalize(self, reads.end).atexit = False
-        return self.reads
 
     def take_turn(self, again: str, allowed: int) -> bool:
         """Count one more turn of the loop to ``again``; False if ``allowed`` turns were taken since it was begun."""

@@ -12,7 +12,6 @@ from weakref import WeakValueDictionary
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 
@@ -38,11 +37,9 @@ from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns, told_config
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun, RunPath
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, RunContext, carried_by
+from vinelm.adapters.langgraph.runs.run_reads import start_reads
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.adapters.langgraph.runs.streaming import streams_tokens
-from vinelm.adapters.tools.message_history import history_of, messages_in
-from vinelm.adapters.tools.read_ahead import ReadAhead
-from vinelm.adapters.tools.shadow import IS_AHEAD
 from vinelm.errors import InfeasibleError, VineLMError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.policies.policy import Policy
@@ -312,7 +309,7 @@ class RunFinder:
                 notes = run.outcomes.told(place.config if place.shows else None, place.prefix, place.value)
             path = run.decide(place.step, stage, place.prefix, place.stages)
         if settings.tools.declared:
-            self._read_ahead(run, place, path)
+            start_reads(settings, run, (stage, path), place.config, place.runtime)
         return InvocationScope(
             settings.models,
             settings.observers,
@@ -323,50 +320,6 @@ class RunFinder:
             falls_back=options.get("falls_back", True),
             notes=notes,
         )
-
-    def _read_ahead(self, run: GraphRun, place: Place, path: tuple[str, ...]) -> None:
-        """Start the reads that the model, which is called now, may ask for."""
-        try:
-            reads = run.remember_reads(self.settings.tools)
-            if reads is None or reads.speculation is None or self.settings.tools.candidates is None:
-                return
-            config = place.config
-            messages = None if config is None else messages_in(graph_values(config, None, fresh=False))
-            history = list(reads.history) if messages is None else history_of(messages)
-            _forget_where_retried(reads, place.runtime)
-            reads.speculate(history, partial(run.policy.speculated, place.stage, path))
-        except Exception as error:
-            if self.settings.on_error == "raise":
-                raise
-            run.note_failure("a read ahead", error, path[:-1], place.stage)
-
-    def reads_here(self) -> ReadAhead | None:
-        """Return what was read ahead in the run around a tool's call; None outside of a run, and in a profiled unit."""
-        return self._reads_here(is_new_known=True)
-
-    def known_reads(self) -> ReadAhead | None:
-        """The same for a run that is known already."""
-        return self._reads_here(is_new_known=False)
-
-    def _reads_here(self, *, is_new_known: bool) -> ReadAhead | None:
-        if IS_AHEAD.get():
-            return None
-        runtime = _current_runtime()
-        config = None if runtime is None else get_config()
-        if not is_new_known:
-            channel = None if config is None else channel_of(config)
-            control = None if runtime is None else runtime.control
-            opening = None if channel is None else channel.opening
-            known = self.runs.begun(opening, AMBIENT.get() if control is None else control)
-            return None if known is None else known.reads
-        carried = carried_by(None if runtime is None else runtime.context)
-        is_outside = (runtime is None or runtime.control is None) and AMBIENT.get() is None
-        if is_outside or carried.chat_host is not None or carried.owner.adapter not in (None, self.settings):
-            return None  # no run, a profiled one, or that of another object
-        reads = self._run_here(config, runtime, None).remember_reads(self.settings.tools)
-        if reads is not None:
-            _forget_where_retried(reads, runtime)
-        return reads
 
     def _begin_trail(self, run: GraphRun, config: RunnableConfig | None) -> None:
         """Keep what the run invokes inside subgraphs for a run that resumes it; it may be such a one itself."""
@@ -437,7 +390,7 @@ class RunFinder:
 
     def _find_call(self, place: Place) -> GraphRun:
         """The run of a chat model's invocation; its place is filled in."""
-        run = place.run = self._run_here(place.config, place.runtime, place.options.get("objective"))
+        run = place.run = self.run_here(place.config, place.runtime, place.options.get("objective"))
         place.prefix = run.path or ()
         return run
 
@@ -464,11 +417,11 @@ class RunFinder:
         """
         channel = channel_of(config)
         opening = None if channel is None else channel.opening
-        runtime = _current_runtime() if channel is None else None
+        runtime = current_runtime() if channel is None else None
         run = self.runs.known(opening, None if runtime is None else runtime.control)
         if run is not None and run.path is not None:
             return RunPath(run, run.path, run.stages)
-        runtime = _current_runtime()  # resumed behind the stage
+        runtime = current_runtime()  # resumed behind the stage
         if runtime is None or runtime.control is None:
             return None
         run = run or self.runs.known(opening, runtime.control)
@@ -490,7 +443,8 @@ class RunFinder:
         run.resumed(value)
         return RunPath(run, *path_of(value))
 
-    def _run_here(self, config: RunnableConfig | None, runtime: Runtime[Any] | None, objective: Objective | None) -> GraphRun:
+    def run_here(self, config: RunnableConfig | None, runtime: Runtime[Any] | None, objective: Objective | None) -> GraphRun:
+        """Return the run around a call that no channel of the root graph places, made if it is new."""
         carried = carried_by(None if runtime is None else runtime.context)
         channel = None if config is None else channel_of(config)
         opening = None if channel is None else channel.opening
@@ -566,15 +520,8 @@ class RunFinder:
             return self._defaults.stand_in(error, "the session", context.objective)
 
 
-def _forget_where_retried(reads: ReadAhead, runtime: Runtime[Any] | None) -> None:
-    """A node that LangGraph runs again begins with nothing read ahead."""
-    place = None if runtime is None else runtime.execution_info
-    if place is not None and place.node_attempt > 1:
-        reads.retried((place.task_id, place.node_attempt))
-
-
-def _current_runtime() -> Runtime[Any] | None:
-    """LangGraph's runtime of the surrounding node; None outside of a graph."""
+def current_runtime() -> Runtime[Any] | None:
+    """Return LangGraph's runtime of the surrounding node; None outside of a graph."""
     try:
         return get_runtime()
     except (RuntimeError, KeyError):
