@@ -15,14 +15,12 @@ from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Observation
 from vinelm.signals import Outcome
 from vinelm.template import Template
-from vinelm.tools.speculation import Candidate
+from vinelm.tools.speculation import Candidate, Speculation
 
 Judge = Callable[[Any], bool]
 """Returns whether the answer in a workflow's state is right by the ground truth."""
 OnError = Literal["default", "raise"]
 """What follows a failure of VineLM itself: the stage's default model and the workflow's own verdict, or the exception."""
-EVEN = 0.5
-"""The least probability of a read that is started where nothing says what a second is worth."""
 
 
 class Policy(ABC):
@@ -162,16 +160,27 @@ class Policy(ABC):
         """
         return None
 
-    def speculated(self, stage: str, prefix: tuple[str, ...], candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return the calls of tools to start while ``stage`` runs, the first one first; by default those that are even bets.
+    def speculated(
+        self,
+        stage: str,
+        prefix: tuple[str, ...],
+        candidates: Sequence[Candidate],
+        settings: Speculation,
+        *,
+        wasted_usd: float = 0.0,
+        running: int = 0,
+    ) -> Sequence[Candidate]:
+        """Return the calls of tools to start while ``stage`` runs, the first one first; by default all that are likely enough.
 
         Args:
             stage: name of the stage.
             prefix: models of the invocations so far; ends with this one's own.
-            candidates: calls of read-only tools that may come before the next write. The caller keeps the limits on dollars and
-                on calls at once.
+            candidates: calls of read-only tools that may come before the next write.
+            settings: the request's. The caller keeps its limits on dollars and on calls at once, and the request's cap.
+            wasted_usd: dollars that the calls started so far waste in expectation.
+            running: calls under way that nobody has asked for.
         """
-        likely = [one for one in candidates if one.probability >= EVEN]
+        likely = [one for one in candidates if one.probability >= settings.least_probability]
         return sorted(likely, key=lambda one: -one.probability)
 
     def note_failure(  # noqa: B027 - a default

@@ -18,6 +18,7 @@ class Speculation:
     Args:
         waste_usd: dollars that calls which nobody asks for may cost in expectation, >= 0, all of the request together.
         at_once: calls under way at once that nobody has asked for yet, at least 1.
+        least_probability: from which a call is started, in (0, 1], even where calls cost nothing: each one loads the service.
 
     Raises:
         ConfigError: a figure is out of range.
@@ -25,12 +26,15 @@ class Speculation:
 
     waste_usd: float = 0.0
     at_once: int = 4
+    least_probability: float = 0.42
 
     def __post_init__(self) -> None:
         if not (self.waste_usd >= 0.0 and math.isfinite(self.waste_usd)):
             raise ConfigError(f"speculate: waste_usd is {self.waste_usd}: give dollars >= 0")
         if not (isinstance(self.at_once, int) and self.at_once >= 1):
             raise ConfigError(f"speculate: at_once is {self.at_once!r}: give a whole number of calls, at least 1")
+        if not 0.0 < self.least_probability <= 1.0:
+            raise ConfigError(f"speculate: least_probability is {self.least_probability}: give a number in (0, 1]")
 
 
 class Candidate(NamedTuple):

@@ -91,12 +91,18 @@ class ReadAhead:
 
     # -- starting ------------------------------------------------------------------------------------------------
 
-    def speculate(self, history: History, choose: Callable[[Sequence[Candidate]], Sequence[Candidate]]) -> None:
-        """Start the guesses that ``choose`` takes, in its order, while a model is called. Does not wait."""
+    def speculate(self, history: History, choose: Callable[..., Sequence[Candidate]]) -> None:
+        """Start the guesses that ``choose`` takes, in its order, while a model is called. Does not wait.
+
+        Args:
+            history: what the request has shown.
+            choose: called as :meth:`vinelm.policies.Policy.speculated` is, from the candidates on.
+        """
         if self.speculation is None or self.box.candidates is None:
             return
         found = [Candidate(*one) for one in self.box.candidates.candidates(history)]
-        for one in choose([one for one in found if one.tool in self.box.declared]):
+        known = [one for one in found if one.tool in self.box.declared]
+        for one in choose(known, self.speculation, wasted_usd=self._waste_usd, running=self._running()):
             self.start(one.tool, one.arguments, "speculated", one.probability)
 
     def asked_early(self, tool: str, arguments: Mapping[str, Any]) -> None:
@@ -147,8 +153,12 @@ class ReadAhead:
         assert self.speculation is not None
         if self._has_ended or self._writing or tool in self._failed or key in self._reads:
             return False
-        under_way = sum(not one.shadow.result.done() for one in (*self._reads.values(), *self._dropped))
-        return under_way < self.speculation.at_once
+        return self._running() < self.speculation.at_once
+
+    def _running(self) -> int:
+        """Calls under way that nobody has asked for."""
+        with self._lock:
+            return sum(not one.shadow.result.done() for one in (*self._reads.values(), *self._dropped))
 
     # -- asking --------------------------------------------------------------------------------------------------
 
