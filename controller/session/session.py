@@ -17,6 +17,7 @@ from vinelm.controller.session.replanner import Replanner
 from vinelm.controller.session.request_rows import RequestRows
 from vinelm.controller.session.trace import TraceStep
 from vinelm.controller.speculation.of_a_plan import starts_of_a_plan
+from vinelm.controller.speculation.start_rule import Room
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.money.spend_guard import SpendGuard
 from vinelm.objective import Objective
@@ -303,7 +304,14 @@ class Session(StopRulePolicy):
         return model
 
     def speculated(
-        self, stage: str, prefix: tuple[str, ...], candidates: Sequence[Candidate], settings: Speculation
+        self,
+        stage: str,
+        prefix: tuple[str, ...],
+        candidates: Sequence[Candidate],
+        settings: Speculation,
+        *,
+        wasted_usd: float = 0.0,
+        running: int = 0,
     ) -> Sequence[Candidate]:
         """Return the reads that the plan of the invocation makes worth starting; without one, all that are likely enough."""
         with self._lock:
@@ -314,8 +322,9 @@ class Session(StopRulePolicy):
             except KeyError:
                 plan = None
             if plan is None or not candidates:
-                return super().speculated(stage, prefix, candidates, settings)
-            found = starts_of_a_plan(self.planner, plan, candidates, settings, think_s=think_s)
+                return super().speculated(stage, prefix, candidates, settings, wasted_usd=wasted_usd, running=running)
+            room = Room(wasted_usd=wasted_usd, running=running, think_s=think_s)
+            found = starts_of_a_plan(self.planner, plan, candidates, settings, room)
             if not found.candidates:
                 step, why = self.steps[at], f"nothing read ahead: {found.why}"
                 self.steps[at] = step._replace(note=f"{step.note}; {why}" if step.note else why)

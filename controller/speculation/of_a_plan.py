@@ -15,7 +15,7 @@ from vinelm.tools.speculation import Candidate, Speculation
 
 
 def starts_of_a_plan(
-    planner: Planner, plan: Decision, candidates: Sequence[Candidate], settings: Speculation, *, think_s: float
+    planner: Planner, plan: Decision, candidates: Sequence[Candidate], settings: Speculation, room: Room
 ) -> Starts:
     """Return the reads to start while the model of a plan is called, the best first.
 
@@ -23,8 +23,8 @@ def starts_of_a_plan(
         planner: of the request.
         plan: for the invocation that begins.
         candidates: reads that may come, with declared dollars.
-        settings: the request's. Calls at once and the waste of earlier starts are the caller's to count.
-        think_s: seconds that the model is expected to take, >= 0.
+        settings: the request's.
+        room: what is left for them. Its dollars are those of the request's guard, which the caller asks for each call.
     """
     here = plan.request
 
@@ -44,4 +44,4 @@ def starts_of_a_plan(
         return found.path_cost_usd if objective.target == "cost" else found.accuracy
 
     tools = {one.tool: ToolFigures(cost_usd=one.cost_usd) for one in candidates}
-    return decide(candidates, tools, worth_of_second(here.objective, best), Room(think_s=think_s), settings)
+    return decide(candidates, tools, worth_of_second(here.objective, best), room, settings)

@@ -203,7 +203,7 @@ async def episode(loop, seed, *, speculates, faults=True, cost_usd=0.0, cap_usd=
         wrong = [("get", {"item": draw.choice(ITEMS)}, draw.random()), ("get", {"thing": 1}, 0.9), ("put", {"item": "a"}, 1.0)]
         guesses.next = draw.sample(right + wrong, draw.randint(0, 5))
         memory = vine.reads_finder.here()
-        memory.speculate([], lambda found, _: [Candidate(*one) for one in found])
+        memory.speculate([], lambda found, settings, **_: [Candidate(*one) for one in found])
         if guards[-1] is not None:
             pay(guards[-1], draw)
         await asyncio.sleep(draw.choice((0.0, 0.25, 1.0, 3.0)) / 2)

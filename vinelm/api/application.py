@@ -209,7 +209,7 @@ class VineLM(VineInterface, LongRunning):
         Args:
             trie: an annotated trie or the path of its ``.vine`` file.
             patterns: guesses the next calls of read-only tools, for requests with ``speculate=``; None: only calls that a model
-                is writing are started early.
+                is writing are started early. Its ``check(schemas)``, if it has one, is asked first.
 
         Raises:
             ConfigError: no path is left, the trie is of another workflow, its plans may end where no ``vine.route`` stands, or
@@ -220,6 +220,8 @@ class VineLM(VineInterface, LongRunning):
             if not callable(getattr(patterns, "candidates", None)):
                 raise ConfigError(f"patterns is a {type(patterns).__name__}: give an object with candidates(history)")
             self.adapter.tools.require_reads()
+            if callable(check := getattr(patterns, "check", None)):
+                check(self.adapter.tools.schemas())
         if isinstance(trie, AnnotatedTrie):
             self._serve(trie, None)
         else:

@@ -161,16 +161,24 @@ class Policy(ABC):
         return None
 
     def speculated(
-        self, stage: str, prefix: tuple[str, ...], candidates: Sequence[Candidate], settings: Speculation
+        self,
+        stage: str,
+        prefix: tuple[str, ...],
+        candidates: Sequence[Candidate],
+        settings: Speculation,
+        *,
+        wasted_usd: float = 0.0,
+        running: int = 0,
     ) -> Sequence[Candidate]:
         """Return the calls of tools to start while ``stage`` runs, the first one first; by default all that are likely enough.
 
         Args:
             stage: name of the stage.
             prefix: models of the invocations so far; ends with this one's own.
-            candidates: calls of read-only tools that may come before the next write. The caller keeps the limits on dollars and
-                on calls at once.
-            settings: the request's.
+            candidates: calls of read-only tools that may come before the next write.
+            settings: the request's. The caller keeps its limits on dollars and on calls at once, and the request's cap.
+            wasted_usd: dollars that the calls started so far waste in expectation.
+            running: calls under way that nobody has asked for.
         """
         likely = [one for one in candidates if one.probability >= settings.least_probability]
         return sorted(likely, key=lambda one: -one.probability)

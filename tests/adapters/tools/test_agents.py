@@ -371,6 +371,12 @@ def test_load_takes_guesses_and_refuses_what_is_none(tmp_path):
     bare = VineLM(make_catalog(1), template=TEMPLATE)
     with pytest.raises(ConfigError, match="speculate= has no effect"):
         bare.load("app.vine", patterns=Guesses())
+    mined = Guesses()
+    mined.check = lambda schemas: (_ for _ in ()).throw(
+        ConfigError(f"other arguments: {sorted(schemas['look']['properties'])}")
+    )
+    with pytest.raises(ConfigError, match=r"other arguments: \['item'\]"):
+        app.vine.load("app.vine", patterns=mined)
     with pytest.raises(ConfigError, match="record_tools is 'all'"):
         VineLM(make_catalog(1), record_tools="all")
 

@@ -91,14 +91,19 @@ class ReadAhead:
 
     # -- starting ------------------------------------------------------------------------------------------------
 
-    def speculate(self, history: History, choose: Callable[[Sequence[Candidate], Speculation], Sequence[Candidate]]) -> None:
-        """Start the guesses that ``choose`` takes, in its order, while a model is called. Does not wait."""
+    def speculate(self, history: History, choose: Callable[..., Sequence[Candidate]]) -> None:
+        """Start the guesses that ``choose`` takes, in its order, while a model is called. Does not wait.
+
+        Args:
+            history: what the request has shown.
+            choose: called as :meth:`vinelm.policies.Policy.speculated` is, from the candidates on.
+        """
         if self.speculation is None or self.box.candidates is None:
             return
         known = self.box.declared
         guesses = [Candidate(*one) for one in self.box.candidates.candidates(history)]
         found = [one._replace(cost_usd=known[one.tool].says.cost_usd) for one in guesses if one.tool in known]
-        for one in choose(found, self.speculation):
+        for one in choose(found, self.speculation, wasted_usd=self._waste_usd, running=self._running()):
             self.start(one.tool, one.arguments, "speculated", one.probability)
 
     def asked_early(self, tool: str, arguments: Mapping[str, Any]) -> None:
@@ -149,8 +154,12 @@ class ReadAhead:
         assert self.speculation is not None
         if self._has_ended or self._writing or tool in self._failed or key in self._reads:
             return False
-        under_way = sum(not one.shadow.result.done() for one in (*self._reads.values(), *self._dropped))
-        return under_way < self.speculation.at_once
+        return self._running() < self.speculation.at_once
+
+    def _running(self) -> int:
+        """Calls under way that nobody has asked for."""
+        with self._lock:
+            return sum(not one.shadow.result.done() for one in (*self._reads.values(), *self._dropped))
 
     # -- asking --------------------------------------------------------------------------------------------------
 

@@ -85,6 +85,14 @@ class ToolBox:
                 "speculate= has no effect: no tool is declared to read only: vine.tool(fn, read_only=True), or leave it out"
             )
 
+    def schemas(self) -> dict[str, dict[str, Any]]:
+        """The JSON schema of the arguments of each declared tool, by name, as models see it."""
+        found: dict[str, dict[str, Any]] = {}
+        for name, known in self.declared.items():
+            schema: Any = known.code.tool.tool_call_schema
+            found[name] = schema if isinstance(schema, dict) else schema.model_json_schema()
+        return found
+
     def count(self, what: str, number: int = 1) -> None:
         """Count what became of a call."""
         with self._lock:
