@@ -22,7 +22,7 @@ def starts_of_a_plan(
     Args:
         planner: of the request.
         plan: for the invocation that begins.
-        candidates: reads that may come, with declared dollars.
+        candidates: reads that may come, with declared dollars and recorded seconds.
         settings: the request's.
         room: what is left for them. Its dollars are those of the request's guard, which the caller asks for each call.
     """
@@ -43,5 +43,5 @@ def starts_of_a_plan(
             return None
         return found.path_cost_usd if objective.target == "cost" else found.accuracy
 
-    tools = {one.tool: ToolFigures(cost_usd=one.cost_usd) for one in candidates}
+    tools = {one.tool: ToolFigures(cost_usd=one.cost_usd, seconds=one.seconds) for one in candidates}
     return decide(candidates, tools, worth_of_second(here.objective, best), room, settings)

@@ -203,30 +203,37 @@ class VineLM(VineInterface, LongRunning):
         """Plans over the paths of the loaded trie; None before one is loaded. See :meth:`served_planner`."""
         return None if self._planners is None else self._planners.over_paths
 
-    def load(self, trie: AnnotatedTrie | str | Path, *, patterns: Candidates | None = None) -> None:
+    def load(self, trie: AnnotatedTrie | str | Path, *, patterns: Candidates | str | Path | None = None) -> None:
         """Plan over this trie from now on; runs in progress keep theirs. Models that the catalog lacks are not planned.
 
         Args:
             trie: an annotated trie or the path of its ``.vine`` file.
-            patterns: guesses the next calls of read-only tools, for requests with ``speculate=``; None: only calls that a model
-                is writing are started early. Its ``check(schemas)``, if it has one, is asked first.
+            patterns: guesses the next calls of read-only tools, for requests with ``speculate=``: the file of ``vinelm tools
+                mine``, or an object, whose ``check(schemas)``, if it has one, is asked first. None: only calls that a model is
+                writing are started early.
 
         Raises:
             ConfigError: no path is left, the trie is of another workflow, its plans may end where no ``vine.route`` stands, or
                 it stops by the oracle although requests are not ``labelled``.
             TrieFileError: the file is missing or damaged.
         """
-        if patterns is not None:
-            if not callable(getattr(patterns, "candidates", None)):
-                raise ConfigError(f"patterns is a {type(patterns).__name__}: give an object with candidates(history)")
+        if isinstance(patterns, str | Path):
+            from vinelm.estimator.patterns.pattern_file import read_patterns
+
+            guesses: Candidates | None = read_patterns(Path(patterns))
+        else:
+            guesses = patterns
+        if guesses is not None:
+            if not callable(getattr(guesses, "candidates", None)):
+                raise ConfigError(f"patterns is a {type(guesses).__name__}: give a file or an object with candidates(history)")
             self.adapter.tools.require_reads()
-            if callable(check := getattr(patterns, "check", None)):
+            if callable(check := getattr(guesses, "check", None)):
                 check(self.adapter.tools.schemas())
         if isinstance(trie, AnnotatedTrie):
             self._serve(trie, None)
         else:
             self._serve(load_trie(trie), Path(trie))
-        self.adapter.tools.candidates = patterns
+        self.adapter.tools.candidates = guesses
 
     @property
     def tool_counts(self) -> Mapping[str, int]:

@@ -38,16 +38,17 @@ class Speculation:
 
 
 class Candidate(NamedTuple):
-    """A call that may come: its tool, its arguments (JSON values by name), its probability and its dollars."""
+    """A call that may come: its tool, its arguments (JSON values by name), its probability, its dollars, and known seconds."""
 
     tool: str
     arguments: Mapping[str, Any]
     probability: float
     cost_usd: float = 0.0
+    seconds: tuple[float, ...] = ()
 
 
 class Candidates(Protocol):
     """Guesses the next calls of a request. Pure, and quick: it is asked before each call of a model."""
 
-    def candidates(self, history: History) -> Sequence[tuple[str, Mapping[str, Any], float]]:
+    def candidates(self, history: History) -> Sequence[Candidate | tuple[str, Mapping[str, Any], float]]:
         """Return the calls that may follow ``history`` before its next write, each as (tool, arguments, probability)."""

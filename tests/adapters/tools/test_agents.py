@@ -9,6 +9,7 @@ from kit.apps.chat import calls_then
 from kit.apps.echo import run, thread
 from kit.catalogs import make_catalog
 from kit.tool_episodes import TEMPLATE
+from kit.tool_sessions import a_call
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -25,6 +26,8 @@ from langchain.agents import create_agent
 from vinelm import Catalog, Speculation, VineLM, VineMiddleware
 from vinelm.backends import create_backends
 from vinelm.errors import CallRefused, ConfigError
+from vinelm.estimator.patterns.pattern_file import read_patterns, write_patterns
+from vinelm.estimator.patterns.patterns import mine
 from vinelm.money import SpendGuard
 from vinelm.policies import ForcedPolicy
 from vinelm.profiler.execution.unit import UnitRunner
@@ -366,8 +369,10 @@ def test_a_sync_call_on_the_loops_own_thread_does_not_wait_for_it():
 
 def test_load_takes_guesses_and_refuses_what_is_none(tmp_path):
     app = App(ONE_LOOK)
-    with pytest.raises(ConfigError, match="patterns is a str"):
-        app.vine.load("app.vine", patterns="app.patterns")
+    with pytest.raises(ConfigError, match="patterns is a int"):
+        app.vine.load("app.vine", patterns=3)
+    with pytest.raises(ConfigError, match=r"none\.patterns: cannot be read"):
+        app.vine.load("app.vine", patterns=tmp_path / "none.patterns")
     bare = VineLM(make_catalog(1), template=TEMPLATE)
     with pytest.raises(ConfigError, match="speculate= has no effect"):
         bare.load("app.vine", patterns=Guesses())
@@ -379,6 +384,22 @@ def test_load_takes_guesses_and_refuses_what_is_none(tmp_path):
         app.vine.load("app.vine", patterns=mined)
     with pytest.raises(ConfigError, match="record_tools is 'all'"):
         VineLM(make_catalog(1), record_tools="all")
+
+
+def test_what_was_mined_from_sessions_is_read_ahead_by_its_file(tmp_path):
+    """Users name an item in each session, and the agent looks it up: so it does in a new one, before the model has said so."""
+    sessions = []
+    for number in range(30):
+        item = f"t{number}"
+        call = a_call(f"r{number}", 1, "look", {"item": item}, f"{item} is fine")
+        sessions.append([f"is {item} in?", call])
+    write_patterns(mine(sessions, ["look"]), tmp_path / "app.patterns")
+    app = App(calls_then("ok", ("look", {"item": "t77"})))
+    app.vine.adapter.tools.candidates = read_patterns(tmp_path / "app.patterns")
+    app.chat.gate = lambda: not any(app.log) and app.looked.wait(5)
+    out = app.agent().invoke({"messages": [("user", "is t77 in?")]}, context=app.context())
+    assert out["messages"][-1].text == "ok"
+    assert app.log == ["look t77 True"]
 
 
 def test_observers_are_told_digests_and_spans_are_marked():

@@ -102,7 +102,12 @@ class ReadAhead:
             return
         known = self.box.declared
         guesses = [Candidate(*one) for one in self.box.candidates.candidates(history)]
-        found = [one._replace(cost_usd=known[one.tool].says.cost_usd) for one in guesses if one.tool in known]
+        took = getattr(self.box.candidates, "seconds", {})
+        found = [
+            one._replace(cost_usd=known[one.tool].says.cost_usd, seconds=tuple(took.get(one.tool, ())))
+            for one in guesses
+            if one.tool in known
+        ]
         for one in choose(found, self.speculation, wasted_usd=self._waste_usd, running=self._running()):
             self.start(one.tool, one.arguments, "speculated", one.probability)
 
