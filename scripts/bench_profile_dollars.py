@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dollars_parts.micro import shape_costs
+from bench_prompt_shapes import measured
 from dollars_parts.own_marks import OwnMarks
 from dollars_parts.replay import Bill, Cell, Method, Prompt, Replay, Sent, bound_usd, prompts_of, reused
 from dollars_parts.server import serving
@@ -355,6 +355,15 @@ def show(cell: Mapping[str, Any]) -> None:
             words = " ".join(f"{name} {percent:.1f}" for name, percent in it["saved_percent"].items())
             differ = [name for name, is_equal in it.get("rows_equal", {}).items() if not is_equal]
             print(f"{head} {how:6s} {it['calls']:5d} calls: {words}{f'  ROWS DIFFER: {differ}' if differ else ''}", flush=True)
+
+
+def shape_costs(calls: int = 20_000) -> dict[str, float]:
+    """Microseconds of hashing and keeping a shape, and the most MB of a tree of 100,000 calls while it is labelled."""
+    costs = measured(calls)
+    return {
+        "shapes_us_per_call": costs["hash_us"] + costs["pack_us"],
+        "shapes_mb_per_1e5": costs["peak_mib_with_labels"] * 1e5 / calls * 2**20 / 1e6,
+    }
 
 
 def main() -> None:
