@@ -23,6 +23,9 @@ from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
+MOST_SCALE = 3.0
+"""Tokens that a provider counts for each that a shape does, above which it has read more than was sent."""
+
 
 @dataclass(frozen=True, eq=False)
 class CallRate:
@@ -152,6 +155,8 @@ class CallRate:
             return prompt
         first, *_ = mine = self.prompts[cells[-1]]
         scale = (row.tokens_in or 0) / max(sum(shape.tokens for shape in mine), 1)  # shapes count bytes
+        if scale > MOST_SCALE:
+            return prompt
         sent = [common_tokens(first, shape) for cell in earlier for shape in self.prompts[cell]]
         return replace(prompt, held=scale * max(sent, default=0), static=scale * self._static[cells[-1]])
 

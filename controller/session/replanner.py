@@ -9,6 +9,7 @@ from typing import TypedDict
 from vinelm.controller.load.load_view import SessionLoad
 from vinelm.controller.planner import Planner
 from vinelm.controller.planning.decision import Decision
+from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.controller.session.excluded_models import ExcludedModels
 from vinelm.controller.session.seen_outcomes import SeenOutcomes
 from vinelm.errors import InfeasibleError, VineLMError
@@ -264,6 +265,25 @@ class Replanner:
         with suppress(KeyError):
             return float(self._planner.annotated.cost_usd[self.node(prefix)])
         return 0.0
+
+    def expected_s(self, prefix: tuple[str, ...]) -> float | None:
+        """Return the seconds that the last invocation of a prefix is expected to take; None where the trie has none."""
+        try:
+            return float(self._planner.annotated.latency_s[self.node(prefix)])
+        except KeyError:
+            return None
+
+    def planned_again(self, asked: PlanRequest, objective: Objective) -> Decision:
+        """Return a plan for another objective from where one was made; :class:`InfeasibleError` if none fits."""
+        return self._planner.plan(
+            objective,
+            node=asked.node,
+            elapsed_s=asked.elapsed_s,
+            spent_usd=asked.spent_usd,
+            load=asked.load_s,
+            candidates=asked.candidates,
+            may_stop=asked.may_stop,
+        )
 
     def failed_at(self, prefix: tuple[str, ...]) -> Collection[str]:
         """Return the models that have failed after ``prefix``."""

@@ -13,11 +13,10 @@ from vinelm.controller.planner import Planner
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.session.call_follower import CallFollower, RequestWatcher
 from vinelm.controller.session.canary_request import CanaryRequest
+from vinelm.controller.session.reads_ahead import reads_of_a_step
 from vinelm.controller.session.replanner import Replanner
 from vinelm.controller.session.request_rows import RequestRows
 from vinelm.controller.session.trace import TraceStep
-from vinelm.controller.speculation.of_a_plan import starts_of_a_plan
-from vinelm.controller.speculation.start_rule import Room
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.money.spend_guard import SpendGuard
 from vinelm.objective import Objective
@@ -304,31 +303,12 @@ class Session(StopRulePolicy):
         return model
 
     def speculated(
-        self,
-        stage: str,
-        prefix: tuple[str, ...],
-        candidates: Sequence[Candidate],
-        settings: Speculation,
-        *,
-        wasted_usd: float = 0.0,
-        running: int = 0,
+        self, stage: str, prefix: tuple[str, ...], candidates: Sequence[Candidate], settings: Speculation, **started: Any
     ) -> Sequence[Candidate]:
         """Return the reads that the plan of the invocation makes worth starting; without one, all that are likely enough."""
         with self._lock:
-            at = next((k for k in reversed(range(len(self.steps))) if self.steps[k].prefix == prefix[:-1]), -1)
-            plan = self.steps[at].decision if at >= 0 else None
-            try:
-                think_s = float(self.planner.annotated.latency_s[self._replanner.node(prefix)])
-            except KeyError:
-                plan = None
-            if plan is None or not candidates:
-                return super().speculated(stage, prefix, candidates, settings, wasted_usd=wasted_usd, running=running)
-            room = Room(wasted_usd=wasted_usd, running=running, think_s=think_s)
-            found = starts_of_a_plan(self.planner, plan, candidates, settings, room)
-            if not found.candidates:
-                step, why = self.steps[at], f"nothing read ahead: {found.why}"
-                self.steps[at] = step._replace(note=f"{step.note}; {why}" if step.note else why)
-            return found.candidates
+            found = reads_of_a_step(self.steps, self._replanner, prefix, candidates, settings, **started)
+        return super().speculated(stage, prefix, candidates, settings, **started) if found is None else found
 
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None

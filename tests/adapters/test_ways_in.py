@@ -220,7 +220,7 @@ def test_what_cannot_be_recorded_is_in_flight_no_longer(annotated, monkeypatch, 
 # -- chat models -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("defect", [(ChatCall, "_opened"), (RunPlaces, "enter"), (RunFinder, "_run_here")])
+@pytest.mark.parametrize("defect", [(ChatCall, "_opened"), (RunPlaces, "enter"), (RunFinder, "run_here")])
 def test_a_chat_model_answers_whatever_fails(annotated, monkeypatch, defect):
     vine = VineLM(annotated.catalog, {"test": ScriptedBackend()}, trie=annotated)
     model = vine.chat_model("generate")
@@ -233,7 +233,7 @@ def test_a_chat_model_answers_whatever_fails(annotated, monkeypatch, defect):
 def test_a_chat_model_whose_run_is_not_found_makes_no_call_under_a_cap(annotated, monkeypatch):
     backend = Paid()
     vine = VineLM(annotated.catalog, {"test": backend}, trie=annotated)
-    monkeypatch.setattr(RunFinder, "_run_here", broken)
+    monkeypatch.setattr(RunFinder, "run_here", broken)
     with vine.request(CAPPED), pytest.raises(CallRefused):
         vine.chat_model("generate").invoke("?")
     with pytest.raises(CallRefused):

@@ -11,7 +11,6 @@ from vinelm.evaluation.plans.roles import Interval
 from vinelm.objective import Objective
 from vinelm.prompts.shape import CACHE_MINIMUM
 from vinelm.template import END, Branch, Loop, Parallel, Stage, Template
-from vinelm.template.kinds import without_kinds
 from vinelm.template.steps import Step
 
 if TYPE_CHECKING:
@@ -111,6 +110,8 @@ def template_words(template: Template) -> str:
     Where kinds of request are told apart, the application's own template and how many there are.
     """
     if template.kinds:
+        from vinelm.template.kinds import without_kinds  # numpy, which --help does without
+
         return f"{template_words(without_kinds(template))}, for each of {len(template.kinds)} kinds"
     if template.listed is not None:
         return " → ".join(stage.name for stage in template.listed)

@@ -20,7 +20,7 @@ def planner():
 def started(planner, objective, reads=READS, settings=SETTINGS):
     session = Session(planner, objective, clock=VirtualClock(100.0))
     model = session.next_model("generate", ())
-    found = session.speculated("generate", (model,), reads, settings)
+    found = session.speculated("generate", (model,), reads, settings, wasted_usd=0.0, running=0)
     return [one.tool for one in found], session.steps[-1].note
 
 
@@ -52,7 +52,10 @@ def test_a_deadline_that_binds_is_worth_the_dollars_that_it_costs(planner):
 def test_without_a_plan_all_that_are_likely_enough_start(planner):
     session = Session(planner, Objective(minimize="latency"), clock=VirtualClock(0.0), mode="off")
     model = session.next_model("generate", ())
-    assert [one.tool for one in session.speculated("generate", (model,), READS, SETTINGS)] == ["look", "dear"]
+    assert [one.tool for one in session.speculated("generate", (model,), READS, SETTINGS, wasted_usd=0.0, running=0)] == [
+        "look",
+        "dear",
+    ]
 
 
 def test_nothing_to_read_is_no_note(planner):

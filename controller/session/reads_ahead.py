@@ -1,0 +1,63 @@
+"""Which reads a request starts ahead of being asked: the start rule with what its plan says of seconds and dollars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vinelm.controller.planning.decision import Decision
+from vinelm.controller.session.replanner import Replanner
+from vinelm.controller.session.trace import TraceStep
+from vinelm.controller.speculation.start_rule import Room, ToolFigures, decide
+from vinelm.controller.speculation.worth import BestValue, worth_of_second
+from vinelm.errors import InfeasibleError
+from vinelm.objective import Objective
+from vinelm.tools.speculation import Candidate, Speculation
+
+
+def reads_of_a_step(
+    steps: list[TraceStep],
+    replanner: Replanner,
+    prefix: tuple[str, ...],
+    candidates: Sequence[Candidate],
+    settings: Speculation,
+    *,
+    wasted_usd: float,
+    running: int,
+) -> Sequence[Candidate] | None:
+    """Return the reads to start while the model of an invocation is called, the best first; None where it has no plan.
+
+    Where nothing is worth starting, the note of the step says why.
+
+    Args:
+        steps: of the session; its last one at ``prefix[:-1]`` has the plan.
+        replanner: of the session.
+        prefix: models of the invocations so far, this one's included.
+        candidates: reads that may come, with declared dollars and recorded seconds.
+        settings: the request's.
+        wasted_usd: what the reads started so far waste in expectation.
+        running: reads under way that nobody has asked for.
+    """
+    at = next((k for k in reversed(range(len(steps))) if steps[k].prefix == prefix[:-1]), None)
+    plan = None if at is None else steps[at].decision
+    think_s = replanner.expected_s(prefix)
+    if at is None or plan is None or think_s is None or not candidates:
+        return None
+    tools = {one.tool: ToolFigures(cost_usd=one.cost_usd, seconds=one.seconds) for one in candidates}
+    room = Room(wasted_usd=wasted_usd, running=running, think_s=think_s)
+    found = decide(candidates, tools, worth_of_second(plan.request.objective, _best(replanner, plan)), room, settings)
+    if not found.candidates:
+        note, why = steps[at].note, f"nothing read ahead: {found.why}"
+        steps[at] = steps[at]._replace(note=f"{note}; {why}" if note else why)
+    return found.candidates
+
+
+def _best(replanner: Replanner, plan: Decision) -> BestValue:
+    def best(objective: Objective) -> float | None:
+        try:
+            found = replanner.planned_again(plan.request, replace(objective, on_infeasible="raise"))
+        except InfeasibleError:
+            return None
+        return found.path_cost_usd if objective.target == "cost" else found.accuracy
+
+    return best
