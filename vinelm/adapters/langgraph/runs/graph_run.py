@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Any, Literal, NamedTuple, TypeVar
 from weakref import WeakMethod
@@ -31,18 +32,13 @@ NOBODY = ObserverGroup()
 T = TypeVar("T")
 
 
-def _weakly(method: Callable[..., None]) -> Callable[..., None]:
-    """The method as a part of its own object may hold it: without a cycle, so that a run is gone when it ends. The rows of a
+def _weakly(known: WeakMethod[Callable[..., None]], *args: Any) -> None:
+    """Call a method as a part of its own object may hold it: without a cycle, so that a run is gone when it ends. The rows of a
     served request wait for that.
     """
-    known = WeakMethod(method)
-
-    def call(*args: Any) -> None:
-        found = known()
-        if found is not None:
-            found(*args)
-
-    return call
+    found = known()
+    if found is not None:
+        found(*args)
 
 
 @dataclass(slots=True)
@@ -211,7 +207,7 @@ class GraphRun:
         self.reads: ReadAhead | None = None
         self._unwritten_usd = 0.0
         self._turns: dict[str, int] = {}
-        tell = _weakly(self._observe), _weakly(self._degrade)
+        tell = partial(_weakly, WeakMethod(self._observe)), partial(_weakly, WeakMethod(self._degrade))
         self.outcomes = None if signals is None else RunOutcomes(signals, *tell, template)
 
     @property
@@ -223,7 +219,8 @@ class GraphRun:
         """Let every call be written to the request's account among those, which is not open yet."""
         with self._lock:
             if self._own_guard is not None and self.request_account is None:
-                account = RequestAccount(self._own_guard, accounts, _weakly(self._paid), _weakly(self.note_failure))
+                paid, noted = partial(_weakly, WeakMethod(self._paid)), partial(_weakly, WeakMethod(self.note_failure))
+                account = RequestAccount(self._own_guard, accounts, paid, noted)
                 self.guard = self._beside_shared(account)
                 self.request_account = account
 
