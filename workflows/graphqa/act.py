@@ -1,37 +1,34 @@
 """Run the code actions of models: a list of allowed syntax first, then a sandbox with limits. There is no other way to run them.
 
 The sandbox is pydantic-monty: an interpreter without files, network, environment or imports of the host, whose workers are
-processes of their own. Only the functions of the graph can be reached from it.
+processes of their own. Only the functions of the graph can be reached from it. It does not survive a fork of the process that
+uses it, so a limited process uses it, which asks this one for each call of a function.
 """
 
 from __future__ import annotations
 
 import ast
-import os
-from collections.abc import Callable, Mapping
+import inspect
+import json
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from vinelm.errors import VineLMError
-from vinelm.extras import required_extra
+from vinelm.extras import require_extra
 from vinelm.workflows.graphqa.source import GraphError
+from vinelm.workflows.limited.sessions import Sessions, is_supported
 
-MOST_SECONDS = 2.0
-MOST_BYTES = 50_000_000
-MOST_HOST_CALLS = 10_000
-MOST_DEPTH = 200
-MOST_PRINTED = 4096
-"""UTF-8 bytes of printed text that are kept; what comes after is dropped, and the result says so."""
+SESSIONS = Sessions("vinelm.workflows.graphqa.act_process", "runs code actions")
+SILENT_S = 30.0
+"""Seconds without a call or an answer after which a session is given up."""
 MOST_CODE_CHARS = 8000
-WAIT_S = 60.0
-"""Seconds to wait for a free worker."""
 FUNCTIONS = ("RetrieveNode", "NodeFeature", "NodeDegree", "NeighbourCheck", "NodeInfo")
 BUILTINS = (
     "print", "len", "sorted", "set", "list", "dict", "tuple", "sum", "min", "max", "range", "enumerate", "zip", "abs", "round",
     "str", "int", "float", "bool", "any", "all", "reversed",
 )  # fmt: skip
-_ERROR_CHARS = 300
 _METHODS = frozenset(
     "add append count copy discard difference endswith extend get index intersection items join keys lower pop remove replace "
     "reverse setdefault sort split startswith strip symmetric_difference union update upper values issubset issuperset "
@@ -61,7 +58,7 @@ class Ran:
     Args:
         status: ``"ok"``; ``"error"`` if it failed or reached a limit; ``"refused"`` if it has syntax that is not allowed, and
             nothing was executed.
-        printed: What it printed, at most ``MOST_PRINTED`` bytes.
+        printed: What it printed, cut at 4 kB.
         error: One line for the model; None if it is ok.
         is_cut: It printed more.
     """
@@ -94,88 +91,91 @@ def refusal(code: str) -> str | None:
 
 
 def run_snippet(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
-    """Run a snippet in a worker of this process's sandbox. Any number of threads may call.
+    """Run a snippet in the sandbox. Any number of threads may call; starts processes on the first call, and keeps them.
 
-    Limits: ``MOST_SECONDS`` of running, ``MOST_BYTES`` of memory, ``MOST_HOST_CALLS`` calls of ``functions``, ``MOST_DEPTH``
-    frames, no sleeping; of the printed text ``MOST_PRINTED`` bytes are kept.
+    Limits are those of :mod:`vinelm.workflows.graphqa.act_process`.
 
     Args:
         code: Python as the model wrote it.
-        functions: What it may call, by the names in ``FUNCTIONS``; called in this thread. A :class:`GraphError` of theirs is
-            an error of the snippet.
+        functions: What it may call, by the names in ``FUNCTIONS``; called in this thread, with values of JSON. A
+            :class:`GraphError` of theirs is an error of the snippet.
 
     Raises:
         MissingExtra: pydantic-monty is not installed.
-        SandboxFailure: A worker died, or a function raised anything but a :class:`GraphError`.
+        SandboxFailure: The sandbox died or is silent, or a function raised anything but a :class:`GraphError`.
     """
     why = refusal(code)
     if why is not None:
         return Ran(status="error" if why.startswith("SyntaxError") else "refused", error=why)
-    monty = _library()
-    printed = _Printed()
+    require_sandbox()
     calls = _Calls(functions)
+    if is_supported():
+        with SESSIONS.one() as session:
+            found = _asked(session, {"code": code, "names": sorted(functions)}, calls)
+    else:
+        from vinelm.workflows.graphqa.act_process import executed
+
+        found = executed(code, sorted(functions), calls.answer)
+    if calls.failure is not None:
+        kind = type(calls.failure).__name__
+        raise SandboxFailure(f"a function of the graph raised {kind}: mend the source or its embedder") from calls.failure
+    if found["status"] == "died":
+        raise SandboxFailure("the sandbox died while it ran a snippet: is there memory, and may this process start others?")
+    return Ran(**found)
+
+
+def require_sandbox() -> None:
+    """Raise :class:`MissingExtra` if pydantic-monty is not installed."""
+    require_extra("graph", "running code actions", "pydantic_monty")
+
+
+def _asked(session: socket.socket, question: Mapping[str, Any], calls: _Calls) -> dict[str, Any]:
+    """What a session says of a snippet, whose calls are answered. The session is closed unless it can be used again."""
+    is_reusable = False
+    session.settimeout(SILENT_S)
     try:
-        with _pool(os.getpid()).checkout(limits=_limits()) as session:
-            session.feed_run(code, external_lookup=calls.guarded(), print_callback=printed)
-    except (monty.MontySyntaxError, monty.MontyRuntimeError, monty.MontyConversionError) as error:
-        calls.check()
-        return Ran(status="error", printed=printed.text, error=_line(error), is_cut=printed.is_cut)
-    except monty.MontyCrashedError as error:
-        raise SandboxFailure("a worker of the sandbox died while it ran a snippet: see whether memory is short") from error
-    except (TimeoutError, OSError) as error:
-        raise SandboxFailure(f"the sandbox gave no worker within {WAIT_S:.0f} s: {type(error).__name__}") from error
-    calls.check()
-    return Ran(status="ok", printed=printed.text, is_cut=printed.is_cut)
+        with session.makefile("rwb") as stream:
+            _say(stream, question)
+            for line in stream:
+                said = json.loads(line)
+                if "call" not in said:
+                    is_reusable = said["status"] != "died"
+                    return cast("dict[str, Any]", said)
+                _say(stream, calls.answer(said["call"], said["args"], said["options"]))
+    except OSError:
+        pass
+    finally:
+        if not is_reusable:
+            session.close()
+    return {"status": "died"}
 
 
-class _Printed:
-    """Collects printed text up to the limit. It must not raise: that would end the run at its time limit only."""
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-        self._left = MOST_PRINTED
-        self.is_cut = False
-
-    def __call__(self, stream: str, text: str) -> None:
-        raw = text[: self._left].encode("utf-8", "replace")
-        kept = raw[: self._left].decode("utf-8", "ignore")
-        self.is_cut |= len(kept) < len(text)
-        self._left -= len(raw[: self._left])
-        self._parts.append(kept)
-
-    @property
-    def text(self) -> str:
-        return "".join(self._parts).strip()
+def _say(stream: Any, plain: Mapping[str, Any]) -> None:
+    stream.write(json.dumps(plain).encode() + b"\n")
+    stream.flush()
 
 
 class _Calls:
-    """The functions of the graph as the sandbox calls them: what is no fault of the snippet is kept for the caller."""
+    """The functions of the graph as the sandbox calls them; what is no fault of the snippet is kept in ``failure``."""
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
         self._functions = functions
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
 
-    def guarded(self) -> dict[str, Callable[..., Any]]:
-        return {name: self._guarded(fn) for name, fn in self._functions.items()}
-
-    def check(self) -> None:
-        if self._failure is not None:
-            kind = type(self._failure).__name__
-            raise SandboxFailure(f"a function of the graph raised {kind}: mend the source or its embedder") from self._failure
-
-    def _guarded(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **options: Any) -> Any:
-            try:
-                return fn(*args, **options)
-            except GraphError as error:
-                raise ValueError(str(error)) from None
-            except TypeError as error:
-                raise TypeError("wrong arguments of a graph function: see its signature") from error
-            except Exception as error:
-                self._failure = error
-                raise RuntimeError("the graph does not answer") from None
-
-        return call
+    def answer(self, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the value of a call, or its error."""
+        fn = self._functions[name]
+        try:
+            inspect.signature(fn).bind(*args, **options)
+        except TypeError as error:
+            return {"error": f"{name}: {error}"}
+        try:
+            return {"value": fn(*args, **options)}
+        except GraphError as error:
+            return {"error": str(error)}
+        except Exception as error:
+            self.failure = error
+            return {"error": "the graph does not answer"}
 
 
 def _refused(node: ast.AST, known: set[str]) -> str | None:
@@ -189,39 +189,3 @@ def _refused(node: ast.AST, known: set[str]) -> str | None:
     if isinstance(node, ast.Attribute) and node.attr not in _METHODS:
         return f"the attribute {node.attr!r} is not allowed (line {line}): use methods of lists, sets, dicts and text"
     return None
-
-
-def _limits() -> dict[str, Any]:
-    return {
-        "max_feed_duration_secs": MOST_SECONDS,
-        "max_memory": MOST_BYTES,
-        "max_suspensions": MOST_HOST_CALLS,
-        "max_recursion_depth": MOST_DEPTH,
-        "max_total_sleep_secs": 0.0,
-    }
-
-
-def _line(error: Any) -> str:
-    text = error.display("type-msg") if hasattr(error, "display") else f"TypeError: {error}"
-    frames = error.traceback() if hasattr(error, "traceback") else ()
-    where = f" (line {frames[-1].line})" if frames else ""
-    return " ".join(text.split())[:_ERROR_CHARS] + where
-
-
-def require_sandbox() -> None:
-    """Raise :class:`MissingExtra` if pydantic-monty is not installed."""
-    _library()
-
-
-def _library() -> Any:
-    with required_extra("graph", "running code actions"):
-        import pydantic_monty
-    return pydantic_monty
-
-
-@lru_cache(maxsize=None)
-def _pool(process: int) -> Any:
-    """The workers of a process, kept until it ends. A forked child starts its own, and never touches its parent's."""
-    pool = _library().Monty(checkout_timeout=WAIT_S)
-    pool.__enter__()
-    return pool

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeAlias, cast
+from typing import IO, Any, TypeAlias
 
 from vinelm.errors import DatasetError, VineLMError
 from vinelm.io.reading import json_objects
@@ -174,9 +174,11 @@ class GraphSource:
         Raises:
             GraphError: No name is similar; names the three nearest.
         """
-        found = self._names.find(str(text))
+        if not isinstance(text, str):
+            raise GraphError(f"{_short(text)} is no name: give RetrieveNode one text")
+        found = self._names.find(text)
         if found is None:
-            nearest = ", ".join(map(repr, self._names.nearest(str(text), 3)))
+            nearest = ", ".join(map(repr, self._names.nearest(text, 3)))
             raise GraphError(f"no node is called {_short(text)}: the nearest names are {nearest}")
         return found
 
@@ -285,10 +287,10 @@ class GraphSource:
         return node
 
     def _by_type(self, edge_type: object) -> dict[str, tuple[str, ...]]:
-        if edge_type not in self._beside:
+        if not isinstance(edge_type, str) or edge_type not in self._beside:
             near = difflib.get_close_matches(str(edge_type)[:_CELL_CHARS], self.edge_types, 3, 0.0)
             raise GraphError(f"no edge type {_short(edge_type)}: the nearest are {', '.join(near)}")
-        return self._beside[cast("str", edge_type)]
+        return self._beside[edge_type]
 
     def _feature(self, key: str, name: str) -> Any:
         node = self._known(key)

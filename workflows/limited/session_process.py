@@ -10,7 +10,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO, NoReturn, cast
 
 GRACE_S = 0.5
 """Seconds after its time limit at which a process is killed."""
@@ -21,7 +21,7 @@ def serve_sessions(descriptor: int, answer: Callable[[bytes, BinaryIO], None], *
 
     Args:
         descriptor: of the socket over which sessions are asked for.
-        answer: called in a session with each line of its socket and the stream for the answer.
+        answer: called in a session with each line of its socket and the stream for the answer, from which it may read more.
         space_bytes: what a session may map beyond that which the process has at its start.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the application, which ends this process
@@ -50,9 +50,9 @@ def _serve(session: socket.socket, answer: Callable[[bytes, BinaryIO], None], sp
     with suppress(OSError):
         _limit(space_bytes)
         session.sendall(b"ready\n")
-        with session.makefile("rb") as questions, session.makefile("wb") as answers:
-            for line in questions:
-                answer(line, answers)
+        with session.makefile("rwb") as stream:
+            for line in stream:
+                answer(line, cast("BinaryIO", stream))
     os._exit(0)
 
 
