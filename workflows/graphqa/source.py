@@ -80,9 +80,11 @@ class GraphSource:
         self._beside = self._sorted(self._read(edges))
         if not self._nodes or not self._beside:
             raise DatasetError(f"{origin}: the graph has {len(self._nodes)} nodes and no edges: give it at least one edge")
-        self._kinds = Counter(node.kind for node in self._nodes.values())
         self._features = self._features_of_kinds()
         order = sorted(self._nodes, key=self._rank)
+        self._of_kind: dict[str, list[Node]] = {}
+        for key in order:
+            self._of_kind.setdefault(self._nodes[key].kind, []).append(self._nodes[key])
         self._names = Names([(self._nodes[item].name, item) for item in order], embed)
         if self._names.repeated:
             _LOG.info("%s: %d names repeat: each stands for its most connected node", origin, self._names.repeated)
@@ -93,7 +95,7 @@ class GraphSource:
     def from_sqlite(cls, path: str | Path, *, embed: Embed | None = None) -> GraphSource:
         """Read a database: rows are nodes of the kind of their table, foreign keys are edges ``table-column-target``.
 
-        A node is called by its column ``name`` or ``title``, else by its first column of text that is no key, else by its key.
+        A node is called by its first and last name, its name or title, the first text that no two rows share, or its key.
 
         Raises:
             DatasetError: The file is missing or not SQLite, or has no foreign keys.
@@ -134,6 +136,10 @@ class GraphSource:
         """The types of edges, sorted."""
         return tuple(sorted(self._beside))
 
+    def ends(self, edge_type: str) -> list[tuple[str, str]]:
+        """Return the pairs of kinds (source, target) that a type of edge links, sorted."""
+        return sorted(self._ends[edge_type])
+
     @property
     def repeated_names(self) -> int:
         """How many names stand for more than one node; each is retrieved as its most connected one."""
@@ -141,7 +147,7 @@ class GraphSource:
 
     def nodes_of(self, kind: str) -> list[Node]:
         """Return the nodes of a kind, the most connected first."""
-        return sorted((node for node in self._nodes.values() if node.kind == kind), key=lambda node: self._rank(node.id))
+        return list(self._of_kind.get(kind, ()))
 
     def schema(self, edges: Iterable[str] | None = None) -> str:
         """Return kinds with their features, and edge types with the kinds at their ends, one a line: the same bytes always.
@@ -151,9 +157,9 @@ class GraphSource:
         """
         chosen = sorted(set(self._beside) if edges is None else set(edges) & set(self._beside))
         kinds = {kind for name in chosen for pair in self._ends[name] for kind in pair}
-        kinds |= set(self._kinds) if edges is None else set()
+        kinds |= set(self._of_kind) if edges is None else set()
         lines = [f"{kind} ({', '.join(self._features[kind])})" for kind in sorted(kinds)]
-        links = [f"{name}: {'; '.join(' - '.join(pair) for pair in sorted(self._ends[name]))}" for name in chosen]
+        links = [f"{name}: {'; '.join(' - '.join(pair) for pair in self.ends(name))}" for name in chosen]
         return "Kinds of nodes (features):\n" + "\n".join(lines) + "\nTypes of edges:\n" + "\n".join(links)
 
     def digest(self) -> str:

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,10 @@ def _graph(connection: sqlite3.Connection, tables: dict[str, _Table]) -> tuple[l
     }
     rows: list[tuple[_Table, str, dict[str, Any]]] = []
     for table in tables.values():
-        for key, row in _keyed(connection, table):
-            nodes.append(_node(table, key, row))
+        keyed = list(_keyed(connection, table))
+        naming = _naming(table, [row for _, row in keyed])
+        for key, row in keyed:
+            nodes.append(_node(table, key, row, naming))
             rows.append((table, key, row))
             for column, value in row.items():
                 known = by_value.get((table.name.lower(), column.lower()))
@@ -117,13 +120,19 @@ def _keyed(connection: sqlite3.Connection, table: _Table) -> Iterator[tuple[str,
         yield key, row
 
 
-def _node(table: _Table, key: str, row: dict[str, Any]) -> Node:
+def _naming(table: _Table, rows: list[dict[str, Any]]) -> list[str]:
+    """The columns that name a row: first and last name, a name or title, or the first text that no two rows share."""
     linked = {column for column, _, _ in table.links}
     own = [column for column in table.columns if column not in linked]
-    named = [column for column in own if column.lower() in _NAMED]
-    texts = [column for column in own if column not in table.key and ("CHAR" in (t := table.columns[column]) or "TEXT" in t)]
     full = [column for column in own if column.lower() in ("first_name", "last_name")]
-    chosen = full if len(full) == 2 else (named or texts)[:1]
-    name = " ".join(str(plain(row[column])) for column in chosen if row[column] is not None)
-    features = {column: plain(row[column]) for column in own if column not in chosen or column.lower() != "name"}
+    named = [column for column in own if column.lower() in _NAMED] or [c for c in own if c.lower().endswith(_NAMED)]
+    texts = [column for column in own if "CHAR" in table.columns[column] or "TEXT" in table.columns[column]]
+    distinct = (column for column in texts if len({row[column] for row in rows}) == len(rows))
+    return full if len(full) == 2 else named[:1] or list(islice(distinct, 1))
+
+
+def _node(table: _Table, key: str, row: dict[str, Any], naming: list[str]) -> Node:
+    linked = {column for column, _, _ in table.links}
+    name = " ".join(str(plain(row[column])) for column in naming if row[column] is not None)
+    features = {column: plain(value) for column, value in row.items() if column not in linked and column.lower() != "name"}
     return Node(key, table.name, name or key, features)
