@@ -129,6 +129,11 @@ def require_sandbox() -> None:
     require_extra("graph", "running code actions", "pydantic_monty")
 
 
+def start_sandbox() -> None:
+    """Start the process that forked children share: they would each start one. See :func:`run_snippet` for what is raised."""
+    run_snippet("print(1)", {})
+
+
 def _asked(session: socket.socket, question: Mapping[str, Any], calls: _Calls) -> dict[str, Any]:
     """What a session says of a snippet, whose calls are answered. The session is closed unless it can be used again."""
     is_reusable = False

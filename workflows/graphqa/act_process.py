@@ -38,7 +38,7 @@ Ask: TypeAlias = Callable[[str, Sequence[Any], Mapping[str, Any]], Mapping[str, 
 
 def main(descriptor: int) -> None:
     """Fork a session for each socket that arrives, until the other side is gone."""
-    serve_sessions(descriptor, _answer, space_bytes=SPACE_BYTES)
+    serve_sessions(descriptor, _answer, space_bytes=SPACE_BYTES, ended=_ended)
 
 
 def executed(code: str, names: Sequence[str], ask: Ask) -> dict[str, Any]:
@@ -128,6 +128,11 @@ def _line(error: monty.MontyError) -> str:
     frames = error.traceback() if is_located else ()
     where = f" (line {frames[-1].line})" if frames else ""
     return " ".join(text.split())[:_ERROR_CHARS] + where
+
+
+def _ended() -> None:
+    if _pool.cache_info().currsize:
+        _pool().__exit__(None, None, None)
 
 
 @cache

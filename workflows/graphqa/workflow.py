@@ -9,7 +9,7 @@ from pathlib import Path
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.workflows.graphqa import prompts
-from vinelm.workflows.graphqa.act import require_sandbox
+from vinelm.workflows.graphqa.act import start_sandbox
 from vinelm.workflows.graphqa.dataset import LABELS, is_right, load_questions, same_names
 from vinelm.workflows.graphqa.graph import make_build, signal
 from vinelm.workflows.graphqa.questions import drawn
@@ -35,9 +35,10 @@ def graphqa(source: GraphSource | Mapping[str, GraphSource], questions: str | Pa
 
     Raises:
         MissingExtra: pydantic-monty is not installed.
+        SandboxFailure: The sandbox cannot be started.
         DatasetError: The questions cannot be used.
     """
-    require_sandbox()
+    start_sandbox()
     sources = {"": source} if isinstance(source, GraphSource) else dict(source)
     return _workflow(sources, load_questions(questions, sources))
 
@@ -48,7 +49,7 @@ def bundled(dataset: str | Path | None = None) -> Workflow:
     Args:
         dataset: Questions to them, each with its database as ``graph``; None: the bundled questions.
     """
-    require_sandbox()
+    start_sandbox()
     sources = demo_graphs()
     return _workflow(sources, drawn_questions() if dataset is None else load_questions(dataset, sources))
 
