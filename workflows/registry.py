@@ -33,7 +33,7 @@ WORKFLOWS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "graphqa": (
             "vinelm.workflows.graphqa.workflow:bundled",
-            "questions to a graph: classify, one code action, or plan and up to 3 turns of action and reasoning; meant for four models",
+            "questions to a graph: classify; one code action, or plan and up to 3 turns of action and reasoning",
         ),
         "support": (
             "vinelm.workflows.support.workflow:support",

@@ -1,4 +1,4 @@
-"""Run the code actions of models: a list of allowed syntax first, then a sandbox with limits. There is no other way to run them.
+"""Run the code actions of models: a list of allowed syntax first, then a sandbox with limits; there is no other way.
 
 The sandbox is pydantic-monty: an interpreter without files, network, environment or imports of the host, whose workers are
 processes of their own. Only the functions of the graph can be reached from it. It does not survive a fork of the process that
@@ -29,17 +29,18 @@ BUILTINS = (
     "print", "len", "sorted", "set", "list", "dict", "tuple", "sum", "min", "max", "range", "enumerate", "zip", "abs", "round",
     "str", "int", "float", "bool", "any", "all", "reversed",
 )  # fmt: skip
-_METHODS = frozenset(
-    "add append count copy discard difference endswith extend get index intersection items join keys lower pop remove replace "
-    "reverse setdefault sort split startswith strip symmetric_difference union update upper values issubset issuperset "
-    "isdisjoint insert title clear".split()
-)
+_METHODS = frozenset([
+    "add", "append", "count", "copy", "discard", "difference", "endswith", "extend", "get", "index", "intersection",
+    "items", "join", "keys", "lower", "pop", "remove", "replace", "reverse", "setdefault", "sort", "split",
+    "startswith", "strip", "symmetric_difference", "union", "update", "upper", "values", "issubset", "issuperset",
+    "isdisjoint", "insert", "title", "clear",
+])  # fmt: skip
 _SYNTAX = (
     ast.Module, ast.Expr, ast.Assign, ast.AugAssign, ast.For, ast.While, ast.If, ast.Break, ast.Continue, ast.Pass,
-    ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Compare, ast.Call, ast.keyword, ast.Starred, ast.Lambda, ast.arguments, ast.arg,
-    ast.Dict, ast.Set, ast.List, ast.Tuple, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension,
-    ast.Constant, ast.JoinedStr, ast.FormattedValue, ast.Attribute, ast.Subscript, ast.Slice, ast.Name,
-    ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop,
+    ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Compare, ast.Call, ast.keyword, ast.Starred, ast.Lambda,
+    ast.arguments, ast.arg, ast.Dict, ast.Set, ast.List, ast.Tuple, ast.ListComp, ast.SetComp, ast.DictComp,
+    ast.GeneratorExp, ast.comprehension, ast.Constant, ast.JoinedStr, ast.FormattedValue, ast.Attribute, ast.Subscript,
+    ast.Slice, ast.Name, ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop,
 )  # fmt: skip
 
 Status: TypeAlias = Literal["ok", "error", "refused"]

@@ -24,9 +24,9 @@ ARMS = ("direct", "multi_hop")
 def load_questions(path: str | Path, sources: Mapping[str, GraphSource]) -> tuple[Request, ...]:
     """Read questions from JSON lines, plain or gzipped.
 
-    A row has ``question`` and ``answer`` (names joined by ", ", or a number), and may have ``question_id``; ``graph``, the name of
-    the source; ``entities``, the names that it asks about (a list, or an object of them); ``program``, a snippet that prints the
-    answer, which simulated models need; ``arm``, "direct" or "multi_hop"; and ``any_of``, true if any of the names will do.
+    A row has ``question`` and ``answer`` (names joined by ", ", or a number). It may have ``question_id``; ``graph``,
+    the name of the source; ``entities``, the names that it asks about (a list or an object); ``program``, a snippet that prints the answer,
+    which simulated models need; ``arm``, "direct" or "multi_hop"; and ``any_of``, true if any of the names will do.
 
     Raises:
         DatasetError: A row lacks the question or the answer, names a graph, an entity or an edge type that does not exist, or
@@ -62,7 +62,7 @@ def fault(row: Mapping[str, Any], sources: Mapping[str, GraphSource]) -> str | N
 
 
 def is_right(request: Request, state: Mapping[str, Any]) -> bool:
-    """Return whether the state's answer has the names of the right one; where any of them will do, some of them and no others."""
+    """Return whether the state's answer has the names of the right one; where any will do, some of them and no others."""
     given, right = names_in(state.get("answer") or ""), names_in(str(request.data["answer"]))
     return bool(given) and (given <= right if request.data.get("any_of") else given == right)
 

@@ -17,7 +17,7 @@ NeighbourCheck(ids, edge_type) -> list of ids of its neighbours; edges have no d
 NodeInfo(ids) -> text about the nodes
 ids is one id, or a list of ids: then values come as a list, and neighbours of all in one list, repeated if they repeat."""
 ACT = f"""You write one short Python snippet that asks a graph. Answer with one ```python block and nothing else.
-Only these functions and plain builtins exist; no import, def or try. Print what is asked for: names joined by ", ", or a number.
+Only these functions and plain builtins exist; no import, def, try. Print what is asked for: names joined by ", ", or a number.
 {FUNCTIONS}"""
 PLAN = """You plan how to answer a question from a graph. Answer with two lines and nothing else.
 Missing: what has to be looked up, with the names that the question has
@@ -40,7 +40,7 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class Reasoned:
-    """What a plan or a reasoning says: the ``answer`` (``"#"`` for the last entry), or what is ``missing`` by which ``edges``."""
+    """What a plan or a reasoning says: ``answer`` (``"#"`` for the last entry), or what is ``missing`` by which ``edges``."""
 
     answer: str | None
     missing: str | None

@@ -75,14 +75,16 @@ def _one_hop(source: GraphSource, walks: Walks, rng: random.Random) -> dict[str,
 
 def _two_hops(source: GraphSource, walks: Walks, rng: random.Random) -> dict[str, Any] | None:
     start, ((first, middle), (second, kind)) = _path(source, walks, rng, 2)
+    by = f"{_way(first)}, {_way(second)}"
     program = _LIST.format(ids=f"NeighbourCheck(NeighbourCheck(RetrieveNode({start.name!r}), {first!r}), {second!r})")
     answer = _names(source, source.neighbours(source.neighbours(start.id, first), second))
-    question = f"Which {kind} is linked with the {start.kind} {start.name} through a {middle} ({_way(first)}, {_way(second)})?"
+    question = f"Which {kind} is linked with the {start.kind} {start.name} through a {middle} ({by})?"
     return answer and _row(question, answer, program, "multi_hop", start)
 
 
 def _both(source: GraphSource, walks: Walks, rng: random.Random) -> dict[str, Any] | None:
     start, ((first, middle), (second, kind)) = _path(source, walks, rng, 2)
+    by = f"{_way(first)}, {_way(second)}"
     beside = [node for node in _named(source, start.kind) if node is not start]
     if not beside:
         return None
@@ -91,20 +93,19 @@ def _both(source: GraphSource, walks: Walks, rng: random.Random) -> dict[str, An
     walk = "NeighbourCheck(NeighbourCheck(RetrieveNode({!r}), {!r}), {!r})"
     one, two = (walk.format(node.name, first, second) for node in (start, other))
     answer = _names(source, sorted(set(ids[0]) & set(ids[1])))
-    question = (
-        f"Which {kind} is linked, each time through a {middle}, with both {start.name} and {other.name} ({_way(first)}, {_way(second)})?"
-    )
+    question = f"Which {kind} is linked, each time through a {middle}, with both {start.name} and {other.name} ({by})?"
     return answer and _row(question, answer, _LIST.format(ids=f"list(set({one}) & set({two}))"), "multi_hop", start, other)
 
 
 def _most(source: GraphSource, walks: Walks, rng: random.Random) -> dict[str, Any] | None:
     start, ((first, middle), (second, kind)) = _path(source, walks, rng, 2)
+    by = f"{_way(first)}, {_way(second)}"
     count = Counter(source.neighbours(source.neighbours(start.id, first), second))
     if not count or max(count.values()) < 2:
         return None
     answer = _names(source, [key for key in count if count[key] == max(count.values())])
     program = _MOST.format(ids=f"NeighbourCheck(NeighbourCheck(RetrieveNode({start.name!r}), {first!r}), {second!r})")
-    question = f"With which {kind} is the {start.kind} {start.name} linked through the most nodes of kind {middle} ({_way(first)}, {_way(second)})?"
+    question = f"With which {kind} is the {start.kind} {start.name} linked through the most nodes of kind {middle} ({by})?"
     row = answer and _row(question, answer, program, "multi_hop", start)
     return row and {**row, "any_of": True}
 

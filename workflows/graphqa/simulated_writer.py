@@ -47,12 +47,14 @@ class ProgramWriter(_Task):
     Nothing here was measured on a real model. A right plan names the edges of the program and a right reasoning takes the last
     entry of the notebook as the answer: whether it is one, the executed program decides.
 
-    Kinds of error in code: a ``wrong_edge``, a ``wrong_entity``, a ``lost_hop``, ``syntax``, ``format`` (no snippet), and ``early``,
-    the name of the entity for an answer.
+    Kinds of error in code: a ``wrong_edge``, a ``wrong_entity``, a ``lost_hop``, ``syntax``, ``format`` (no snippet),
+    and ``early``, the name of the entity for an answer.
     """
 
     def __init__(self, sources: Mapping[str, GraphSource]) -> None:
-        super().__init__(("wrong_edge", "wrong_entity", "lost_hop", "syntax", "format", "early"), 0.4, self._code, self._bad_code)
+        super().__init__(
+            ("wrong_edge", "wrong_entity", "lost_hop", "syntax", "format", "early"), 0.4, self._code, self._bad_code
+        )
         writers = {
             "classify": _Task(("wrong_arm",), 1.6, _arm, lambda request, kind, rng: _other(_arm(request, rng), ARMS, rng), 0.4),
             "plan": _Task(("wrong_edge", "lost_hop", "format"), 0.9, _plan, self._bad_plan, 0.8),
@@ -140,7 +142,7 @@ class _Shortened(ast.NodeTransformer):
     def __init__(self, hop: ast.Call) -> None:
         self._hop = hop
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802 - the name that ast calls
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         if node is not self._hop:
             return self.generic_visit(node)
         start = node.args[0]
@@ -191,7 +193,11 @@ def _bad_finish(request: Request, kind: str, rng: random.Random) -> str:
         return PROSE
     if kind == "doubt":
         return _plan(request, rng)
-    names = [node.args[0] for node in ast.walk(ast.parse(_gold(request))) if isinstance(node, ast.Call) and _named(node) == "RetrieveNode"]
+    names = [
+        node.args[0]
+        for node in ast.walk(ast.parse(_gold(request)))
+        if isinstance(node, ast.Call) and _named(node) == "RetrieveNode"
+    ]
     first = next((name.value for name in names if isinstance(name, ast.Constant)), "nothing")
     return f"Finish[{first}]"
 

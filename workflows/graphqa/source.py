@@ -121,7 +121,7 @@ class GraphSource:
 
     @classmethod
     def from_networkx(cls, graph: Any, *, embed: Embed | None = None) -> GraphSource:
-        """Take a networkx graph: ``kind`` and ``name`` are attributes of nodes (else ``node`` and the id), ``type`` of edges."""
+        """Take a networkx graph: ``kind`` and ``name`` (or else the id) are attributes of nodes, ``type`` is one of edges."""
         nodes = [
             Node(str(key), str(data.get("kind", "node")), str(data.get("name", key)), _features(data, ("kind", "name")))
             for key, data in graph.nodes(data=True)

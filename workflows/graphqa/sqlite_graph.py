@@ -75,7 +75,9 @@ def _graph(connection: sqlite3.Connection, tables: dict[str, _Table]) -> tuple[l
 
 
 def _tables(connection: sqlite3.Connection) -> Iterator[_Table]:
-    names = [name for (name,) in connection.execute("SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'")]
+    names = [
+        name for (name,) in connection.execute("SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'")
+    ]
     names = sorted(name for name in names if not name.startswith("sqlite_"))
     keys: dict[str, tuple[str, ...]] = {}
     columns: dict[str, dict[str, str]] = {}

@@ -15,11 +15,15 @@ GRAPH = GraphSource(
     [Node("a", "k", "Ann"), Node("b", "k", "Bob"), Node("c", "k", "Cid")], [("a", "knows", "b"), ("a", "knows", "c")]
 )
 REFUSED = [
-    "import os", "from os import path", "__import__('os')", "open('/etc/passwd')", "eval('1')", "exec('1')", "compile('1', '', 'exec')",
+    "import os", "from os import path", "__import__('os')", "open('/etc/passwd')", "eval('1')", "exec('1')",
+    "compile('1', '', 'exec')",
     "().__class__", "''.__class__.__mro__", "print.__self__", "RetrieveNode.__globals__", "x = [].__class__", "_x = 1",
-    "def f(): pass", "async def f(): pass", "class A: pass", "try:\n    1/0\nexcept Exception:\n    pass", "del x", "global x",
-    "with x: pass", "raise ValueError", "assert True", "yield 1", "(x := 1)", "match 1:\n    case _: pass", "print(undefined)",
-    "getattr(1, 'real')", "setattr(1, 'a', 2)", "globals()", "locals()", "vars()", "dir()", "type(1)", "id(1)", "input()", "help()",
+    "def f(): pass", "async def f(): pass", "class A: pass", "try:\n    1/0\nexcept Exception:\n    pass",
+    "del x", "global x",
+    "with x: pass", "raise ValueError",
+    "assert True", "yield 1", "(x := 1)", "match 1:\n    case _: pass", "print(undefined)",
+    "getattr(1, 'real')",
+    "setattr(1, 'a', 2)", "globals()", "locals()", "vars()", "dir()", "type(1)", "id(1)", "input()", "help()",
     "'{0.__class__}'.format(1)", "'a'.format_map({})", "object()", "super()", "memoryview(b'')", "breakpoint()", "lambda _x: 1",
     "await x", "print(f'{().__class__}')", "'a'.join.__self__", "[].__reduce__()", "type Alias = int", "exit()", "nonlocal x",
     "async for x in y: pass", "print((lambda: 1).__code__)", "x = 1\nx.__dict__", "delattr(1, 'a')", "iter([])", "bytes(10)",
@@ -59,10 +63,12 @@ def short(monkeypatch):
 
 
 def test_a_snippet_asks_the_graph_and_prints():
-    code = "n = RetrieveNode('Ann')\nprint(NodeDegree(n, 'knows'))\nprint(', '.join(NodeFeature(NeighbourCheck(n, 'knows'), 'name')))"
+    names = "print(', '.join(NodeFeature(NeighbourCheck(n, 'knows'), 'name')))"
+    code = f"n = RetrieveNode('Ann')\nprint(NodeDegree(n, 'knows'))\n{names}"
     assert ran(code) == Ran(status="ok", printed="2\nBob, Cid")
     assert ran("print(NodeInfo(edge_ids)[:5]) if False else print(1)").status == "refused"
-    assert ran("print(sorted({x for x in NeighbourCheck({'a'}, edge_type='knows')}, key=lambda x: x, reverse=True))").printed == "['c', 'b']"
+    listed = "print(sorted({x for x in NeighbourCheck({'a'}, edge_type='knows')}, key=lambda x: x, reverse=True))"
+    assert ran(listed).printed == "['c', 'b']"
 
 
 @pytest.mark.parametrize("code", REFUSED)

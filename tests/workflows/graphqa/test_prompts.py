@@ -38,7 +38,12 @@ def test_what_is_missing_or_the_answer(text, said):
 
 
 def test_arms_are_read_as_they_are_written():
-    assert [arm_of(text) for text in ("direct", "Direct.", "Arm: multi_hop", "hm")] == ["direct", "direct", "multi_hop", "multi_hop"]
+    assert [arm_of(text) for text in ("direct", "Direct.", "Arm: multi_hop", "hm")] == [
+        "direct",
+        "direct",
+        "multi_hop",
+        "multi_hop",
+    ]
 
 
 def test_answers_are_sets_of_names_or_numbers():

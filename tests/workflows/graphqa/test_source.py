@@ -35,7 +35,8 @@ def shop(tmp_path):
         connection.executescript(
             """CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT, city TEXT);
             CREATE TABLE "order" (nr INTEGER PRIMARY KEY, day TEXT, customer_id INTEGER REFERENCES customer, total REAL);
-            CREATE TABLE line (order_nr INTEGER REFERENCES "order"(nr), place INTEGER, item TEXT, PRIMARY KEY (order_nr, place));
+            CREATE TABLE line (
+                order_nr INTEGER REFERENCES "order"(nr), place INTEGER, item TEXT, PRIMARY KEY (order_nr, place));
             INSERT INTO customer VALUES (1, 'Ada', 'Bern'), (2, 'Bob', NULL);
             INSERT INTO "order" VALUES (7, '2026-01-02', 1, 9.5), (8, '2026-01-03', 1, 2.0), (9, '2026-01-03', 99, 1.0);
             INSERT INTO line VALUES (7, 1, 'pen'), (7, 2, 'ink'), (8, 1, 'pen');"""
@@ -71,7 +72,7 @@ def test_a_name_is_found_exactly_or_by_likeness(graph):
     with pytest.raises(GraphError, match="no node is called 'qqq': the nearest names are '"):
         graph.retrieve("qqq")
     assert len(graph.nearest("irn", 3)) == 3
-    again = pickle.loads(pickle.dumps(graph))
+    again = pickle.loads(pickle.dumps(graph))  # noqa: S301 - what this test wrote
     assert again.retrieve("iron deficency anaemia") == "d2"
     assert again.repeated_names == 1
 

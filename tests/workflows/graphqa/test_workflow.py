@@ -22,13 +22,17 @@ from vinelm.workflows.graphqa.questions import drawn
 from vinelm.workflows.graphqa.workflow import template
 
 GRAPH = GraphSource(
-    [*(Node(f"p{n}", "person", name) for n, name in enumerate(("Ada", "Bob", "Cid", "Dan"))), Node("t1", "town", "Ulm"), Node("t2", "town", "Bern")],
+    [*(Node(f"p{n}", "person", name) for n, name in enumerate(("Ada", "Bob", "Cid", "Dan"))),
+     Node("t1", "town", "Ulm"), Node("t2", "town", "Bern")],
     [("p0", "knows", "p1"), ("p0", "knows", "p2"), ("p1", "lives", "t1"), ("p2", "lives", "t2"), ("p3", "lives", "t1")],
 )  # fmt: skip
 TOWNS = "print(', '.join(NodeFeature(NeighbourCheck(NeighbourCheck(RetrieveNode('Ada'), 'knows'), 'lives'), 'name')))"
 ROWS = [
-    {"question": "How many know Ada?", "answer": "2", "program": "print(NodeDegree(RetrieveNode('Ada'), 'knows'))", "arm": "direct", "entities": ["Ada"]},
-    {"question": "Where do friends of Ada live?", "answer": "Bern, Ulm", "program": TOWNS, "entities": {"a": "Ada"}, "any_of": False},
+    {"question": "How many know Ada?", "answer": "2", "program": "print(NodeDegree(RetrieveNode('Ada'), 'knows'))", "arm": "direct",
+     "entities": ["Ada"]},
+    {"question": "Where do friends of Ada live?", "answer": "Bern, Ulm",
+     "program": TOWNS, "entities": {"a": "Ada"},
+     "any_of": False},
 ]  # fmt: skip
 
 
@@ -99,7 +103,8 @@ def test_its_error_is_shown_once_more(workflow):
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("I do not know", "form"), ("```python\nimport os\n```", "refused"), ("```python\nx = 1\n```", "empty"), ("```\nx = (\n```", "code error")],
+    [("I do not know", "form"), ("```python\nimport os\n```", "refused"),
+     ("```python\nx = 1\n```", "empty"), ("```\nx = (\n```", "code error")],
 )  # fmt: skip
 def test_what_an_action_comes_to_is_the_signal(workflow, text, shown):
     state, _ = answered(workflow, 0, classify=["direct"], act_direct=[text])
@@ -141,7 +146,12 @@ def test_an_answer_may_be_given_in_words_and_unreadable_text_is_seen(workflow):
 def test_any_of_the_best_is_right(workflow):
     request = workflow.requests[1]
     some = SimpleNamespace(data={**request.data, "any_of": True})
-    assert [workflow.score(some, {"answer": text}) for text in ("Ulm", "Bern, Ulm", "Ulm, Rome", "")] == [True, True, False, False]
+    assert [workflow.score(some, {"answer": text}) for text in ("Ulm", "Bern, Ulm", "Ulm, Rome", "")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert not workflow.score(request, {"answer": "Ulm"})
 
 
@@ -154,7 +164,8 @@ def test_any_of_the_best_is_right(workflow):
         ({"arm": "x"}, ":2: the arm 'x' does not exist: use direct or multi_hop"),
         ({"entities": ["Adda"]}, ":2: no node is called 'Adda': the nearest names are 'Ada', "),
         ({"program": "import os"}, ":2: the program must not run: Import is not allowed"),
-        ({"program": "print(NodeDegree(RetrieveNode('Ada'), 'live'))"}, ":2: the program: no edge type 'live': the nearest are lives"),
+        ({"program": "print(NodeDegree(RetrieveNode('Ada'), 'live'))"},
+         ":2: the program: no edge type 'live': the nearest are lives"),
         ({"program": "print(RetrieveNode('qqqq'))"}, ":2: the program: no node is called 'qqqq'"),
     ],
 )  # fmt: skip
@@ -190,7 +201,9 @@ def test_the_bundled_programs_print_the_labelled_answers(bundled):
     assert drawn(demo_graphs()) == bundled.requests
     assert Counter(request.data["arm"] for request in bundled.requests) == {"direct": 80, "multi_hop": 111}
     for request in bundled.requests:
-        assert bundled.score(request, {"answer": ran(bundled, request, bundled.writer.right(request, random.Random(0))).printed})
+        assert bundled.score(
+            request, {"answer": ran(bundled, request, bundled.writer.right(request, random.Random(0))).printed}
+        )
 
 
 @pytest.mark.parametrize("number", [0, 7, 11, 18, 24])
@@ -209,7 +222,10 @@ def test_a_mutation_is_executed_and_rarely_right(bundled):
         for kind in bundled.writer.kinds:
             found = ran(bundled, request, bundled.writer.wrong(request, kind, random.Random(1)))
             right = found is not None and bundled.score(request, {"answer": found.printed})
-            came[kind, "form" if found is None else "right" if right else found.status if found.printed or found.error else "empty"] += 1
+            came[
+                kind,
+                "form" if found is None else "right" if right else found.status if found.printed or found.error else "empty",
+            ] += 1
     assert came["format", "form"] == came["syntax", "error"] == came["early", "ok"] == 60
     assert sum(count for (_, what), count in came.items() if what == "right") < 0.05 * came.total()
     assert came["wrong_edge", "empty"] > 0 < came["lost_hop", "ok"]
