@@ -123,9 +123,10 @@ class _Printed:
 
 def _line(error: monty.MontyError) -> str:
     is_located = isinstance(error, monty.MontyRuntimeError | monty.MontySyntaxError)
-    text = error.display("type-msg") if is_located else f"TypeError: {error}"
+    located: Any = error
+    text = located.display("type-msg") if is_located else f"TypeError: {error}"
     text = next((said for start, said in _LIMITS.items() if text.startswith(start)), text)
-    frames = error.traceback() if is_located else ()
+    frames = located.traceback() if is_located else ()
     where = f" (line {frames[-1].line})" if frames else ""
     return " ".join(text.split())[:_ERROR_CHARS] + where
 

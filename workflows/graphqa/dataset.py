@@ -24,9 +24,9 @@ ARMS = ("direct", "multi_hop")
 def load_questions(path: str | Path, sources: Mapping[str, GraphSource]) -> tuple[Request, ...]:
     """Read questions from JSON lines, plain or gzipped.
 
-    A row has ``question`` and ``answer`` (names joined by ", ", or a number). It may have ``question_id``; ``graph``,
-    the name of the source; ``entities``, the names that it asks about (a list or an object); ``program``, a snippet that prints the answer,
-    which simulated models need; ``arm``, "direct" or "multi_hop"; and ``any_of``, true if any of the names will do.
+    A row has ``question`` and ``answer`` (names joined by ", ", or a number). It may have ``question_id``; ``graph``, the name
+    of the source; ``entities``, the names that it asks about (a list or an object); ``program``, a snippet that prints the
+    answer, which simulated models need; ``arm``, "direct" or "multi_hop"; and ``any_of``, true if any of the names will do.
 
     Raises:
         DatasetError: A row lacks the question or the answer, names a graph, an entity or an edge type that does not exist, or
@@ -83,7 +83,12 @@ def calls_in(program: str) -> Iterator[tuple[str, list[ast.expr]]]:
 def edges_in(program: str) -> tuple[str, ...]:
     """Return the types of edges that a program names as literals, sorted."""
     ends = [args[-1] for name, args in calls_in(program) if name in ("NodeDegree", "NeighbourCheck") and len(args) == 2]
-    return tuple(sorted({end.value for end in ends if isinstance(end, ast.Constant) and isinstance(end.value, str)}))
+    return tuple(sorted({text_of(end) for end in ends} - {""}))
+
+
+def text_of(node: ast.expr) -> str:
+    """Return the text of a literal; an empty one for anything else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _fault_of_program(program: str, source: GraphSource) -> str | None:
@@ -94,8 +99,8 @@ def _fault_of_program(program: str, source: GraphSource) -> str | None:
         for name in edges_in(program):
             source.neighbours([], name)
         for function, args in calls_in(program):
-            if function == "RetrieveNode" and args and isinstance(args[0], ast.Constant):
-                source.retrieve(args[0].value)
+            if function == "RetrieveNode" and args and (name := text_of(args[0])):
+                source.retrieve(name)
     except GraphError as error:
         return f"the program: {error}"
     return None

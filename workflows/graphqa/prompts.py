@@ -59,7 +59,7 @@ def arm_of(text: str) -> str:
 
 def code_of(text: str) -> str | None:
     """Return the last block of code in a text; the text itself if it calls a function of the graph; else None."""
-    blocks = [block.strip() for block in _FENCE.findall(text) if block.strip()]
+    blocks: list[str] = [block.strip() for block in _FENCE.findall(text) if block.strip()]
     if blocks:
         return blocks[-1]
     return text.strip() if re.search(r"\b(RetrieveNode|NeighbourCheck|NodeDegree|NodeFeature|NodeInfo)\(", text) else None

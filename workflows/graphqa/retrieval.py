@@ -63,7 +63,8 @@ class Names:
 
     def _cosines(self, text: str) -> NDArray[np.float64]:
         if self._embed is not None:
-            return self._rows @ _unit(np.asarray(self._embed([text]), dtype=float))[0]
+            near: NDArray[np.float64] = self._rows @ _unit(np.asarray(self._embed([text]), dtype=float))[0]
+            return near
         postings, weight_of = self._postings
         found = np.zeros(len(self._texts))
         trigrams = Counter(_trigrams(text))
@@ -74,7 +75,8 @@ class Names:
             if trigram in postings:
                 places, weights = postings[trigram]
                 found[places] += weight * weights
-        return found / max(size**0.5, 1e-12)
+        cosines: NDArray[np.float64] = found / max(size**0.5, 1e-12)
+        return cosines
 
     @cached_property
     def _rows(self) -> NDArray[np.float64]:
@@ -108,4 +110,5 @@ def _trigrams(text: str) -> list[str]:
 
 
 def _unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    units: NDArray[np.float64] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return units

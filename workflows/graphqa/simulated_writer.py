@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from vinelm.errors import DatasetError
 from vinelm.requests.workflow import Request, StageWriter
-from vinelm.workflows.graphqa.dataset import ARMS, edges_in
+from vinelm.workflows.graphqa.dataset import ARMS, edges_in, text_of
 from vinelm.workflows.graphqa.source import GraphSource
 
 PROSE = "The graph has to be searched for the nodes that the question names, and for their neighbours."
@@ -18,27 +17,31 @@ _NEAR = 40
 """A wrong entity is one of so many nodes of its kind."""
 
 
-@dataclass(frozen=True)
 class _Task:
-    """A stage's writer by two functions. ``harder`` is what its stage demands beside the program, by skill."""
+    """A stage's writer by two functions. ``harder`` scales what the program demands of each skill."""
 
-    kinds: Sequence[str]
-    ease: float
-    write: Callable[[Request, random.Random], str]
-    mistake: Callable[[Request, str, random.Random], str]
-    harder: float = 1.0
+    def __init__(
+        self,
+        kinds: Sequence[str],
+        ease: float,
+        write: Callable[[Request, random.Random], str],
+        mistake: Callable[[Request, str, random.Random], str],
+        harder: float = 1.0,
+    ) -> None:
+        self.kinds, self.ease, self._harder = kinds, ease, harder
+        self._write, self._mistake = write, mistake
 
     def skills(self, request: Request) -> Mapping[str, float]:
         """Return the difficulty of the gold program, each in [0, 1]."""
-        return {name: min(1.0, self.harder * share) for name, share in _skills(_gold(request)).items()}
+        return {name: min(1.0, self._harder * share) for name, share in _skills(_gold(request)).items()}
 
     def right(self, request: Request, rng: random.Random) -> str:
         """Return a right answer."""
-        return self.write(request, rng)
+        return self._write(request, rng)
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
         """Return a wrong answer of that kind, or of another one where it does not apply."""
-        return self.mistake(request, kind, rng)
+        return self._mistake(request, kind, rng)
 
 
 class ProgramWriter(_Task):
@@ -55,19 +58,18 @@ class ProgramWriter(_Task):
         super().__init__(
             ("wrong_edge", "wrong_entity", "lost_hop", "syntax", "format", "early"), 0.4, self._code, self._bad_code
         )
-        writers = {
+        self._sources = sources
+        self._writers: dict[str, StageWriter] = {
             "classify": _Task(("wrong_arm",), 1.6, _arm, lambda request, kind, rng: _other(_arm(request, rng), ARMS, rng), 0.4),
             "plan": _Task(("wrong_edge", "lost_hop", "format"), 0.9, _plan, self._bad_plan, 0.8),
             "reason": _Task(("early", "doubt", "format"), 1.2, _finish, _bad_finish, 0.5),
             "act_direct": self,
             "act": _Task(self.kinds, 0.7, self._code, self._bad_code, 0.8),
         }
-        object.__setattr__(self, "_sources", sources)
-        object.__setattr__(self, "_writers", writers)
 
     def at(self, stage: str) -> StageWriter:
         """Return the writer of that stage."""
-        return self._writers[stage]  # type: ignore[attr-defined]
+        return self._writers[stage]
 
     def _code(self, request: Request, rng: random.Random) -> str:
         return rng.choice(("```python\n{}\n```", "```python\n{}\n```\n", "```\n{}\n```")).format(_gold(request))
@@ -96,7 +98,7 @@ class ProgramWriter(_Task):
         return _planned(request, kept)
 
     def _source(self, request: Request) -> GraphSource:
-        return self._sources[request.data.get("graph", "")]  # type: ignore[attr-defined,no-any-return]
+        return self._sources[request.data.get("graph", "")]
 
 
 def mutated(program: str, kind: str, source: GraphSource, rng: random.Random) -> str | None:
@@ -111,21 +113,22 @@ def mutated(program: str, kind: str, source: GraphSource, rng: random.Random) ->
     tree = ast.parse(program)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     texts = {name: [call.args[-1] for call in calls if _named(call) in names] for name, names in _PLACES.items()}
-    places = [node for node in texts.get(kind, []) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    places = [node for node in texts.get(kind, []) if isinstance(node, ast.Constant) and text_of(node)]
     if kind == "lost_hop":
         hops = [call for call in calls if _named(call) == "NeighbourCheck" and len(call.args) == 2]
         return ast.unparse(_Shortened(rng.choice(hops)).visit(tree)) if hops else None
     if not places:
         return None
     place = rng.choice(places)
+    name = text_of(place)
     if kind == "early":
-        return f"print({place.value!r})"
+        return f"print({name!r})"
     if kind == "wrong_edge":
-        place.value = _other(place.value, source.edge_types, rng)
+        place.value = _other(name, source.edge_types, rng)
     else:
-        node = source.retrieve(place.value)
-        others = [other.name for other in source.nodes_of(source.feature(node, "kind"))[:_NEAR] if other.name != place.value]
-        place.value = rng.choice(others or [f"{place.value} 2"])
+        node = source.retrieve(name)
+        others = [other.name for other in source.nodes_of(source.feature(node, "kind"))[:_NEAR] if other.name != name]
+        place.value = rng.choice(others or [f"{name} 2"])
     return ast.unparse(tree)
 
 
@@ -193,13 +196,9 @@ def _bad_finish(request: Request, kind: str, rng: random.Random) -> str:
         return PROSE
     if kind == "doubt":
         return _plan(request, rng)
-    names = [
-        node.args[0]
-        for node in ast.walk(ast.parse(_gold(request)))
-        if isinstance(node, ast.Call) and _named(node) == "RetrieveNode"
-    ]
-    first = next((name.value for name in names if isinstance(name, ast.Constant)), "nothing")
-    return f"Finish[{first}]"
+    calls = [node for node in ast.walk(ast.parse(_gold(request))) if isinstance(node, ast.Call)]
+    named = [text_of(call.args[0]) for call in calls if _named(call) == "RetrieveNode" and call.args]
+    return f"Finish[{next(filter(None, named), 'nothing')}]"
 
 
 def _other(name: str, names: Sequence[str], rng: random.Random) -> str:

@@ -126,7 +126,8 @@ def test_rows_are_nodes_and_foreign_keys_edges(shop):
     assert graph.edge_types == ("line-order_nr-order", "order-customer_id-customer")
     assert graph.neighbours(graph.retrieve("Ada"), "order-customer_id-customer") == ["order:7", "order:8"]
     assert graph.neighbours("order:9", "order-customer_id-customer") == []  # its customer does not exist
-    assert sorted(graph.feature(graph.neighbours("order:7", "line-order_nr-order"), "name")) == ["ink", "pen"]
+    assert sorted(graph.feature(graph.neighbours("order:7", "line-order_nr-order"), "item")) == ["ink", "pen"]
+    assert graph.feature("line:7/2", "name") == "line:7/2"  # two lines are for a pen: items name no line
     assert graph.feature("order:7", "total") == 9.5
     assert graph.feature("customer:1", "city") == "Bern"
     assert {node.id for node in graph.nodes_of("line")} == {"line:7/1", "line:7/2", "line:8/1"}

@@ -28,8 +28,8 @@ GRAPH = GraphSource(
 )  # fmt: skip
 TOWNS = "print(', '.join(NodeFeature(NeighbourCheck(NeighbourCheck(RetrieveNode('Ada'), 'knows'), 'lives'), 'name')))"
 ROWS = [
-    {"question": "How many know Ada?", "answer": "2", "program": "print(NodeDegree(RetrieveNode('Ada'), 'knows'))", "arm": "direct",
-     "entities": ["Ada"]},
+    {"question": "How many know Ada?", "answer": "2", "program": "print(NodeDegree(RetrieveNode('Ada'), 'knows'))",
+     "arm": "direct", "entities": ["Ada"]},
     {"question": "Where do friends of Ada live?", "answer": "Bern, Ulm",
      "program": TOWNS, "entities": {"a": "Ada"},
      "any_of": False},
