@@ -84,8 +84,7 @@ class GraphStages:
             return _noted(state, "refused" if ran.status == "refused" else "code error", ran.printed, ran.error)
         if not ran.printed:
             return _noted(state, "empty", "", "it ran and printed nothing")
-        found = _noted(state, "finished" if is_direct else "facts", ran.printed, None)
-        return {**found, "answer": ran.printed} if is_direct else found
+        return _noted(state, "finished" if is_direct else "facts", ran.printed, None)
 
     def _thought(self, model: Any, role: str, prompt: str, state: GraphState) -> GraphState:
         source = self.source(state)
@@ -96,7 +95,8 @@ class GraphStages:
             return {"answer": answer, "shown": "finished"}
         edges = sorted({*state.get("edges", ()), *said.edges}) or list(source.edge_types)
         shown = None if said.is_readable else "form"
-        return {"missing": said.missing or state.get("missing", state["question"]), "edges": edges, "shown": shown}
+        missing = said.missing or state.get("missing", state["question"])
+        return {"missing": missing, "edges": edges, "shown": shown, "answer": None}
 
 
 def finished(state: Mapping[str, Any]) -> bool:
@@ -114,7 +114,8 @@ def _noted(state: GraphState, shown: str, printed: str, error: str | None) -> Gr
     cut = entry if len(entry) <= FACTS_CHARS else f"{entry[:FACTS_CHARS]}… ({len(entry)} characters)"
     task = state["question"] if state["arm"] == "direct" else state["missing"]
     notebook = prompts.noted(state.get("notebook", []), f"{task} -> {cut}" if error is None else f"{task} failed: {cut}")
-    return {"notebook": notebook, "printed": printed, "error": error, "shown": shown}
+    answer = printed if shown == "finished" else None
+    return {"notebook": notebook, "printed": printed, "error": error, "shown": shown, "answer": answer}
 
 
 def _written(model: Any, system: str, prompt: str) -> GraphState:
@@ -140,7 +141,13 @@ def make_build(sources: Mapping[str, GraphSource]) -> Callable[[Vine], Any]:
 
         def run(state: GraphState) -> GraphState:
             graph = {"graph": state["graph"]} if "graph" in state else {}
-            return stages.run(state, lambda text: tool.invoke({"text": text, **graph}))
+
+            def retrieve(text: str) -> str:
+                if not isinstance(text, str):  # the snippet's mistake: the source says so, and the tool's schema would not
+                    return stages.source(state).retrieve(text)
+                return str(tool.invoke({"text": text, **graph}))
+
+            return stages.run(state, retrieve)
 
         graph = StateGraph(GraphState)
         for name in ("classify", "act_direct", "plan", "act", "reason"):

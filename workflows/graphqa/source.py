@@ -238,7 +238,7 @@ class GraphSource:
         allowed = None if edges is None else frozenset(edges)
 
         def shown(edge_type: str) -> str:
-            if allowed is not None and edge_type not in allowed and edge_type in self._beside:
+            if allowed is not None and isinstance(edge_type, str) and edge_type in set(self._beside) - allowed:
                 raise GraphError(f"the edge type {edge_type} is not among those of the plan: {', '.join(sorted(allowed))}")
             return edge_type
 

@@ -104,6 +104,21 @@ def test_what_it_cannot_answer_is_one_line(graph, ask, said):
     assert "\n" not in str(caught.value)
 
 
+def test_whatever_a_snippet_gives_is_the_snippets_mistake(graph):
+    odd = (None, 5, True, 1.5, [], {}, [None], [["d1"]], {"d1": 1}, "", "x" * 5000, "\ud800", b"d1", object(), ["d1"] * 3)
+    for edges in (None, ["treats"]):
+        for name, fn in graph.functions(edges).items():
+            rest = (
+                [()] if name in ("RetrieveNode", "NodeInfo") else [(value,) for value in (*odd, "treats", "resembles", "name")]
+            )
+            for value in (*odd, "d1"):
+                for others in rest:
+                    try:
+                        fn(value, *others)
+                    except GraphError as error:
+                        assert len(str(error)) < 1000  # noqa: PT017 - most are errors, and none is of another kind
+
+
 def test_what_is_returned_has_a_limit(graph, monkeypatch):
     monkeypatch.setattr(module, "MOST_RETURNED", 3)
     assert len(graph.neighbours(["d1", "d2"], "treats")) == 3

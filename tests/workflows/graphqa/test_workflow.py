@@ -116,6 +116,20 @@ PLAN = "Missing: towns of friends of Ada\nEdges: knows, lives"
 ACT = f"```python\n{TOWNS}\n```"
 
 
+def test_an_answer_does_not_outlast_the_turn_that_gave_it(workflow):
+    """A plan may go on after an answer: what the next turn shows then counts."""
+    vine = ScriptedVine({"classify": ["direct"], "act_direct": [f"```python\n{ROWS[0]['program']}\n```", "hm"]})
+    vine.route = lambda fn, *, again, end: lambda state: again if vine.answers["act_direct"] else end
+    state = workflow.build(vine).compile().invoke({"question": "How many know Ada?"})
+    assert (signal(state), state["answer"]) == ("form", None)
+
+
+def test_a_name_that_is_no_text_is_the_snippets_mistake(workflow):
+    state, vine = answered(workflow, 0, classify=["direct"], act_direct=["```\nprint(RetrieveNode(5))\n```"])
+    assert (signal(state), vine.tools) == ("code error", [])
+    assert "5 is no name" in state["error"]
+
+
 def test_a_longer_question_is_planned_looked_up_and_reasoned(workflow):
     state, vine = answered(workflow, 1, classify=["multi_hop"], plan=[PLAN], act=[ACT], reason=["Finish[#]"])
     assert [stage for stage, _ in vine.prompts] == ["classify", "plan", "act", "reason"]
