@@ -13,7 +13,7 @@ import json
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, cast
 
 from vinelm.errors import VineLMError
 from vinelm.extras import require_extra
@@ -43,8 +43,6 @@ _SYNTAX = (
     ast.Slice, ast.Name, ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop,
 )  # fmt: skip
 
-Status: TypeAlias = Literal["ok", "error", "refused"]
-
 
 class SandboxFailure(VineLMError):
     """The sandbox itself failed, or the graph behind it: no fault of the snippet, and no answer."""
@@ -64,7 +62,7 @@ class Ran:
         is_cut: It printed more.
     """
 
-    status: Status
+    status: Literal["ok", "error", "refused"]
     printed: str = ""
     error: str | None = None
     is_cut: bool = False
@@ -108,7 +106,7 @@ def run_snippet(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
     why = refusal(code)
     if why is not None:
         return Ran(status="error" if why.startswith("SyntaxError") else "refused", error=why)
-    require_sandbox()
+    require_extra("graph", "running code actions", "pydantic_monty")
     calls = _Calls(functions)
     if is_supported():
         with SESSIONS.one() as session:
@@ -123,11 +121,6 @@ def run_snippet(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
     if found["status"] == "died":
         raise SandboxFailure("the sandbox died while it ran a snippet: is there memory, and may this process start others?")
     return Ran(**found)
-
-
-def require_sandbox() -> None:
-    """Raise :class:`MissingExtra` if pydantic-monty is not installed."""
-    require_extra("graph", "running code actions", "pydantic_monty")
 
 
 def start_sandbox() -> None:

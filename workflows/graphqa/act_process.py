@@ -77,10 +77,7 @@ def _answer(line: bytes, stream: BinaryIO) -> None:
     question = json.loads(line)
 
     def ask(name: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        try:
-            _say(stream, {"call": name, "args": list(args), "options": dict(options)})
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} takes text and lists of text") from error
+        _say(stream, {"call": name, "args": list(args), "options": dict(options)})
         return json.loads(stream.readline())
 
     _say(stream, executed(question["code"], question["names"], ask))

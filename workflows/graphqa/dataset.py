@@ -56,8 +56,7 @@ def fault(row: Mapping[str, Any], sources: Mapping[str, GraphSource]) -> str | N
     entities = row.get("entities", ())
     for name in entities.values() if isinstance(entities, Mapping) else entities:
         if not source.is_named(str(name)):
-            nearest = ", ".join(map(repr, source.nearest(str(name))))
-            return f"no node is called {str(name)!r}: the nearest names are {nearest}"
+            return source.unknown(str(name))
     return _fault_of_program(str(row["program"]), source) if "program" in row else None
 
 

@@ -94,7 +94,7 @@ class GraphStages:
         if answer and role is prompts.REASON:
             return {"answer": answer, "shown": "finished"}
         edges = sorted({*state.get("edges", ()), *said.edges}) or list(source.edge_types)
-        shown = None if said.is_readable else "form"
+        shown = None if said.answer or said.missing else "form"
         missing = said.missing or state.get("missing", state["question"])
         return {"missing": missing, "edges": edges, "shown": shown, "answer": None}
 

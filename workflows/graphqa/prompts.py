@@ -46,11 +46,6 @@ class Reasoned:
     missing: str | None
     edges: tuple[str, ...]
 
-    @property
-    def is_readable(self) -> bool:
-        """Whether it said any of both."""
-        return self.answer is not None or self.missing is not None
-
 
 def arm_of(text: str) -> str:
     """Return ``"direct"`` or ``"multi_hop"`` as the text says; the latter where it says neither."""

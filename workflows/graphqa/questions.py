@@ -106,8 +106,7 @@ def _most(source: GraphSource, walks: Walks, rng: random.Random) -> dict[str, An
     answer = _names(source, [key for key in count if count[key] == max(count.values())])
     program = _MOST.format(ids=f"NeighbourCheck(NeighbourCheck(RetrieveNode({start.name!r}), {first!r}), {second!r})")
     question = f"With which {kind} is the {start.kind} {start.name} linked through the most nodes of kind {middle} ({by})?"
-    row = answer and _row(question, answer, program, "multi_hop", start)
-    return row and {**row, "any_of": True}
+    return answer and _row(question, answer, program, "multi_hop", start) | {"any_of": True}
 
 
 def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> tuple[Node, list[tuple[str, str]]]:

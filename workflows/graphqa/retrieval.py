@@ -68,9 +68,9 @@ class Names:
         postings, weight_of = self._postings
         found = np.zeros(len(self._texts))
         trigrams = Counter(_trigrams(text))
-        size = 0.0
+        size, rarest = 0.0, float(np.log(1.0 + len(self._texts)))
         for trigram, count in trigrams.items():
-            weight = count * weight_of.get(trigram, self._rarest)
+            weight = count * weight_of.get(trigram, rarest)
             size += weight * weight
             if trigram in postings:
                 places, weights = postings[trigram]
@@ -82,10 +82,6 @@ class Names:
     def _rows(self) -> NDArray[np.float64]:
         assert self._embed is not None
         return _unit(np.asarray(self._embed(self._texts), dtype=float))
-
-    @property
-    def _rarest(self) -> float:
-        return float(np.log(1.0 + len(self._texts)))
 
     @cached_property
     def _postings(self) -> tuple[dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]], dict[str, float]]:

@@ -173,9 +173,7 @@ def _skills(program: str) -> Mapping[str, float]:
 
 
 def _arm(request: Request, rng: random.Random) -> str:
-    if "arm" in request.data:
-        return str(request.data["arm"])
-    return ARMS[0] if _gold(request).count("NeighbourCheck(") <= 1 else ARMS[1]
+    return str(request.data.get("arm", ARMS[_gold(request).count("NeighbourCheck(") > 1]))
 
 
 def _plan(request: Request, rng: random.Random) -> str:

@@ -10,10 +10,9 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from vinelm.errors import DatasetError, VineLMError
 from vinelm.io.reading import json_objects
@@ -80,16 +79,16 @@ class GraphSource:
         self._beside = self._sorted(self._read(edges))
         if not self._nodes or not self._beside:
             raise DatasetError(f"{origin}: the graph has {len(self._nodes)} nodes and no edges: give it at least one edge")
-        self._features = self._features_of_kinds()
         order = sorted(self._nodes, key=self._rank)
         self._of_kind: dict[str, list[Node]] = {}
-        for key in order:
-            self._of_kind.setdefault(self._nodes[key].kind, []).append(self._nodes[key])
+        features: dict[str, set[str]] = {}
+        for node in (self._nodes[key] for key in order):
+            self._of_kind.setdefault(node.kind, []).append(node)
+            features.setdefault(node.kind, {"name"}).update(node.features)
+        self._features = {kind: sorted(names) for kind, names in features.items()}
         self._names = Names([(self._nodes[item].name, item) for item in order], embed)
         if self._names.repeated:
             _LOG.info("%s: %d names repeat: each stands for its most connected node", origin, self._names.repeated)
-
-    # -- where it comes from -------------------------------------------------------------------------------------------
 
     @classmethod
     def from_sqlite(cls, path: str | Path, *, embed: Embed | None = None) -> GraphSource:
@@ -128,8 +127,6 @@ class GraphSource:
         ]
         edges = [(str(one), str(data.get("type", "edge")), str(other)) for one, other, data in graph.edges(data=True)]
         return cls(nodes, edges, embed=embed, origin="networkx graph")
-
-    # -- what prompts show ---------------------------------------------------------------------------------------------
 
     @property
     def edge_types(self) -> tuple[str, ...]:
@@ -172,8 +169,6 @@ class GraphSource:
             found.update(json.dumps([name, sorted(self._beside[name].items())]).encode())
         return found.hexdigest()
 
-    # -- what agents ask -----------------------------------------------------------------------------------------------
-
     def retrieve(self, text: str) -> str:
         """Return the id of the node with that name, or with the most similar one.
 
@@ -184,17 +179,17 @@ class GraphSource:
             raise GraphError(f"{_short(text)} is no name: give RetrieveNode one text")
         found = self._names.find(text)
         if found is None:
-            nearest = ", ".join(map(repr, self._names.nearest(text, 3)))
-            raise GraphError(f"no node is called {_short(text)}: the nearest names are {nearest}")
+            raise GraphError(self.unknown(text))
         return found
 
     def is_named(self, text: str) -> bool:
         """Return whether a node has exactly that name, upper and lower case aside."""
         return self._names.exact(text) is not None
 
-    def nearest(self, text: str, most: int = 3) -> list[str]:
-        """Return the names that are most similar to a text, the most similar first."""
-        return self._names.nearest(text, most)
+    def unknown(self, text: str) -> str:
+        """Return that no node has that name, with the three most similar ones, in one line."""
+        nearest = ", ".join(map(repr, self._names.nearest(text, 3)))
+        return f"no node is called {_short(text)}: the nearest names are {nearest}"
 
     def feature(self, ids: Ids, name: str) -> Any:
         """Return a feature (``name``, ``kind`` or another) of a node, or a list of it for a list of ids.
@@ -250,8 +245,6 @@ class GraphSource:
             "NodeInfo": self.info,
         }
 
-    # -- inside --------------------------------------------------------------------------------------------------------
-
     def _read(self, edges: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, set[str]]]:
         beside: dict[str, dict[str, set[str]]] = {}
         total = 0
@@ -279,12 +272,6 @@ class GraphSource:
 
     def _rank(self, key: str) -> tuple[int, str]:
         return -self._counts[key], key
-
-    def _features_of_kinds(self) -> dict[str, list[str]]:
-        found: dict[str, set[str]] = {}
-        for node in self._nodes.values():
-            found.setdefault(node.kind, {"name"}).update(node.features)
-        return {kind: sorted(names) for kind, names in found.items()}
 
     def _known(self, key: object) -> Node:
         node = self._nodes.get(key) if isinstance(key, str) else None
@@ -361,8 +348,9 @@ def _node(row: Mapping[str, Any], where: str) -> Node:
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[dict[str, Any], str]]:
     """The rows of a table with ``FILE:LINE`` of each."""
     names = path.name.removesuffix(".gz")
+    opener: Any = gzip.open if path.suffix == ".gz" else open
     try:
-        with _opened(path) as lines:
+        with opener(path, "rt", encoding="utf-8", newline="") as lines:
             if names.endswith((".jsonl", ".json")):
                 numbered: Iterable[tuple[int, dict[str, Any]]] = json_objects(lines, path)
             else:
@@ -375,10 +363,3 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[dict[str, Any], 
                 yield row, f"{path}:{number}"
     except (OSError, UnicodeDecodeError, EOFError, csv.Error) as error:
         raise DatasetError(f"{path}: cannot read the table: {error}") from error
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
-    opener: Any = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8", newline="") as lines:
-        yield lines

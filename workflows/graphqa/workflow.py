@@ -51,7 +51,7 @@ def bundled(dataset: str | Path | None = None) -> Workflow:
     """
     start_sandbox()
     sources = demo_graphs()
-    return _workflow(sources, drawn_questions() if dataset is None else load_questions(dataset, sources))
+    return _workflow(sources, drawn(sources) if dataset is None else load_questions(dataset, sources))
 
 
 def template() -> Template:
@@ -69,12 +69,6 @@ def demo_graphs() -> Mapping[str, GraphSource]:
 
     folder = bundled_dataset().databases
     return {name: GraphSource.from_sqlite(folder / f"{name}.sqlite") for name in DEMOS}
-
-
-@cache
-def drawn_questions() -> tuple[Request, ...]:
-    """Return the bundled questions."""
-    return drawn(demo_graphs())
 
 
 def _workflow(sources: Mapping[str, GraphSource], requests: tuple[Request, ...]) -> Workflow:
