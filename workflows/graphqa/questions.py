@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from vinelm.requests.workflow import Request
-from vinelm.workflows.graphqa.source import GraphSource, Node
+from vinelm.workflows.graphqa.node import Node
+from vinelm.workflows.graphqa.source import GraphSource
 
 FROM_EACH = 8
 """Questions by template and graph."""

@@ -14,7 +14,6 @@ from vinelm.workflows.graphqa.source import GraphSource
 PROSE = "The graph has to be searched for the nodes that the question names, and for their neighbours."
 """Neither a snippet nor an answer."""
 _NEAR = 40
-"""A wrong entity is one of so many nodes of its kind."""
 
 
 class _Task:

@@ -10,13 +10,14 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from vinelm.errors import DatasetError, VineLMError
 from vinelm.io.reading import json_objects
+from vinelm.workflows.graphqa.node import MOST_CHARS, Node, plain
 from vinelm.workflows.graphqa.retrieval import Embed, Names
+from vinelm.workflows.graphqa.sqlite_graph import read_sqlite
 
 MOST_NODES = 1_000_000
 MOST_EDGES = 5_000_000
@@ -24,7 +25,6 @@ MOST_RETURNED = 200_000
 """Ids, values or names that one function may return; more is an error that tells the model to ask for less."""
 CHUNK_NEIGHBOURS = 10
 """Neighbours of each edge type that :meth:`GraphSource.info` lists, the most connected first."""
-_CELL_CHARS = 200
 _LOG = logging.getLogger(__name__)
 
 Ids: TypeAlias = str | Sequence[str]
@@ -34,16 +34,6 @@ class GraphError(VineLMError):
     """A question to the graph that it cannot answer: an unknown id, name, feature or edge type. One line, for the model."""
 
     default_code = "graph"
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One node: ``id`` is unique, ``name`` need not be; ``features`` are plain values by name."""
-
-    id: str
-    kind: str
-    name: str
-    features: Mapping[str, Any] = field(default_factory=dict)
 
 
 class GraphSource:
@@ -99,8 +89,6 @@ class GraphSource:
         Raises:
             DatasetError: The file is missing or not SQLite, or has no foreign keys.
         """
-        from vinelm.workflows.graphqa.sqlite_graph import read_sqlite
-
         nodes, edges = read_sqlite(Path(path))
         return cls(nodes, edges, embed=embed, origin=str(path))
 
@@ -136,11 +124,6 @@ class GraphSource:
     def ends(self, edge_type: str) -> list[tuple[str, str]]:
         """Return the pairs of kinds (source, target) that a type of edge links, sorted."""
         return sorted(self._ends[edge_type])
-
-    @property
-    def repeated_names(self) -> int:
-        """How many names stand for more than one node; each is retrieved as its most connected one."""
-        return self._names.repeated
 
     def nodes_of(self, kind: str) -> list[Node]:
         """Return the nodes of a kind, the most connected first."""
@@ -281,7 +264,7 @@ class GraphSource:
 
     def _by_type(self, edge_type: object) -> dict[str, tuple[str, ...]]:
         if not isinstance(edge_type, str) or edge_type not in self._beside:
-            near = difflib.get_close_matches(str(edge_type)[:_CELL_CHARS], self.edge_types, 3, 0.0)
+            near = difflib.get_close_matches(str(edge_type)[:MOST_CHARS], self.edge_types, 3, 0.0)
             raise GraphError(f"no edge type {_short(edge_type)}: the nearest are {', '.join(near)}")
         return self._beside[edge_type]
 
@@ -322,20 +305,11 @@ def _listed(ids: Ids) -> list[str]:
 
 def _short(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= _CELL_CHARS else text[:_CELL_CHARS] + "…"
+    return text if len(text) <= MOST_CHARS else text[:MOST_CHARS] + "…"
 
 
 def _features(row: Mapping[str, Any], but: Sequence[str]) -> dict[str, Any]:
     return {str(key): plain(value) for key, value in row.items() if key not in but}
-
-
-def plain(value: Any) -> Any:
-    """Return a value as a feature has it: JSON types only, long text cut to 200 characters, bytes by their number."""
-    if isinstance(value, bytes):
-        return f"<{len(value)} bytes>"
-    if isinstance(value, str):
-        return value if len(value) <= _CELL_CHARS else value[:_CELL_CHARS] + "…"
-    return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
 def _node(row: Mapping[str, Any], where: str) -> Node:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vinelm.errors import DatasetError
-from vinelm.workflows.graphqa.source import Node, plain
+from vinelm.workflows.graphqa.node import Node, plain
 
 _NAMED = ("name", "title")
 

@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("pydantic_monty", reason="the extra graph is not installed")
 
 from vinelm.errors import MissingExtra
-from vinelm.workflows.graphqa import act, act_process
+from vinelm.workflows.graphqa import Node, act, act_process
 from vinelm.workflows.graphqa.act import Ran, SandboxFailure, refusal, run_snippet
-from vinelm.workflows.graphqa.source import GraphError, GraphSource, Node
+from vinelm.workflows.graphqa.source import GraphError, GraphSource
 
 GRAPH = GraphSource(
     [Node("a", "k", "Ann"), Node("b", "k", "Bob"), Node("c", "k", "Cid")], [("a", "knows", "b"), ("a", "knows", "c")]

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from vinelm.errors import DatasetError
+from vinelm.workflows.graphqa import Node
 from vinelm.workflows.graphqa import source as module
-from vinelm.workflows.graphqa.source import GraphError, GraphSource, Node
+from vinelm.workflows.graphqa.source import GraphError, GraphSource
 
 NODES = [
     Node("d1", "Disease", "anemia", {"rare": False}),
@@ -68,13 +69,13 @@ def test_a_name_is_found_exactly_or_by_likeness(graph):
     assert graph.retrieve("IRON DEFICIENCY anemia") == "d2"
     assert graph.retrieve("iron deficency anaemia") == "d2"
     assert graph.retrieve("anemia") == "d1"  # two have the name: the most connected one
-    assert graph.repeated_names == 1
+    assert graph._names.repeated == 1
     with pytest.raises(GraphError, match="no node is called 'qqq': the nearest names are '"):
         graph.retrieve("qqq")
     assert graph.unknown("irn").endswith("the nearest names are 'Iron', 'iron deficiency anemia', 'anemia'")
     again = pickle.loads(pickle.dumps(graph))  # noqa: S301 - what this test wrote
     assert again.retrieve("iron deficency anaemia") == "d2"
-    assert again.repeated_names == 1
+    assert again._names.repeated == 1
 
 
 def test_the_users_embedder_takes_the_place_of_trigrams():
