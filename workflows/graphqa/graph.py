@@ -142,7 +142,7 @@ def make_build(sources: Mapping[str, GraphSource]) -> Callable[[Vine], Any]:
         def run(state: GraphState) -> GraphState:
             graph = {"graph": state["graph"]} if "graph" in state else {}
 
-            def retrieve(text: str) -> str:
+            def retrieve(text: Any) -> str:
                 if not isinstance(text, str):  # the snippet's mistake: the source says so, and the tool's schema would not
                     return stages.source(state).retrieve(text)
                 return str(tool.invoke({"text": text, **graph}))
