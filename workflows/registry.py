@@ -31,6 +31,10 @@ WORKFLOWS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "vinelm.workflows.mathqa.workflow:mathqa",
             "math problems: answer, check the own calculation, reflect, up to 6 answers; meant for four models",
         ),
+        "graphqa": (
+            "vinelm.workflows.graphqa.workflow:bundled",
+            "questions to a graph: classify; one code action, or plan and up to 3 turns of action and reasoning",
+        ),
         "support": (
             "vinelm.workflows.support.workflow:support",
             "support tickets: router, three desks (SQL look-ups, article search, none), reply",

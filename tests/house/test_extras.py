@@ -17,7 +17,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = {name: needs for name, needs in PROJECT["optional-dependencies"].items() if name not in ("dev", "sglang")}
 MODULES = {
     "boto3": "botocore", "google-genai": "google.genai", "math-verify": "math_verify", "opentelemetry-api": "opentelemetry",
-    "prometheus-client": "prometheus_client", "xgboost-cpu": "xgboost",
+    "prometheus-client": "prometheus_client", "pydantic-monty": "pydantic_monty", "xgboost-cpu": "xgboost",
 }  # fmt: skip
 """Distributions whose module has another name; the others' is their own."""
 

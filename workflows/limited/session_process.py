@@ -10,19 +10,26 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO, NoReturn, cast
 
 GRACE_S = 0.5
 """Seconds after its time limit at which a process is killed."""
 
 
-def serve_sessions(descriptor: int, answer: Callable[[bytes, BinaryIO], None], *, space_bytes: int) -> None:
+def serve_sessions(
+    descriptor: int,
+    answer: Callable[[bytes, BinaryIO], None],
+    *,
+    space_bytes: int,
+    ended: Callable[[], None] = lambda: None,
+) -> None:
     """Fork a session for each socket that arrives, until the other side is gone.
 
     Args:
         descriptor: of the socket over which sessions are asked for.
-        answer: called in a session with each line of its socket and the stream for the answer.
+        answer: called in a session with each line of its socket and the stream for the answer, from which it may read more.
         space_bytes: what a session may map beyond that which the process has at its start.
+        ended: called in a session whose other side is gone, before its process ends.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the application, which ends this process
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a session
@@ -34,7 +41,7 @@ def serve_sessions(descriptor: int, answer: Callable[[bytes, BinaryIO], None], *
         session = socket.socket(fileno=descriptors[0])
         if os.fork() == 0:
             control.close()
-            _serve(session, answer, space_bytes)
+            _serve(session, answer, space_bytes, ended)
         session.close()
 
 
@@ -46,13 +53,16 @@ def deadline(seconds: float) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _serve(session: socket.socket, answer: Callable[[bytes, BinaryIO], None], space_bytes: int) -> NoReturn:
+def _serve(
+    session: socket.socket, answer: Callable[[bytes, BinaryIO], None], space_bytes: int, ended: Callable[[], None]
+) -> NoReturn:
     with suppress(OSError):
         _limit(space_bytes)
         session.sendall(b"ready\n")
-        with session.makefile("rb") as questions, session.makefile("wb") as answers:
-            for line in questions:
-                answer(line, answers)
+        with session.makefile("rwb") as stream:
+            for line in stream:
+                answer(line, cast("BinaryIO", stream))
+    ended()
     os._exit(0)
 
 

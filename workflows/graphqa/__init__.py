@@ -1,0 +1,5 @@
+"""Questions to a graph: classify, reason, act by code in a sandbox, on a database or tables of your own."""
+
+from vinelm.whole_imports import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

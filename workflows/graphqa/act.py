@@ -1,0 +1,190 @@
+"""Run the code actions of models: a list of allowed syntax first, then a sandbox with limits; there is no other way.
+
+The sandbox is pydantic-monty: an interpreter without files, network, environment or imports of the host, whose workers are
+processes of their own. Only the functions of the graph can be reached from it. It does not survive a fork of the process that
+uses it, so a limited process uses it, which asks this one for each call of a function.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from vinelm.errors import VineLMError
+from vinelm.extras import require_extra
+from vinelm.workflows.graphqa.source import GraphError
+from vinelm.workflows.limited.sessions import Sessions, is_supported
+
+SESSIONS = Sessions("vinelm.workflows.graphqa.act_process", "runs code actions")
+SILENT_S = 30.0
+"""Seconds without a call or an answer after which a session is given up."""
+MOST_CODE_CHARS = 8000
+FUNCTIONS = ("RetrieveNode", "NodeFeature", "NodeDegree", "NeighbourCheck", "NodeInfo")
+BUILTINS = (
+    "print", "len", "sorted", "set", "list", "dict", "tuple", "sum", "min", "max", "range", "enumerate", "zip", "abs", "round",
+    "str", "int", "float", "bool", "any", "all", "reversed",
+)  # fmt: skip
+_METHODS = frozenset([
+    "add", "append", "count", "copy", "discard", "difference", "endswith", "extend", "get", "index", "intersection",
+    "items", "join", "keys", "lower", "pop", "remove", "replace", "reverse", "setdefault", "sort", "split",
+    "startswith", "strip", "symmetric_difference", "union", "update", "upper", "values", "issubset", "issuperset",
+    "isdisjoint", "insert", "title", "clear",
+])  # fmt: skip
+_SYNTAX = (
+    ast.Module, ast.Expr, ast.Assign, ast.AugAssign, ast.For, ast.While, ast.If, ast.Break, ast.Continue, ast.Pass,
+    ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Compare, ast.Call, ast.keyword, ast.Starred, ast.Lambda,
+    ast.arguments, ast.arg, ast.Dict, ast.Set, ast.List, ast.Tuple, ast.ListComp, ast.SetComp, ast.DictComp,
+    ast.GeneratorExp, ast.comprehension, ast.Constant, ast.JoinedStr, ast.FormattedValue, ast.Attribute, ast.Subscript,
+    ast.Slice, ast.Name, ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop,
+)  # fmt: skip
+
+
+class SandboxFailure(VineLMError):
+    """The sandbox itself failed, or the graph behind it: no fault of the snippet, and no answer."""
+
+    default_code = "sandbox"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What became of a snippet.
+
+    Args:
+        status: ``"ok"``; ``"error"`` if it failed or reached a limit; ``"refused"`` if it has syntax that is not allowed, and
+            nothing was executed.
+        printed: What it printed, cut at 4 kB.
+        error: One line for the model; None if it is ok.
+        is_cut: It printed more.
+    """
+
+    status: Literal["ok", "error", "refused"]
+    printed: str = ""
+    error: str | None = None
+    is_cut: bool = False
+
+
+def refusal(code: str) -> str | None:
+    """Return why a snippet must not run, in one line; None if it may. Executes nothing.
+
+    Allowed are expressions, assignments, loops and conditions over the names in ``FUNCTIONS`` and ``BUILTINS``, those that the
+    snippet assigns, and methods of plain values. Not allowed are imports, definitions, ``try``, ``del``, names with an
+    underscore in front, and everything else.
+    """
+    if len(code) > MOST_CODE_CHARS:
+        return f"the snippet has more than {MOST_CODE_CHARS} characters: write less"
+    try:
+        tree = ast.parse(code)
+    except SyntaxError as error:
+        return f"SyntaxError: {error.msg} (line {error.lineno})"
+    except (ValueError, RecursionError, MemoryError):
+        return "SyntaxError: the snippet cannot be read"
+    bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    known = bound | {*FUNCTIONS, *BUILTINS}
+    return next((why for node in ast.walk(tree) if (why := _refused(node, known))), None)
+
+
+def run_snippet(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
+    """Run a snippet in the sandbox. Any number of threads may call; starts processes on the first call, and keeps them.
+
+    Limits are those of :mod:`vinelm.workflows.graphqa.act_process`.
+
+    Args:
+        code: Python as the model wrote it.
+        functions: What it may call, by the names in ``FUNCTIONS``; called in this thread, with values of JSON. A
+            :class:`GraphError` of theirs is an error of the snippet.
+
+    Raises:
+        MissingExtra: pydantic-monty is not installed.
+        SandboxFailure: The sandbox died or is silent, or a function raised anything but a :class:`GraphError`.
+    """
+    why = refusal(code)
+    if why is not None:
+        return Ran(status="error" if why.startswith("SyntaxError") else "refused", error=why)
+    require_extra("graph", "running code actions", "pydantic_monty")
+    calls = _Calls(functions)
+    if is_supported():
+        with SESSIONS.one() as session:
+            found = _asked(session, {"code": code, "names": sorted(functions)}, calls)
+    else:
+        from vinelm.workflows.graphqa.act_process import executed
+
+        found = executed(code, sorted(functions), calls.answer)
+    if calls.failure is not None:
+        kind = type(calls.failure).__name__
+        raise SandboxFailure(f"a function of the graph raised {kind}: mend the source or its embedder") from calls.failure
+    if found["status"] == "died":
+        raise SandboxFailure("the sandbox died while it ran a snippet: is there memory, and may this process start others?")
+    return Ran(**found)
+
+
+def start_sandbox() -> None:
+    """Start the process that forked children share: they would each start one. See :func:`run_snippet` for what is raised."""
+    run_snippet("print(1)", {})
+
+
+def _asked(session: socket.socket, question: Mapping[str, Any], calls: _Calls) -> dict[str, Any]:
+    """What a session says of a snippet, whose calls are answered. The session is closed unless it can be used again."""
+    is_reusable = False
+    session.settimeout(SILENT_S)
+    try:
+        with session.makefile("rwb") as stream:
+            _say(stream, question)
+            for line in stream:
+                said = json.loads(line)
+                if "call" not in said:
+                    is_reusable = said["status"] != "died"
+                    return cast("dict[str, Any]", said)
+                _say(stream, calls.answer(said["call"], said["args"], said["options"]))
+    except OSError:
+        pass
+    finally:
+        if not is_reusable:
+            session.close()
+    return {"status": "died"}
+
+
+def _say(stream: Any, plain: Mapping[str, Any]) -> None:
+    stream.write(json.dumps(plain).encode() + b"\n")
+    stream.flush()
+
+
+class _Calls:
+    """The functions of the graph as the sandbox calls them; what is no fault of the snippet is kept in ``failure``."""
+
+    def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
+        self._functions = functions
+        self.failure: BaseException | None = None
+
+    def answer(self, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the value of a call, or its error."""
+        fn = self._functions[name]
+        try:
+            inspect.signature(fn).bind(*args, **options)
+        except TypeError as error:
+            return {"error": f"{name}: {error}"}
+        try:
+            return {"value": fn(*args, **options)}
+        except GraphError as error:
+            return {"error": str(error)}
+        except Exception as error:
+            self.failure = error
+            return {"error": "the graph does not answer"}
+
+
+def _refused(node: ast.AST, known: set[str]) -> str | None:
+    line = getattr(node, "lineno", 1)
+    if not isinstance(node, _SYNTAX):
+        return f"{type(node).__name__} is not allowed (line {line}): use expressions, assignments, for, while and if"
+    if isinstance(node, ast.Name) and (node.id.startswith("_") or node.id not in known):
+        return f"the name {node.id!r} is not allowed (line {line}): use {', '.join(FUNCTIONS)} and plain builtins"
+    if isinstance(node, ast.arg) and node.arg.startswith("_"):
+        return f"the name {node.arg!r} is not allowed (line {line})"
+    if isinstance(node, ast.Attribute) and node.attr not in _METHODS:
+        return f"the attribute {node.attr!r} is not allowed (line {line}): use methods of lists, sets, dicts and text"
+    return None

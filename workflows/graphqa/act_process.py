@@ -1,0 +1,143 @@
+"""The process that runs code actions: it forks one process per session, each with a worker of pydantic-monty of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, BinaryIO, TypeAlias
+
+from vinelm.extras import required_extra
+from vinelm.workflows.limited.session_process import serve_sessions
+
+with required_extra("graph", "running code actions"):
+    import pydantic_monty as monty
+
+MOST_SECONDS = 2.0
+"""Of running, without what calls of the graph take."""
+MOST_BYTES = 50_000_000
+MOST_HOST_CALLS = 10_000
+MOST_DEPTH = 200
+MOST_PRINTED = 4096
+"""UTF-8 bytes of printed text that are kept; what comes after is dropped, and the result says so."""
+WAIT_S = 20.0
+"""Seconds to wait for a worker."""
+SPACE_BYTES = 4 << 30
+"""What a session may map beyond that which the process has at its start; most of it is never touched."""
+_ERROR_CHARS = 300
+_LIMITS = {
+    "TimeoutError: feed time": f"TimeoutError: the snippet ran longer than {MOST_SECONDS:.0f} s",
+    "MemoryError": f"MemoryError: the snippet took more than {MOST_BYTES // 1_000_000} MB",
+    "RuntimeError: suspension limit": f"RuntimeError: more than {MOST_HOST_CALLS:,} calls: give the functions lists of ids",
+}
+"""How limits are told to the model: without measured figures, so that equal snippets give equal prompts."""
+
+Ask: TypeAlias = Callable[[str, Sequence[Any], Mapping[str, Any]], Mapping[str, Any]]
+
+
+def main(descriptor: int) -> None:
+    """Fork a session for each socket that arrives, until the other side is gone."""
+    serve_sessions(descriptor, _answer, space_bytes=SPACE_BYTES, ended=_ended)
+
+
+def executed(code: str, names: Sequence[str], ask: Ask) -> dict[str, Any]:
+    """Run a snippet under the limits of this module.
+
+    Args:
+        code: The snippet.
+        names: Functions that it may call.
+        ask: Called with the name and the arguments of such a call; returns its ``value`` or its ``error``.
+
+    Returns:
+        ``status`` ("ok", "error", or "died" where the worker did), ``printed``, ``error`` (one line or None), ``is_cut``.
+    """
+    printed = _Printed()
+    limits: monty.ResourceLimits = {
+        "max_feed_duration_secs": MOST_SECONDS,
+        "max_memory": MOST_BYTES,
+        "max_suspensions": MOST_HOST_CALLS,
+        "max_recursion_depth": MOST_DEPTH,
+        "max_total_sleep_secs": 0.0,
+    }
+    error = None
+    try:
+        with _pool().checkout(limits=limits) as session:
+            lookup = {name: _function(name, ask) for name in names}
+            session.feed_run(code, external_lookup=lookup, print_callback=printed)
+    except monty.MontyCrashedError:
+        return {"status": "died"}
+    except monty.MontyError as failure:
+        error = _line(failure)
+    text = {"printed": printed.text, "error": error, "is_cut": printed.is_cut}
+    return {"status": "ok" if error is None else "error", **text}
+
+
+def _answer(line: bytes, stream: BinaryIO) -> None:
+    question = json.loads(line)
+
+    def ask(name: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        _say(stream, {"call": name, "args": list(args), "options": dict(options)})
+        return json.loads(stream.readline())
+
+    _say(stream, executed(question["code"], question["names"], ask))
+
+
+def _say(stream: BinaryIO, plain: Mapping[str, Any]) -> None:
+    stream.write(json.dumps(plain, default=list).encode() + b"\n")
+    stream.flush()
+
+
+def _function(name: str, ask: Ask) -> Callable[..., Any]:
+    def call(*args: Any, **options: Any) -> Any:
+        said = ask(name, args, options)
+        if "error" in said:
+            raise ValueError(said["error"])
+        return said["value"]
+
+    return call
+
+
+class _Printed:
+    """Collects printed text up to the limit. It must not raise: that would end the run at its time limit only."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._left = MOST_PRINTED
+        self.is_cut = False
+
+    def __call__(self, stream: str, text: str) -> None:
+        raw = text[: self._left].encode("utf-8", "replace")[: self._left]
+        kept = raw.decode("utf-8", "ignore")
+        self.is_cut |= len(kept) < len(text)
+        self._left -= len(raw)
+        self._parts.append(kept)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._parts).strip()
+
+
+def _line(error: monty.MontyError) -> str:
+    is_located = isinstance(error, monty.MontyRuntimeError | monty.MontySyntaxError)
+    located: Any = error
+    text = located.display("type-msg") if is_located else f"TypeError: {error}"
+    text = next((said for start, said in _LIMITS.items() if text.startswith(start)), text)
+    frames = located.traceback() if is_located else ()
+    where = f" (line {frames[-1].line})" if frames else ""
+    return " ".join(text.split())[:_ERROR_CHARS] + where
+
+
+def _ended() -> None:
+    if _pool.cache_info().currsize:
+        _pool().__exit__(None, None, None)
+
+
+@cache
+def _pool() -> monty.Monty:
+    """The worker of this process, kept until it ends."""
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # of a session: the pool waits for its worker
+    pool = monty.Monty(max_processes=1, checkout_timeout=WAIT_S)
+    pool.__enter__()
+    return pool

@@ -1,0 +1,112 @@
+"""Questions to a graph with their answers: from a file of JSON lines, checked against the graph; and how answers compare."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from vinelm.errors import DatasetError
+from vinelm.requests.dataset import read_jsonl
+from vinelm.requests.workflow import Request
+from vinelm.workflows.graphqa.act import FUNCTIONS, refusal
+from vinelm.workflows.graphqa.prompts import names_in
+from vinelm.workflows.graphqa.source import GraphError, GraphSource
+
+LABELS = ("answer", "program", "entities", "arm", "any_of", "template", "source")
+"""Keys of a row that the graph must not see."""
+KEYS = ("question", "graph", *LABELS)
+ARMS = ("direct", "multi_hop")
+
+
+def load_questions(path: str | Path, sources: Mapping[str, GraphSource]) -> tuple[Request, ...]:
+    """Read questions from JSON lines, plain or gzipped.
+
+    A row has ``question`` and ``answer`` (names joined by ", ", or a number). It may have ``question_id``; ``graph``, the name
+    of the source; ``entities``, the names that it asks about (a list or an object); ``program``, a snippet that prints the
+    answer, which simulated models need; ``arm``, "direct" or "multi_hop"; and ``any_of``, true if any of the names will do.
+
+    Raises:
+        DatasetError: A row lacks the question or the answer, names a graph, an entity or an edge type that does not exist, or
+            has a program that must not run. The message names file and line.
+    """
+    file = Path(path)
+    requests = []
+    rows = read_jsonl(file, required=("question", "answer"), id_key="question_id")
+    for row, number in zip(rows, _numbers(file), strict=True):
+        why = fault(row.data, sources)
+        if why is not None:
+            raise DatasetError(f"{file}:{number}: {why}")
+        requests.append(Request(row.id, {key: row.data[key] for key in KEYS if key in row.data}))
+    return tuple(requests)
+
+
+def fault(row: Mapping[str, Any], sources: Mapping[str, GraphSource]) -> str | None:
+    """Return what is wrong with a row, in one line; None if nothing is."""
+    for key in ("question", "answer"):
+        if not isinstance(row[key], str) or not row[key].strip():
+            return f"{key!r} must be a text that is not empty"
+    source = sources.get(row.get("graph", "")) if isinstance(row.get("graph", ""), str) else None
+    if source is None:
+        return f"the graph {row.get('graph', '')!r} does not exist: use one of {', '.join(map(repr, sources))}"
+    if row.get("arm", ARMS[0]) not in ARMS:
+        return f"the arm {row['arm']!r} does not exist: use {' or '.join(ARMS)}"
+    entities = row.get("entities", ())
+    for name in entities.values() if isinstance(entities, Mapping) else entities:
+        if not source.is_named(str(name)):
+            return source.unknown(str(name))
+    return _fault_of_program(str(row["program"]), source) if "program" in row else None
+
+
+def is_right(request: Request, state: Mapping[str, Any]) -> bool:
+    """Return whether the state's answer has the names of the right one; where any will do, some of them and no others."""
+    given, right = names_in(state.get("answer") or ""), names_in(str(request.data["answer"]))
+    return bool(given) and (given <= right if request.data.get("any_of") else given == right)
+
+
+def same_names(one: str | None, other: str | None) -> bool:
+    """Return whether two answers have the same names or number; symmetric. No answer agrees with nothing."""
+    first, second = names_in(one or ""), names_in(other or "")
+    return bool(first) and first == second
+
+
+def calls_in(program: str) -> Iterator[tuple[str, list[ast.expr]]]:
+    """Yield each call of a graph function with its arguments; the program must be Python."""
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
+            yield node.func.id, [*node.args, *(keyword.value for keyword in node.keywords)]
+
+
+def edges_in(program: str) -> tuple[str, ...]:
+    """Return the types of edges that a program names as literals, sorted."""
+    ends = [args[-1] for name, args in calls_in(program) if name in ("NodeDegree", "NeighbourCheck") and len(args) == 2]
+    return tuple(sorted({text_of(end) for end in ends} - {""}))
+
+
+def text_of(node: ast.expr) -> str:
+    """Return the text of a literal; an empty one for anything else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _fault_of_program(program: str, source: GraphSource) -> str | None:
+    why = refusal(program)
+    if why is not None:
+        return f"the program must not run: {why}"
+    try:
+        for name in edges_in(program):
+            source.neighbours([], name)
+        for function, args in calls_in(program):
+            if function == "RetrieveNode" and args and (name := text_of(args[0])):
+                source.retrieve(name)
+    except GraphError as error:
+        return f"the program: {error}"
+    return None
+
+
+def _numbers(file: Path) -> list[int]:
+    """The numbers of the lines that are not blank."""
+    opener: Any = gzip.open if file.suffix == ".gz" else open
+    with opener(file, "rt", encoding="utf-8") as lines:
+        return [number for number, line in enumerate(lines, start=1) if line.strip()]

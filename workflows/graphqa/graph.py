@@ -1,0 +1,172 @@
+"""The graph of the workflow: a classifier, an arm of one code action, and an arm of plan, code actions and reasoning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict
+
+from langchain_core.messages import HumanMessage, SystemMessage
+
+from vinelm.errors import DatasetError
+from vinelm.requests.protocols import Vine
+from vinelm.workflows.graphqa import prompts
+from vinelm.workflows.graphqa.act import run_snippet
+from vinelm.workflows.graphqa.source import GraphSource
+
+FACTS_CHARS = 1200
+"""Characters of printed facts that an entry of the notebook shows."""
+
+
+class GraphState(TypedDict, total=False):
+    """The workflow state, in JSON types only, so that checkpoints round-trip.
+
+    ``graph`` names the source where there are several. ``printed`` is what the last snippet printed, ``error`` why it failed,
+    ``shown`` the signal of the last stage; ``answer`` is there once the question is answered.
+    """
+
+    question: str
+    graph: str
+    arm: str
+    missing: str
+    edges: list[str]
+    notebook: list[str]
+    code: str | None
+    printed: str
+    error: str | None
+    shown: str | None
+    answer: str | None
+
+
+class GraphStages:
+    """The stage functions and the tool over some graphs, by name."""
+
+    def __init__(self, sources: Mapping[str, GraphSource]) -> None:
+        self.sources = sources
+
+    def source(self, state: Mapping[str, Any]) -> GraphSource:
+        """Return the graph that a request asks; :class:`DatasetError` for an unknown name."""
+        name = state.get("graph", "")
+        if name not in self.sources:
+            raise DatasetError(f"no graph is called {name!r}: use one of {', '.join(map(repr, self.sources))}")
+        return self.sources[name]
+
+    def classify(self, state: GraphState, model: Any) -> GraphState:
+        """Choose the arm. One model call."""
+        return {"arm": prompts.arm_of(_asked(model, prompts.CLASSIFY, f"Question: {state['question']}")), "shown": None}
+
+    def act_direct(self, state: GraphState, model: Any) -> GraphState:
+        """Write the snippet that prints the answer. One model call."""
+        system = prompts.act_system(self.source(state).schema())
+        return _written(model, system, prompts.act_prompt(state["question"], state.get("code"), state.get("error")))
+
+    def plan(self, state: GraphState, model: Any) -> GraphState:
+        """Say what has to be looked up, and by which types of edges. One model call."""
+        return self._thought(model, prompts.PLAN, f"Question: {state['question']}", state)
+
+    def act(self, state: GraphState, model: Any) -> GraphState:
+        """Write a snippet for what is missing; it is shown these types of edges and no notebook. One model call."""
+        system = prompts.act_system(self.source(state).schema(state["edges"]))
+        return _written(model, system, prompts.act_prompt(state["missing"], state.get("code"), state.get("error")))
+
+    def reason(self, state: GraphState, model: Any) -> GraphState:
+        """Answer from the notebook, or say what is missing. One model call."""
+        return self._thought(model, prompts.REASON, prompts.reason_prompt(state["question"], state.get("notebook", [])), state)
+
+    def run(self, state: GraphState, retrieve: Callable[[str], str]) -> GraphState:
+        """Run the last snippet and note what it printed. A tool."""
+        code = state.get("code")
+        if code is None:
+            return _noted(state, "form", "", "there was no snippet: write one ```python block")
+        is_direct = state["arm"] == "direct"
+        functions = self.source(state).functions(None if is_direct else state["edges"])
+        ran = run_snippet(code, {**functions, "RetrieveNode": retrieve})
+        if ran.status != "ok":
+            return _noted(state, "refused" if ran.status == "refused" else "code error", ran.printed, ran.error)
+        if not ran.printed:
+            return _noted(state, "empty", "", "it ran and printed nothing")
+        return _noted(state, "finished" if is_direct else "facts", ran.printed, None)
+
+    def _thought(self, model: Any, role: str, prompt: str, state: GraphState) -> GraphState:
+        source = self.source(state)
+        said = prompts.reasoned(_asked(model, f"{role}\n\n{source.schema()}", prompt), source.edge_types)
+        facts = state.get("printed", "") if state.get("error") is None else ""
+        answer = facts if said.answer == "#" else said.answer
+        if answer and role is prompts.REASON:
+            return {"answer": answer, "shown": "finished"}
+        edges = sorted({*state.get("edges", ()), *said.edges}) or list(source.edge_types)
+        shown = None if said.answer or said.missing else "form"
+        missing = said.missing or state.get("missing", state["question"])
+        return {"missing": missing, "edges": edges, "shown": shown, "answer": None}
+
+
+def finished(state: Mapping[str, Any]) -> bool:
+    """Return whether the workflow's own check accepts: there is an answer."""
+    return bool(state.get("answer"))
+
+
+def signal(state: Mapping[str, Any]) -> str | None:
+    """Return what the last stage came to: finished, facts, empty, code error, refused, form, or None for nothing to say."""
+    return state.get("shown")
+
+
+def _noted(state: GraphState, shown: str, printed: str, error: str | None) -> GraphState:
+    entry = error if error is not None else printed
+    cut = entry if len(entry) <= FACTS_CHARS else f"{entry[:FACTS_CHARS]}… ({len(entry)} characters)"
+    task = state["question"] if state["arm"] == "direct" else state["missing"]
+    notebook = prompts.noted(state.get("notebook", []), f"{task} -> {cut}" if error is None else f"{task} failed: {cut}")
+    answer = printed if shown == "finished" else None
+    return {"notebook": notebook, "printed": printed, "error": error, "shown": shown, "answer": answer}
+
+
+def _written(model: Any, system: str, prompt: str) -> GraphState:
+    return {"code": prompts.code_of(_asked(model, system, prompt))}
+
+
+def _asked(model: Any, system: str, prompt: str) -> str:
+    return str(model.invoke([SystemMessage(system), HumanMessage(prompt)]).text)
+
+
+def make_build(sources: Mapping[str, GraphSource]) -> Callable[[Vine], Any]:
+    """Return ``build(vine)``, which returns the uncompiled ``StateGraph``; its input is ``question`` and perhaps ``graph``."""
+    stages = GraphStages(sources)
+
+    def build(vine: Vine) -> Any:
+        from langgraph.graph import END, START, StateGraph
+
+        def retrieve_node(text: str, graph: str = "") -> str:
+            """Return the id of the node that is called so."""
+            return stages.source({"graph": graph}).retrieve(text)
+
+        tool = vine.tool(retrieve_node, read_only=True)
+
+        def run(state: GraphState) -> GraphState:
+            graph = {"graph": state["graph"]} if "graph" in state else {}
+
+            def retrieve(text: Any) -> str:
+                if not isinstance(text, str):  # the snippet's mistake: the source says so, and the tool's schema would not
+                    return stages.source(state).retrieve(text)
+                return str(tool.invoke({"text": text, **graph}))
+
+            return stages.run(state, retrieve)
+
+        graph = StateGraph(GraphState)
+        for name in ("classify", "act_direct", "plan", "act", "reason"):
+            graph.add_node(name, vine.stage(name, getattr(stages, name)))
+        graph.add_node("run_direct", run)
+        graph.add_node("run", run)
+        graph.add_node("finish", vine.finish)
+        graph.add_edge(START, "classify")
+        arms = {"direct": "act_direct", "multi_hop": "plan"}
+        graph.add_conditional_edges("classify", lambda state: arms[state["arm"]], list(arms.values()))
+        graph.add_edge("act_direct", "run_direct")
+        graph.add_conditional_edges(
+            "run_direct", vine.route(finished, again="act_direct", end="finish"), ["act_direct", "finish"]
+        )
+        graph.add_edge("plan", "act")
+        graph.add_edge("act", "run")
+        graph.add_edge("run", "reason")
+        graph.add_conditional_edges("reason", vine.route(finished, again="act", end="finish"), ["act", "finish"])
+        graph.add_edge("finish", END)
+        return graph
+
+    return build

@@ -1,0 +1,108 @@
+"""Prompts of the four roles, static part first, and how the models' answers are read."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+CLASSIFY = """You sort questions to a graph. Answer with one word.
+direct: at most two steps along the edges of the nodes that the question names, or a count of them
+multi_hop: everything else"""
+FUNCTIONS = """RetrieveNode(text) -> id of the node with that name
+NodeFeature(ids, feature) -> its value
+NodeDegree(ids, edge_type) -> number of its neighbours
+NeighbourCheck(ids, edge_type) -> list of ids of its neighbours; edges have no direction
+NodeInfo(ids) -> text about the nodes
+ids is one id, or a list of ids: then values come as a list, and neighbours of all in one list, repeated if they repeat."""
+ACT = f"""You write one short Python snippet that asks a graph. Answer with one ```python block and nothing else.
+Only these functions and plain builtins exist; no import, def, try. Print what is asked for: names joined by ", ", or a number.
+{FUNCTIONS}"""
+PLAN = """You plan how to answer a question from a graph. Answer with two lines and nothing else.
+Missing: what has to be looked up, with the names that the question has
+Edges: the types of edges that this takes, separated by commas"""
+REASON = """You answer a question from a notebook of look-ups in a graph. Answer in one of these ways and with nothing else.
+Finish[#] if the last entry of the notebook is the answer as it stands
+Finish[the names separated by commas, or the number] if the notebook holds the answer otherwise
+If something is missing, two lines, "Missing: what has to be looked up" and "Edges: types of edges, separated by commas\""""
+NOTEBOOK_CHARS = 24_000
+"""About 6,000 tokens: the oldest entries stay, and what does not fit is left out."""
+LEFT_OUT = "(further entries are left out: the notebook is full)"
+
+_FENCE = re.compile(r"```[ \t]*(?:python|py)?[ \t]*\r?\n?(.*?)(?:```|\Z)", re.S | re.I)
+_FINISH = re.compile(r"Finish\[(.*?)\][.\s]*$", re.S | re.M)
+_MISSING = re.compile(r"^[ \t]*Missing:[ \t]*(\S.*)$", re.M)
+_EDGES = re.compile(r"^[ \t]*Edges:[ \t]*(.*)$", re.M)
+_WORD = re.compile(r"[a-z_]+")
+_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoned:
+    """What a plan or a reasoning says: ``answer`` (``"#"`` for the last entry), or what is ``missing`` by which ``edges``."""
+
+    answer: str | None
+    missing: str | None
+    edges: tuple[str, ...]
+
+
+def arm_of(text: str) -> str:
+    """Return ``"direct"`` or ``"multi_hop"`` as the text says; the latter where it says neither."""
+    return next((word for word in _WORD.findall(text.lower()) if word in ("direct", "multi_hop")), "multi_hop")
+
+
+def code_of(text: str) -> str | None:
+    """Return the last block of code in a text; the text itself if it calls a function of the graph; else None."""
+    blocks: list[str] = [block.strip() for block in _FENCE.findall(text) if block.strip()]
+    if blocks:
+        return blocks[-1]
+    return text.strip() if re.search(r"\b(RetrieveNode|NeighbourCheck|NodeDegree|NodeFeature|NodeInfo)\(", text) else None
+
+
+def reasoned(text: str, edge_types: Collection[str]) -> Reasoned:
+    """Return what a text says; edge types that do not exist are dropped."""
+    finish, missing, edges = _FINISH.search(text), _MISSING.search(text), _EDGES.search(text)
+    named = [name.strip().strip("`'\"") for name in edges[1].split(",")] if edges else []
+    return Reasoned(
+        finish[1].strip() if finish and finish[1].strip() else None,
+        missing[1].strip() if missing else None,
+        tuple(sorted({name for name in named if name in edge_types})),
+    )
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Return the names of an answer, without regard to case and order; numbers by their value, so that 8 and 8.0 are one."""
+    parts = (part.strip().strip("'\"[].").casefold() for part in re.split(r",\s|[\n;]", text))
+    return frozenset(f"{float(part):g}" if _NUMBER.fullmatch(part) else part for part in parts if part)
+
+
+def noted(notebook: Sequence[str], entry: str) -> list[str]:
+    """Return the notebook with one more entry, which is left out, and said to be, where it does not fit."""
+    if notebook and notebook[-1] == LEFT_OUT:
+        return list(notebook)
+    fits = sum(map(len, notebook)) + len(entry) + len(LEFT_OUT) <= NOTEBOOK_CHARS
+    return [*notebook, entry if fits else LEFT_OUT]
+
+
+def act_system(schema: str) -> str:
+    """Return the static part of the prompt of a stage that writes code."""
+    return f"{ACT}\n\n{schema}"
+
+
+def act_prompt(task: str, code: str | None = None, error: str | None = None) -> str:
+    """Return the rest of it: the question or what is missing, and an earlier snippet with its error."""
+    earlier = f"\n\nAn earlier snippet:\n```python\n{code}\n```\n{error}" if code is not None and error is not None else ""
+    return f"Find: {task}{earlier}"
+
+
+def reason_prompt(question: str, notebook: Sequence[str]) -> str:
+    """Return the question with the notebook, numbered."""
+    entries = "\n".join(f"{number}. {entry}" for number, entry in enumerate(notebook, start=1))
+    return f"Notebook:\n{entries or 'empty'}\n\nQuestion: {question}"
+
+
+def digest() -> str:
+    """Return a hash of all prompts: different prompts are a different workflow."""
+    shown = (CLASSIFY, act_system(""), act_prompt("", "", ""), PLAN, REASON, reason_prompt("", ["a"]), LEFT_OUT)
+    return hashlib.sha256("\0".join(shown).encode()).hexdigest()

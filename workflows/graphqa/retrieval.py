@@ -1,0 +1,110 @@
+"""Find the node that a text names: by its exact name, else by the most similar one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Embed: TypeAlias = Callable[[Sequence[str]], Any]
+LEAST_SIMILAR = 0.3
+"""Below this cosine, a name is not what was asked for."""
+CACHED_TEXTS = 4096
+_MOST_CHARS = 200
+
+
+class Names:
+    """Names and the ids that they stand for.
+
+    Args:
+        named: (name, id) of every node; of equal names the first one counts.
+        embed: Turns texts into the rows of a matrix; None: TF-IDF of trigrams.
+    """
+
+    def __init__(self, named: Sequence[tuple[str, str]], embed: Embed | None = None) -> None:
+        self._named = tuple(named)
+        self._exact: dict[str, str] = {}
+        self._folded: dict[str, str] = {}
+        for name, key in named:
+            self._exact.setdefault(name, key)
+            self._folded.setdefault(name.casefold(), key)
+        self.repeated = sum(count > 1 for count in Counter(name for name, _ in named).values())
+        self._texts = tuple(self._exact)
+        self._embed = embed
+        self._found = lru_cache(CACHED_TEXTS)(self._find)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._named, self._embed)
+
+    def exact(self, text: str) -> str | None:
+        """Return the id of that name, upper and lower case aside if need be; None without one."""
+        return self._exact.get(text) or self._folded.get(text.strip().casefold())
+
+    def find(self, text: str) -> str | None:
+        """Return the id of that name or of the most similar one; None where none is similar. The last texts are cached."""
+        return self._found(text[:_MOST_CHARS])
+
+    def nearest(self, text: str, most: int) -> list[str]:
+        """Return the most similar names, the most similar first."""
+        cosines = self._cosines(text[:_MOST_CHARS])
+        return [self._texts[place] for place in np.argsort(-cosines, kind="stable")[:most]]
+
+    def _find(self, text: str) -> str | None:
+        known = self.exact(text)
+        if known is not None:
+            return known
+        cosines = self._cosines(text)
+        best = int(np.argmax(cosines))
+        return self._exact[self._texts[best]] if cosines[best] >= LEAST_SIMILAR else None
+
+    def _cosines(self, text: str) -> NDArray[np.float64]:
+        if self._embed is not None:
+            near: NDArray[np.float64] = self._rows @ _unit(np.asarray(self._embed([text]), dtype=float))[0]
+            return near
+        postings, weight_of = self._postings
+        found = np.zeros(len(self._texts))
+        trigrams = Counter(_trigrams(text))
+        size, rarest = 0.0, float(np.log(1.0 + len(self._texts)))
+        for trigram, count in trigrams.items():
+            weight = count * weight_of.get(trigram, rarest)
+            size += weight * weight
+            if trigram in postings:
+                places, weights = postings[trigram]
+                found[places] += weight * weights
+        cosines: NDArray[np.float64] = found / max(size**0.5, 1e-12)
+        return cosines
+
+    @cached_property
+    def _rows(self) -> NDArray[np.float64]:
+        assert self._embed is not None
+        return _unit(np.asarray(self._embed(self._texts), dtype=float))
+
+    @cached_property
+    def _postings(self) -> tuple[dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]], dict[str, float]]:
+        """By trigram the places of the names that have it with its share of each name's unit vector, and its weight."""
+        listed = [Counter(_trigrams(name)) for name in self._texts]
+        held = Counter(trigram for counts in listed for trigram in counts)
+        weight_of = {trigram: float(np.log((1.0 + len(listed)) / count)) for trigram, count in held.items()}
+        places: dict[str, list[int]] = {}
+        shares: dict[str, list[float]] = {}
+        for place, counts in enumerate(listed):
+            weights = {trigram: count * weight_of[trigram] for trigram, count in counts.items()}
+            size = sum(weight * weight for weight in weights.values()) ** 0.5 or 1.0
+            for trigram, weight in weights.items():
+                places.setdefault(trigram, []).append(place)
+                shares.setdefault(trigram, []).append(weight / size)
+        return {trigram: (np.array(places[trigram]), np.array(shares[trigram])) for trigram in places}, weight_of
+
+
+def _trigrams(text: str) -> list[str]:
+    padded = f"  {text.casefold().strip()} "
+    return [padded[start : start + 3] for start in range(len(padded) - 2)]
+
+
+def _unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    units: NDArray[np.float64] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return units

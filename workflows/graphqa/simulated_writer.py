@@ -1,0 +1,202 @@
+"""What simulated models write at each stage: the gold program or a mutation of it, which is really executed."""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections.abc import Callable, Mapping, Sequence
+
+from vinelm.errors import DatasetError
+from vinelm.requests.workflow import Request, StageWriter
+from vinelm.workflows.graphqa.dataset import ARMS, edges_in, text_of
+from vinelm.workflows.graphqa.source import GraphSource
+
+PROSE = "The graph has to be searched for the nodes that the question names, and for their neighbours."
+"""Neither a snippet nor an answer."""
+_NEAR = 40
+
+
+class _Task:
+    """A stage's writer by two functions. ``harder`` scales what the program demands of each skill."""
+
+    def __init__(
+        self,
+        kinds: Sequence[str],
+        ease: float,
+        write: Callable[[Request, random.Random], str],
+        mistake: Callable[[Request, str, random.Random], str],
+        harder: float = 1.0,
+    ) -> None:
+        self.kinds, self.ease, self._harder = kinds, ease, harder
+        self._write, self._mistake = write, mistake
+
+    def skills(self, request: Request) -> Mapping[str, float]:
+        """Return the difficulty of the gold program, each in [0, 1]."""
+        return {name: min(1.0, self._harder * share) for name, share in _skills(_gold(request)).items()}
+
+    def right(self, request: Request, rng: random.Random) -> str:
+        """Return a right answer."""
+        return self._write(request, rng)
+
+    def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
+        """Return a wrong answer of that kind, or of another one where it does not apply."""
+        return self._mistake(request, kind, rng)
+
+
+class ProgramWriter(_Task):
+    """Writes for every stage, for requests whose row has a ``program``; by itself it writes the snippet.
+
+    Nothing here was measured on a real model. A right plan names the edges of the program and a right reasoning takes the last
+    entry of the notebook as the answer: whether it is one, the executed program decides.
+
+    Kinds of error in code: a ``wrong_edge``, a ``wrong_entity``, a ``lost_hop``, ``syntax``, ``format`` (no snippet),
+    and ``early``, the name of the entity for an answer.
+    """
+
+    def __init__(self, sources: Mapping[str, GraphSource]) -> None:
+        super().__init__(
+            ("wrong_edge", "wrong_entity", "lost_hop", "syntax", "format", "early"), 0.4, self._code, self._bad_code
+        )
+        self._sources = sources
+        self._writers: dict[str, StageWriter] = {
+            "classify": _Task(("wrong_arm",), 1.6, _arm, lambda request, kind, rng: _other(_arm(request, rng), ARMS, rng), 0.4),
+            "plan": _Task(("wrong_edge", "lost_hop", "format"), 0.9, _plan, self._bad_plan, 0.8),
+            "reason": _Task(("early", "doubt", "format"), 1.2, _finish, _bad_finish, 0.5),
+            "act_direct": self,
+            "act": _Task(self.kinds, 0.7, self._code, self._bad_code, 0.8),
+        }
+
+    def at(self, stage: str) -> StageWriter:
+        """Return the writer of that stage."""
+        return self._writers[stage]
+
+    def _code(self, request: Request, rng: random.Random) -> str:
+        return rng.choice(("```python\n{}\n```", "```python\n{}\n```\n", "```\n{}\n```")).format(_gold(request))
+
+    def _bad_code(self, request: Request, kind: str, rng: random.Random) -> str:
+        gold = _gold(request)
+        if kind == "format":
+            return PROSE
+        if kind == "syntax":
+            return f"```python\n{gold.rstrip()[:-1]}\n```"
+        source = self._source(request)
+        for other in (kind, "wrong_entity", "wrong_edge"):
+            found = mutated(gold, other, source, rng)
+            if found is not None:
+                return f"```python\n{found}\n```"
+        return PROSE
+
+    def _bad_plan(self, request: Request, kind: str, rng: random.Random) -> str:
+        edges = list(edges_in(_gold(request)))
+        if kind == "format" or not edges:
+            return PROSE
+        lost = rng.choice(edges)
+        kept = [name for name in edges if name != lost]
+        if kind == "wrong_edge" or not kept:
+            kept.append(_other(lost, self._source(request).edge_types, rng))
+        return _planned(request, kept)
+
+    def _source(self, request: Request) -> GraphSource:
+        return self._sources[request.data.get("graph", "")]
+
+
+def mutated(program: str, kind: str, source: GraphSource, rng: random.Random) -> str | None:
+    """Return a program with one mistake of that kind; None where it does not apply. Pure but for the generator.
+
+    Args:
+        program: The gold program.
+        kind: ``wrong_edge``, ``wrong_entity``, ``lost_hop`` or ``early``.
+        source: Its graph, for other names and types.
+        rng: Chooses the place and what stands there instead.
+    """
+    tree = ast.parse(program)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    texts = {name: [call.args[-1] for call in calls if _named(call) in names] for name, names in _PLACES.items()}
+    places = [node for node in texts.get(kind, []) if isinstance(node, ast.Constant) and text_of(node)]
+    if kind == "lost_hop":
+        hops = [call for call in calls if _named(call) == "NeighbourCheck" and len(call.args) == 2]
+        return ast.unparse(_Shortened(rng.choice(hops)).visit(tree)) if hops else None
+    if not places:
+        return None
+    place = rng.choice(places)
+    name = text_of(place)
+    if kind == "early":
+        return f"print({name!r})"
+    if kind == "wrong_edge":
+        place.value = _other(name, source.edge_types, rng)
+    else:
+        node = source.retrieve(name)
+        others = [other.name for other in source.nodes_of(source.feature(node, "kind"))[:_NEAR] if other.name != name]
+        place.value = rng.choice(others or [f"{name} 2"])
+    return ast.unparse(tree)
+
+
+_PLACES = {
+    "wrong_edge": ("NodeDegree", "NeighbourCheck"),
+    "wrong_entity": ("RetrieveNode",),
+    "early": ("RetrieveNode",),
+}
+
+
+class _Shortened(ast.NodeTransformer):
+    """Puts the nodes that a hop starts from in the place of those that it leads to."""
+
+    def __init__(self, hop: ast.Call) -> None:
+        self._hop = hop
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if node is not self._hop:
+            return self.generic_visit(node)
+        start = node.args[0]
+        return start if isinstance(start, ast.Call) and _named(start) == "NeighbourCheck" else ast.List([start], ast.Load())
+
+
+def _named(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _gold(request: Request) -> str:
+    if "program" not in request.data:
+        raise DatasetError(f"request {request.id!r}: the row has no 'program': simulated models write their snippets from it")
+    return str(request.data["program"])
+
+
+def _skills(program: str) -> Mapping[str, float]:
+    hops = program.count("NeighbourCheck(") + program.count("NodeDegree(")
+    return {
+        "joins": min(1.0, max(0, hops - 1) / 3.0),
+        "aggregation": 0.7 if "max(" in program else 0.2 if "NodeDegree(" in program or "len(" in program else 0.0,
+        "filters": 0.4 if " & " in program or " if " in program else 0.0,
+        "nesting": 0.5 if "for " in program else 0.0,
+    }
+
+
+def _arm(request: Request, rng: random.Random) -> str:
+    return str(request.data.get("arm", ARMS[_gold(request).count("NeighbourCheck(") > 1]))
+
+
+def _plan(request: Request, rng: random.Random) -> str:
+    return _planned(request, edges_in(_gold(request)))
+
+
+def _planned(request: Request, edges: Sequence[str]) -> str:
+    return f"Missing: {' '.join(str(request.data['question']).split())}\nEdges: {', '.join(edges)}"
+
+
+def _finish(request: Request, rng: random.Random) -> str:
+    """The last entry as the answer; should that be no facts, the plan again."""
+    return f"{_plan(request, rng)}\nFinish[#]"
+
+
+def _bad_finish(request: Request, kind: str, rng: random.Random) -> str:
+    if kind == "format":
+        return PROSE
+    if kind == "doubt":
+        return _plan(request, rng)
+    calls = [node for node in ast.walk(ast.parse(_gold(request))) if isinstance(node, ast.Call)]
+    named = [text_of(call.args[0]) for call in calls if _named(call) == "RetrieveNode" and call.args]
+    return f"Finish[{next(filter(None, named), 'nothing')}]"
+
+
+def _other(name: str, names: Sequence[str], rng: random.Random) -> str:
+    return rng.choice([other for other in names if other != name] or [f"{name}-2"])

@@ -1,0 +1,339 @@
+"""A graph in memory that agents ask: rows of a database, tables of nodes and edges, or anything that lists both. Read-only."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import gzip
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from vinelm.errors import DatasetError, VineLMError
+from vinelm.io.reading import json_objects
+from vinelm.workflows.graphqa.node import MOST_CHARS, Node, plain
+from vinelm.workflows.graphqa.retrieval import Embed, Names
+from vinelm.workflows.graphqa.sqlite_graph import read_sqlite
+
+MOST_NODES = 1_000_000
+MOST_EDGES = 5_000_000
+MOST_RETURNED = 200_000
+"""Ids, values or names that one function may return; more is an error that tells the model to ask for less."""
+CHUNK_NEIGHBOURS = 10
+"""Neighbours of each edge type that :meth:`GraphSource.info` lists, the most connected first."""
+_LOG = logging.getLogger(__name__)
+
+Ids: TypeAlias = str | Sequence[str]
+
+
+class GraphError(VineLMError):
+    """A question to the graph that it cannot answer: an unknown id, name, feature or edge type. One line, for the model."""
+
+    default_code = "graph"
+
+
+class GraphSource:
+    """Nodes and typed edges. An edge has no direction for a look-up: each end is a neighbour of the other.
+
+    Answers depend on the content alone, not on the order in which it came. Thread-safe; nothing is ever written.
+
+    Args:
+        nodes: All nodes; ids must be unique.
+        edges: ``(source id, type, target id)``; equal ones count once.
+        embed: Turns texts into one vector each (rows of a matrix), for the retrieval of names that are not exact; None:
+            trigrams of characters.
+        origin: Where it came from, for messages.
+
+    Raises:
+        DatasetError: There is no node or no edge, an id repeats, an edge names an unknown node, or there are more than
+            ``MOST_NODES`` nodes or ``MOST_EDGES`` edges.
+    """
+
+    def __init__(
+        self, nodes: Iterable[Node], edges: Iterable[tuple[str, str, str]], *, embed: Embed | None = None, origin: str = "graph"
+    ) -> None:
+        self.origin = origin
+        self._nodes: dict[str, Node] = {}
+        for node in nodes:
+            if node.id in self._nodes:
+                raise DatasetError(f"{origin}: the node id {node.id!r} repeats: ids must be unique")
+            self._nodes[node.id] = node
+            if len(self._nodes) > MOST_NODES:
+                raise DatasetError(f"{origin}: more than {MOST_NODES:,} nodes: leave tables or kinds out")
+        self._counts: Counter[str] = Counter()
+        self._ends: dict[str, set[tuple[str, str]]] = {}
+        self._beside = self._sorted(self._read(edges))
+        if not self._nodes or not self._beside:
+            raise DatasetError(f"{origin}: the graph has {len(self._nodes)} nodes and no edges: give it at least one edge")
+        order = sorted(self._nodes, key=self._rank)
+        self._of_kind: dict[str, list[Node]] = {}
+        features: dict[str, set[str]] = {}
+        for node in (self._nodes[key] for key in order):
+            self._of_kind.setdefault(node.kind, []).append(node)
+            features.setdefault(node.kind, {"name"}).update(node.features)
+        self._features = {kind: sorted(names) for kind, names in features.items()}
+        self._names = Names([(self._nodes[item].name, item) for item in order], embed)
+        if self._names.repeated:
+            _LOG.info("%s: %d names repeat: each stands for its most connected node", origin, self._names.repeated)
+
+    @classmethod
+    def from_sqlite(cls, path: str | Path, *, embed: Embed | None = None) -> GraphSource:
+        """Read a database: rows are nodes of the kind of their table, foreign keys are edges ``table-column-target``.
+
+        A node is called by its first and last name, its name or title, the first text that no two rows share, or its key.
+
+        Raises:
+            DatasetError: The file is missing or not SQLite, or has no foreign keys.
+        """
+        nodes, edges = read_sqlite(Path(path))
+        return cls(nodes, edges, embed=embed, origin=str(path))
+
+    @classmethod
+    def from_tables(cls, nodes: str | Path, edges: str | Path, *, embed: Embed | None = None) -> GraphSource:
+        """Read a table of nodes (``id``, ``kind``, ``name``, other columns are features) and one of edges.
+
+        The second has the columns ``source``, ``type`` and ``target``. Both are CSV, TSV (``.tsv``) or JSON lines (``.jsonl``),
+        plain or gzipped (``.gz``).
+
+        Raises:
+            DatasetError: A file cannot be read, or a row is at fault; names file and line.
+        """
+        known = [_node(row, where) for row, where in _rows(Path(nodes), ("id", "kind", "name"))]
+        linked = [(row["source"], row["type"], row["target"]) for row, _ in _rows(Path(edges), ("source", "type", "target"))]
+        return cls(known, linked, embed=embed, origin=str(edges))
+
+    @classmethod
+    def from_networkx(cls, graph: Any, *, embed: Embed | None = None) -> GraphSource:
+        """Take a networkx graph: ``kind`` and ``name`` (or else the id) are attributes of nodes, ``type`` is one of edges."""
+        nodes = [
+            Node(str(key), str(data.get("kind", "node")), str(data.get("name", key)), _features(data, ("kind", "name")))
+            for key, data in graph.nodes(data=True)
+        ]
+        edges = [(str(one), str(data.get("type", "edge")), str(other)) for one, other, data in graph.edges(data=True)]
+        return cls(nodes, edges, embed=embed, origin="networkx graph")
+
+    @property
+    def edge_types(self) -> tuple[str, ...]:
+        """The types of edges, sorted."""
+        return tuple(sorted(self._beside))
+
+    def ends(self, edge_type: str) -> list[tuple[str, str]]:
+        """Return the pairs of kinds (source, target) that a type of edge links, sorted."""
+        return sorted(self._ends[edge_type])
+
+    def nodes_of(self, kind: str) -> list[Node]:
+        """Return the nodes of a kind, the most connected first."""
+        return list(self._of_kind.get(kind, ()))
+
+    def schema(self, edges: Iterable[str] | None = None) -> str:
+        """Return kinds with their features, and edge types with the kinds at their ends, one a line: the same bytes always.
+
+        Args:
+            edges: Only these types, and the kinds at their ends; None: all.
+        """
+        chosen = sorted(set(self._beside) if edges is None else set(edges) & set(self._beside))
+        kinds = {kind for name in chosen for pair in self._ends[name] for kind in pair}
+        kinds |= set(self._of_kind) if edges is None else set()
+        lines = [f"{kind} ({', '.join(self._features[kind])})" for kind in sorted(kinds)]
+        links = [f"{name}: {'; '.join(' - '.join(pair) for pair in self.ends(name))}" for name in chosen]
+        return "Kinds of nodes (features):\n" + "\n".join(lines) + "\nTypes of edges:\n" + "\n".join(links)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all nodes and edges."""
+        found = hashlib.sha256()
+        for key in sorted(self._nodes):
+            node = self._nodes[key]
+            found.update(json.dumps([key, node.kind, node.name, dict(node.features)], sort_keys=True, default=str).encode())
+        for name in sorted(self._beside):
+            found.update(json.dumps([name, sorted(self._beside[name].items())]).encode())
+        return found.hexdigest()
+
+    def retrieve(self, text: str) -> str:
+        """Return the id of the node with that name, or with the most similar one.
+
+        Raises:
+            GraphError: No name is similar; names the three nearest.
+        """
+        if not isinstance(text, str):
+            raise GraphError(f"{_short(text)} is no name: give RetrieveNode one text")
+        found = self._names.find(text)
+        if found is None:
+            raise GraphError(self.unknown(text))
+        return found
+
+    def is_named(self, text: str) -> bool:
+        """Return whether a node has exactly that name, upper and lower case aside."""
+        return self._names.exact(text) is not None
+
+    def unknown(self, text: str) -> str:
+        """Return that no node has that name, with the three most similar ones, in one line."""
+        nearest = ", ".join(map(repr, self._names.nearest(text, 3)))
+        return f"no node is called {_short(text)}: the nearest names are {nearest}"
+
+    def feature(self, ids: Ids, name: str) -> Any:
+        """Return a feature (``name``, ``kind`` or another) of a node, or a list of it for a list of ids.
+
+        Raises:
+            GraphError: An id or the feature is unknown.
+        """
+        return self._each(ids, lambda key: self._feature(key, str(name)))
+
+    def degree(self, ids: Ids, edge_type: str) -> Any:
+        """Return how many neighbours a node has by that edge type, or a list of it for a list of ids; see :meth:`feature`."""
+        beside = self._by_type(edge_type)
+        return self._each(ids, lambda key: len(beside.get(self._known(key).id, ())))
+
+    def neighbours(self, ids: Ids, edge_type: str) -> list[str]:
+        """Return the ids of the neighbours by that edge type, the most connected first.
+
+        For a list of ids these are the neighbours of the first, then of the second and so on: one that is beside two of them
+        is there twice, so that it can be counted.
+
+        Raises:
+            GraphError: An id or the type is unknown, or there are more than ``MOST_RETURNED`` neighbours.
+        """
+        beside = self._by_type(edge_type)
+        found: list[str] = []
+        for key in _listed(ids):
+            found += beside.get(self._known(key).id, ())
+            if len(found) > MOST_RETURNED:
+                raise GraphError(f"more than {MOST_RETURNED:,} neighbours by {edge_type}: ask for fewer ids at once")
+        return found
+
+    def info(self, ids: Ids) -> str:
+        """Return the vertex chunk of each node, one a line: features, degrees, and the names of its first neighbours by type.
+
+        Equal nodes give equal bytes, whatever was asked before, so that prompts which hold them can be cached.
+        """
+        return "\n".join(self._chunk(self._known(key)) for key in _listed(ids)[:CHUNK_NEIGHBOURS])
+
+    def functions(self, edges: Iterable[str] | None = None) -> dict[str, Callable[..., Any]]:
+        """Return what snippets may call, by name; only these edge types are known to them, None: all."""
+        allowed = None if edges is None else frozenset(edges)
+
+        def shown(edge_type: str) -> str:
+            if allowed is not None and isinstance(edge_type, str) and edge_type in set(self._beside) - allowed:
+                raise GraphError(f"the edge type {edge_type} is not among those of the plan: {', '.join(sorted(allowed))}")
+            return edge_type
+
+        return {
+            "RetrieveNode": self.retrieve,
+            "NodeFeature": self.feature,
+            "NodeDegree": lambda ids, edge_type: self.degree(ids, shown(edge_type)),
+            "NeighbourCheck": lambda ids, edge_type: self.neighbours(ids, shown(edge_type)),
+            "NodeInfo": self.info,
+        }
+
+    def _read(self, edges: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, set[str]]]:
+        beside: dict[str, dict[str, set[str]]] = {}
+        total = 0
+        for one, name, other in edges:
+            for end in (one, other):
+                if end not in self._nodes:
+                    raise DatasetError(f"{self.origin}: an edge {name!r} names the unknown node {end!r}: add it to the nodes")
+            by_node = beside.setdefault(name, {})
+            if other in by_node.get(one, ()):
+                continue
+            by_node.setdefault(one, set()).add(other)
+            by_node.setdefault(other, set()).add(one)
+            self._counts.update((one, other))
+            self._ends.setdefault(name, set()).add((self._nodes[one].kind, self._nodes[other].kind))
+            total += 1
+            if total > MOST_EDGES:
+                raise DatasetError(f"{self.origin}: more than {MOST_EDGES:,} edges: leave edge types out")
+        return beside
+
+    def _sorted(self, beside: dict[str, dict[str, set[str]]]) -> dict[str, dict[str, tuple[str, ...]]]:
+        return {
+            name: {key: tuple(sorted(others, key=self._rank)) for key, others in by_node.items()}
+            for name, by_node in beside.items()
+        }
+
+    def _rank(self, key: str) -> tuple[int, str]:
+        return -self._counts[key], key
+
+    def _known(self, key: object) -> Node:
+        node = self._nodes.get(key) if isinstance(key, str) else None
+        if node is None:
+            raise GraphError(f"no node has the id {_short(key)}: take ids from RetrieveNode or NeighbourCheck")
+        return node
+
+    def _by_type(self, edge_type: object) -> dict[str, tuple[str, ...]]:
+        if not isinstance(edge_type, str) or edge_type not in self._beside:
+            near = difflib.get_close_matches(str(edge_type)[:MOST_CHARS], self.edge_types, 3, 0.0)
+            raise GraphError(f"no edge type {_short(edge_type)}: the nearest are {', '.join(near)}")
+        return self._beside[edge_type]
+
+    def _feature(self, key: str, name: str) -> Any:
+        node = self._known(key)
+        if name in ("name", "kind", "id"):
+            return getattr(node, name)
+        if name not in self._features[node.kind]:
+            raise GraphError(f"{node.kind} has no feature {_short(name)}: it has {', '.join(self._features[node.kind])}")
+        return node.features.get(name)
+
+    def _each(self, ids: Ids, of: Callable[[str], Any]) -> Any:
+        if isinstance(ids, str):
+            return of(ids)
+        listed = _listed(ids)
+        if len(listed) > MOST_RETURNED:
+            raise GraphError(f"more than {MOST_RETURNED:,} ids: ask for fewer at once")
+        return [of(key) for key in listed]
+
+    def _chunk(self, node: Node) -> str:
+        beside: dict[str, Any] = {}
+        for name in self.edge_types:
+            others = self._beside[name].get(node.id, ())
+            if others:
+                shown = [self._nodes[other].name for other in others[:CHUNK_NEIGHBOURS]]
+                beside[name] = {"count": len(others), "first": shown}
+        chunk = {"id": node.id, "kind": node.kind, "name": node.name, "features": dict(node.features), "edges": beside}
+        return json.dumps(chunk, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _listed(ids: Ids) -> list[str]:
+    if isinstance(ids, str):
+        return [ids]
+    if not isinstance(ids, Iterable):
+        raise GraphError(f"{_short(ids)} is no id: give an id or a list of ids")
+    return list(ids)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= MOST_CHARS else text[:MOST_CHARS] + "…"
+
+
+def _features(row: Mapping[str, Any], but: Sequence[str]) -> dict[str, Any]:
+    return {str(key): plain(value) for key, value in row.items() if key not in but}
+
+
+def _node(row: Mapping[str, Any], where: str) -> Node:
+    key, kind, name = (str(row[column]) for column in ("id", "kind", "name"))
+    if not key or not kind or not name:
+        raise DatasetError(f"{where}: 'id', 'kind' and 'name' of a node must not be empty")
+    return Node(key, kind, name, _features(row, ("id", "kind", "name")))
+
+
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[dict[str, Any], str]]:
+    """The rows of a table with ``FILE:LINE`` of each."""
+    names = path.name.removesuffix(".gz")
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8", newline="") as lines:
+            if names.endswith((".jsonl", ".json")):
+                numbered: Iterable[tuple[int, dict[str, Any]]] = json_objects(lines, path)
+            else:
+                reader = csv.DictReader(lines, delimiter="\t" if names.endswith(".tsv") else ",")
+                numbered = ((reader.line_num, row) for row in reader)
+            for number, row in numbered:
+                lacking = [column for column in columns if row.get(column) is None]
+                if lacking:
+                    raise DatasetError(f"{path}:{number}: no {lacking[0]!r}: every row needs {', '.join(columns)}")
+                yield row, f"{path}:{number}"
+    except (OSError, UnicodeDecodeError, EOFError, csv.Error) as error:
+        raise DatasetError(f"{path}: cannot read the table: {error}") from error
