@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, BinaryIO, TypeAlias
 
 from vinelm.extras import required_extra
-from vinelm.workflows.limited.session_process import serve_sessions
+from vinelm.workflows.limited.session_process import serve_sessions, wait_for_children
 
 with required_extra("graph", "running code actions"):
     import pydantic_monty as monty
@@ -136,8 +135,7 @@ def _ended() -> None:
 @cache
 def _pool() -> monty.Monty:
     """The worker of this process, kept until it ends."""
-    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # of a session: the pool waits for its worker
+    wait_for_children()  # the pool's worker is one
     pool = monty.Monty(max_processes=1, checkout_timeout=WAIT_S)
     pool.__enter__()
     return pool

@@ -45,6 +45,12 @@ def serve_sessions(
         session.close()
 
 
+def wait_for_children() -> None:
+    """Let this process wait for processes of its own, as a session does not that starts none."""
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
     """End this process, whatever it runs, if the block lasts longer than ``seconds`` and :data:`GRACE_S`."""
