@@ -98,9 +98,9 @@ def with_kinds_counted(annotated: AnnotatedTrie, counts: Mapping[str, float]) ->
     if not kinds or arm is None or annotated.difficulty or not sum(counts.values()) > 0.0:
         return annotated
     weight = np.array([counts.get(kind, 0.0) + UNSEEN for kind in kinds])
-    of_stage = dict(zip((stage.name for stage in annotated.template.stages), kinds_of_stages(annotated.template), strict=True))
+    of_stage = kinds_of_stages(annotated.template)
     first = np.flatnonzero(trie.source == 0)
-    names = [of_stage[trie.stages[stage]] for stage in trie.stage[trie.target[first]]]
+    names = [of_stage[stage] for stage in trie.stage[trie.target[first]]]
     arm = arm.copy()
     arm[trie.arm_items[first]] = [weight[kinds.index(name)] / weight.sum() for name in names]
     return replace(annotated, arm=arm)

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 
+from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, StoreError
 from vinelm.extras import require_extra
 from vinelm.io.operating_system import can_fork
@@ -15,7 +16,7 @@ from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome, UnitSetup, Wo
 from vinelm.profiler.execution.replayed.runner import Units
 from vinelm.profiler.execution.unit import LocalWorker
 from vinelm.profiler.scheduling.settings import ProfileSettings, RayCluster
-from vinelm.requests.protocols import RateLimiter
+from vinelm.requests.protocols import Backend, RateLimiter
 from vinelm.traces import CheckpointPlace, ObservationStore
 from vinelm.version import __version__
 
@@ -67,17 +68,17 @@ def make_worker(
 
 
 def _cluster_worker(cluster: RayCluster, settings: ProfileSettings, setup: UnitSetup, units: Units) -> Worker:
+    marked = next((model for catalog, _ in _sources(units) for model in catalog.models if model.cache_points != "off"), None)
+    if marked is not None:
+        raise ConfigError(
+            f"model {marked.name!r}: cache_points = {marked.cache_points!r} has no effect on a Ray cluster, whose nodes do not "
+            "see each other's prompts: leave it out, or profile without --engine ray"
+        )
     require_extra("ray", "a profile on a Ray cluster", "ray")
     if not can_fork():
         raise ConfigError(
             "this system cannot fork processes, which a profile on a Ray cluster needs: run it from Linux or macOS"
         )
-    for model in units.catalog.models:
-        if model.cache_points != "off":
-            raise ConfigError(
-                f"model {model.name!r}: cache_points = {model.cache_points!r} has no effect on a Ray cluster, whose nodes "
-                "do not see each other's prompts: leave it out, or profile without --cluster"
-            )
     from vinelm.profiler.cluster.bridge import RayLink
     from vinelm.profiler.cluster.messages import HostSetup
     from vinelm.profiler.cluster.worker import ClusterWorker
@@ -90,14 +91,18 @@ def _cluster_worker(cluster: RayCluster, settings: ProfileSettings, setup: UnitS
     return ClusterWorker(RayLink(cluster, host), limiters, settings.on_note)
 
 
+def _sources(units: Units) -> list[tuple[Catalog, Mapping[str, Backend]]]:
+    """The catalogs whose models a run calls, the judge's included, with their backends."""
+    judge = None if units.judging is None else units.judging.models
+    return [(units.catalog, units.backends), *([] if judge is None else [(judge.catalog, judge.backends)])]
+
+
 def _rate_limiters(units: Units) -> dict[str, RateLimiter]:
-    """The rate limits by model, the judge's included."""
+    """The rate limits by model; of a model with cache points, with what its cache holds."""
     from vinelm.backends.registry import prompt_admissions_of, rate_limiters_of
 
-    judge = None if units.judging is None else units.judging.models
-    sources = [(units.catalog, units.backends)] + ([] if judge is None else [(judge.catalog, judge.backends)])
     found: dict[str, RateLimiter] = {}
-    for catalog, backends in sources:
+    for catalog, backends in _sources(units):
         found |= rate_limiters_of(catalog, backends)
         found |= prompt_admissions_of(backends)
     return found

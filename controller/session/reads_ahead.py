@@ -22,8 +22,8 @@ def reads_of_a_step(
     candidates: Sequence[Candidate],
     settings: Speculation,
     *,
-    wasted_usd: float,
-    running: int,
+    wasted_usd: float = 0.0,
+    running: int = 0,
 ) -> Sequence[Candidate] | None:
     """Return the reads to start while the model of an invocation is called, the best first; None where it has no plan.
 
@@ -48,7 +48,8 @@ def reads_of_a_step(
     found = decide(candidates, tools, worth_of_second(plan.request.objective, _best(replanner, plan)), room, settings)
     if not found.candidates:
         note, why = steps[at].note, f"nothing read ahead: {found.why}"
-        steps[at] = steps[at]._replace(note=f"{note}; {why}" if note else why)
+        if why not in note:  # a stage may call its model several times
+            steps[at] = steps[at]._replace(note=f"{note}; {why}" if note else why)
     return found.candidates
 
 

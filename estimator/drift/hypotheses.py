@@ -117,9 +117,9 @@ def dollars_of(row: Observation) -> float:
     return row.cost_usd + row.tool_cost_usd
 
 
-def seconds_of(row: Observation) -> float:
-    """Seconds of the invocation and the tools after it."""
-    return row.latency_s + row.tool_latency_s
+def seconds_of(row: Observation) -> float | None:
+    """Seconds of the invocation and the tools after it; None where they are not known."""
+    return row.latency_s + row.tool_latency_s if row.is_timed else None
 
 
 def _claim(

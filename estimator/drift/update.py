@@ -99,7 +99,10 @@ class _Seen:
     def mean(self, known: FloatArray, value: Any, group: Ints, *, idle: bool = False) -> FloatArray:
         """The means of the nodes; ``group`` says which nodes change together, -1 for none."""
         use = np.array(
-            [known[node] > 0.0 and not (idle and row.in_flight) for row, node in zip(self.rows, self.node, strict=True)]
+            [
+                known[node] > 0.0 and not (idle and (row.in_flight or not row.is_timed))
+                for row, node in zip(self.rows, self.node, strict=True)
+            ]
         )
         if not use.any():
             return known

@@ -183,7 +183,7 @@ def prices_usd(template: Template, catalog: Catalog | None, observations: Iterab
     paid: dict[str, list[float]] = {name: [] for name in template.models}
     for row in observations:
         if row.model in paid:
-            paid[row.model].append(_fresh_usd(row, catalog) + row.tool_cost_usd)
+            paid[row.model].append(_fresh_usd(row, catalog))
     listed = {name: listed_usd(catalog, name) for name in paid}
     expected = sum(listed[name] * len(costs) for name, costs in paid.items())
     scale = sum(map(sum, paid.values())) / expected if expected > 0.0 else 1.0
@@ -191,15 +191,13 @@ def prices_usd(template: Template, catalog: Catalog | None, observations: Iterab
 
 
 def _fresh_usd(row: Observation, catalog: Catalog | None) -> float:
-    """The dollars of a row's calls if nothing had been read from a prompt cache or written to it."""
-    paid = row.cost_usd if row.list_usd is None else row.list_usd
+    """The dollars of a row, tools included, if nothing had been read from a prompt cache or written to it."""
     if catalog is None or row.model not in catalog or not (row.calls and row.tokens_in) or row.tokens_out is None:
-        return paid
-    model = catalog[row.model]
+        return row.served_usd
+    model, calls = catalog[row.model], row.calls
     if not row.tokens_cached and model.cache_points == "off":
-        return paid
-    calls = row.calls
-    return calls * model.price.cost_usd(row.tokens_in // calls, row.tokens_out // calls)
+        return row.served_usd
+    return calls * model.price.cost_usd(row.tokens_in // calls, row.tokens_out // calls) + row.tool_cost_usd
 
 
 def price_weights(prices: Mapping[str, float], alpha: float) -> dict[str, float]:

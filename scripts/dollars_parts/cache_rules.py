@@ -42,7 +42,6 @@ class Entry:
 
     def is_warm(self, now_s: float) -> bool:
         """Whether it can be read now."""
-        """Whether it can be read now."""
         return self.readable_s <= now_s <= self.used_s + self.kept_s
 
 

@@ -63,8 +63,6 @@ class Bill:
 
     usd: float
     elapsed_s: float
-    tokens_read: int
-    tokens_written: int
     waited: int
     began_s: Mapping[Cell, float]
 
@@ -114,7 +112,7 @@ class Replay:
             self._prompts.sort(key=_by_prefix)
         self._cache: MarkedCache | AutomaticCache = MarkedCache() if is_marked else AutomaticCache()
         self._writing: dict[Hashable, float] = {}  # when the answer that makes a prefix readable begins
-        self._usd, self._read, self._written, self._waited = 0.0, 0, 0, 0
+        self._usd, self._waited = 0.0, 0
         self._began_s: dict[Cell, float] = {}
         self._now_s, self._free = 0.0, WORKERS
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -140,7 +138,7 @@ class Replay:
                 if self._own is not None:
                     self._own.clock.seconds = self._now_s
                 do()
-        return Bill(self._usd, self._now_s, self._read, self._written, self._waited, self._began_s)
+        return Bill(self._usd, self._now_s, self._waited, self._began_s)
 
     def _at(self, when_s: float, do: Callable[[], None]) -> None:
         heapq.heappush(self._events, (when_s, next(self._numbers), do))
@@ -159,20 +157,20 @@ class Replay:
         self._waited += 1
         self._at(self._now_s + wait_s, lambda: self._begin(at, self._method.of(one.cell)))
 
-    def _admit_own(self, at: int, own: OwnMarks, prompt: PromptCall, until_s: float) -> None:
+    def _admit_own(self, at: int, own: OwnMarks, prompt: PromptCall, until_s: float, *, is_again: bool = False) -> None:
         """The same by the product's own rules: until no leader is left, or for so long."""
         model = self._prompts[at].call.prefix[-1]
         leader = own.leader(model, prompt)
         if leader is None or self._now_s >= until_s:
             self._begin(at, (own.place(model, prompt), None), prompt)
             return
-        self._waited += 1
+        self._waited += not is_again
         resumed: list[bool] = []
 
         def resume() -> None:
             if not resumed:
                 resumed.append(True)
-                self._admit_own(at, own, prompt, until_s)
+                self._admit_own(at, own, prompt, until_s, is_again=True)
 
         leader.add_done_callback(lambda _: self._at(self._now_s, resume))
         self._at(until_s, resume)
@@ -220,8 +218,6 @@ class Replay:
 
     def _pay(self, one: Prompt, found: Lookup) -> None:
         self._usd += self._price.cost_usd(one.tokens, one.call.tokens_out, found.read, found.written, found.written_long)
-        self._read += found.read
-        self._written += found.written
 
 
 def _by_prefix(one: Prompt) -> tuple[str, str, str, int, tuple[str, ...]]:

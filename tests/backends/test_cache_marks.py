@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+from types import SimpleNamespace
 
 import pytest
 from kit.optional import needs
@@ -13,6 +14,7 @@ from vinelm.backends.bedrock import cache_marks as bedrock
 from vinelm.backends.registry import create_backends
 from vinelm.catalog import Catalog, Price
 from vinelm.errors import ConfigError
+from vinelm.profiler.executor import _cluster_worker
 from vinelm.requests.workflow import Request
 
 PRICE = Price(input=3, output=15, cached=0.3, cache_write=3.75, source="t", as_of=datetime.date(2026, 1, 1))
@@ -103,6 +105,17 @@ def test_cache_points_without_effect_are_an_error(fields, words):
     with pytest.raises(ConfigError, match=words) as raised:
         create_backends(Catalog([model]))
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("whose", ["workflow", "judge"])
+def test_a_ray_cluster_refuses_them_in_one_line(whose):
+    from kit.wire.client import entry
+
+    plain, marked = (Catalog([entry(None, price=PRICE, cache_points=mode)]) for mode in ("off", "auto"))
+    judge = SimpleNamespace(models=SimpleNamespace(catalog=marked if whose == "judge" else plain, backends={}))
+    units = SimpleNamespace(catalog=marked if whose == "workflow" else plain, backends={}, judging=judge)
+    with pytest.raises(ConfigError, match=r"has no effect on a Ray cluster.*without --engine ray"):
+        _cluster_worker(None, None, None, units)
 
 
 def test_openai_is_told_which_calls_belong_together():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, func, insert, select, update
 
 from vinelm.requests.protocols import OpenBatch
 from vinelm.rows.observation import Cell
@@ -52,10 +52,11 @@ class BatchRecords:
 
     def close(self, batch_id: int, answers: Mapping[str, str]) -> None:
         """Store the answers of a batch that has ended, by the digests of its calls, and that it needs no more asking."""
+        here = and_(_CALLS.c.digest == bindparam("of"), _CALLS.c.batch_id == batch_id)
         with self._database.transaction() as connection:
-            for digest, answer in answers.items():
-                here = and_(_CALLS.c.digest == digest, _CALLS.c.batch_id == batch_id)
-                connection.execute(update(_CALLS).where(here).values(answer=answer))
+            if answers:
+                rows = [{"of": digest, "said": answer} for digest, answer in answers.items()]
+                connection.execute(update(_CALLS).where(here).values(answer=bindparam("said")), rows)
             connection.execute(update(_BATCHES).where(_BATCHES.c.batch_id == batch_id).values(is_closed=True))
 
     def open(self) -> list[OpenBatch]:

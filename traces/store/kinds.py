@@ -69,8 +69,10 @@ def learnt_of_requests(store: ObservationStore, template: Template) -> dict[str,
         store: Only read.
         template: Of an estimate of the store.
     """
-    found = request_kinds(store) if template.kinds else {}
-    return {name: learnt_kind(found.get(name), template.kinds) for name in store.request_ids()} if template.kinds else {}
+    if not template.kinds:
+        return {}
+    found = request_kinds(store)
+    return {name: learnt_kind(found.get(name), template.kinds) for name in store.request_ids()}
 
 
 def why_not_told(store: ObservationStore, template: Template) -> str | None:

@@ -182,7 +182,7 @@ def print_forecast(
             "a small --budget-usd, then forecast again."
         )
     if batches is not None:
-        _show_batches(batches)
+        _show_batches(batches, forecast.stopped_by)
     say(f"Hours are a lower bound from the workers and the engines' limits. What limits them: {forecast.held_back_by}.")
     if forecast.rounds > 1:
         say(f"An adaptive sampler: each of its {forecast.rounds} rounds was proposed once, and priced in every simulation.")
@@ -191,7 +191,7 @@ def print_forecast(
     say(f"The run would stop by {forecast.stopped_by}. No model was called and nothing was written.")
 
 
-def _show_batches(batches: BatchForecast) -> None:
+def _show_batches(batches: BatchForecast, stopped_by: str) -> None:
     hours = f"{batches.wait_s / 3600:g} h"
     say(
         f"In batches: about {usd(batches.cost_usd)} in place of {usd(batches.ordinary_usd)}, and {batches.waves} waves or "
@@ -201,6 +201,8 @@ def _show_batches(batches: BatchForecast) -> None:
         f"The first rows of each stage and model, about {batches.timed_cells:,}, are called at once, at the ordinary "
         "price: only they have seconds. Reservations are made at the ordinary price."
     )
+    if stopped_by == "budget":
+        say("The rows above are those of the budget at ordinary prices: in batches it buys up to twice as many.")
 
 
 def _show_needs(needs: Needs) -> None:

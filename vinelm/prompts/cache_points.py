@@ -133,7 +133,7 @@ class Reuse:
 class CachePoints:
     """What the prompt cache of one model holds, as far as this process has seen its calls. Thread-safe.
 
-    A point is marked where its reads are worth more than its writing (Helium §5.2 pins static prefixes only):
+    A point is marked where its reads are worth more than its writing (Helium §5 keeps static prefixes only):
     ``E[reads] * (1 - cached / input) > write / input - 1``, or where it is in the cache already. E[reads] is counted: each
     prefix, marked or not, that another call had within the time to live is a read.
 
@@ -203,7 +203,7 @@ class CachePoints:
         self._release(prompt)
 
     def end(self, prompt: PromptCall) -> None:
-        """Note that the attempt is over, however it went. Idempotent."""
+        """Note that the attempt is over, however it went."""
         with self._lock:
             self._seconds += 0.2 * (self._clock.now() - prompt._placed_s - self._seconds)
         self._release(prompt)

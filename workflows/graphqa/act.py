@@ -150,7 +150,7 @@ def _asked(session: socket.socket, question: Mapping[str, Any], calls: _Calls) -
 
 
 def _say(stream: Any, plain: Mapping[str, Any]) -> None:
-    stream.write(json.dumps(plain).encode() + b"\n")
+    stream.write(json.dumps(plain, default=str).encode() + b"\n")
     stream.flush()
 
 

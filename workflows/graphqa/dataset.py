@@ -54,10 +54,14 @@ def fault(row: Mapping[str, Any], sources: Mapping[str, GraphSource]) -> str | N
     if row.get("arm", ARMS[0]) not in ARMS:
         return f"the arm {row['arm']!r} does not exist: use {' or '.join(ARMS)}"
     entities = row.get("entities", ())
+    if not isinstance(entities, list | tuple | Mapping):
+        return "'entities' must be a list or an object of names"
+    if not isinstance(row.get("program", ""), str):
+        return "'program' must be a text"
     for name in entities.values() if isinstance(entities, Mapping) else entities:
         if not source.is_named(str(name)):
             return source.unknown(str(name))
-    return _fault_of_program(str(row["program"]), source) if "program" in row else None
+    return _fault_of_program(row["program"], source) if "program" in row else None
 
 
 def is_right(request: Request, state: Mapping[str, Any]) -> bool:

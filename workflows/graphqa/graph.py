@@ -82,6 +82,8 @@ class GraphStages:
         ran = run_snippet(code, {**functions, "RetrieveNode": retrieve})
         if ran.status != "ok":
             return _noted(state, "refused" if ran.status == "refused" else "code error", ran.printed, ran.error)
+        if ran.is_cut:
+            return _noted(state, "code error", "", "it printed more than 4 kB: print less")
         if not ran.printed:
             return _noted(state, "empty", "", "it ran and printed nothing")
         return _noted(state, "finished" if is_direct else "facts", ran.printed, None)

@@ -7,6 +7,8 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from vinelm.workflows.graphqa import act
+
 CLASSIFY = """You sort questions to a graph. Answer with one word.
 direct: at most two steps along the edges of the nodes that the question names, or a count of them
 multi_hop: everything else"""
@@ -57,7 +59,7 @@ def code_of(text: str) -> str | None:
     blocks: list[str] = [block.strip() for block in _FENCE.findall(text) if block.strip()]
     if blocks:
         return blocks[-1]
-    return text.strip() if re.search(r"\b(RetrieveNode|NeighbourCheck|NodeDegree|NodeFeature|NodeInfo)\(", text) else None
+    return text.strip() if re.search(rf"\b({'|'.join(act.FUNCTIONS)})\(", text) else None
 
 
 def reasoned(text: str, edge_types: Collection[str]) -> Reasoned:
@@ -74,7 +76,7 @@ def reasoned(text: str, edge_types: Collection[str]) -> Reasoned:
 def names_in(text: str) -> frozenset[str]:
     """Return the names of an answer, without regard to case and order; numbers by their value, so that 8 and 8.0 are one."""
     parts = (part.strip().strip("'\"[].").casefold() for part in re.split(r",\s|[\n;]", text))
-    return frozenset(f"{float(part):g}" if _NUMBER.fullmatch(part) else part for part in parts if part)
+    return frozenset(repr(float(part)) if _NUMBER.fullmatch(part) else part for part in parts if part)
 
 
 def noted(notebook: Sequence[str], entry: str) -> list[str]:
@@ -92,8 +94,10 @@ def act_system(schema: str) -> str:
 
 def act_prompt(task: str, code: str | None = None, error: str | None = None) -> str:
     """Return the rest of it: the question or what is missing, and an earlier snippet with its error."""
-    earlier = f"\n\nAn earlier snippet:\n```python\n{code}\n```\n{error}" if code is not None and error is not None else ""
-    return f"Find: {task}{earlier}"
+    if error is None:
+        return f"Find: {task}"
+    earlier = "An earlier answer:" if code is None else f"An earlier snippet:\n```python\n{code}\n```"
+    return f"Find: {task}\n\n{earlier}\n{error}"
 
 
 def reason_prompt(question: str, notebook: Sequence[str]) -> str:
@@ -104,5 +108,6 @@ def reason_prompt(question: str, notebook: Sequence[str]) -> str:
 
 def digest() -> str:
     """Return a hash of all prompts: different prompts are a different workflow."""
-    shown = (CLASSIFY, act_system(""), act_prompt("", "", ""), PLAN, REASON, reason_prompt("", ["a"]), LEFT_OUT)
+    acts = act_system(""), act_prompt("", "", ""), act_prompt("", None, "")
+    shown = (CLASSIFY, *acts, PLAN, REASON, reason_prompt("", ["a"]), LEFT_OUT)
     return hashlib.sha256("\0".join(shown).encode()).hexdigest()

@@ -10,11 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from vinelm.workflows.graphqa.node import MOST_CHARS
+
 Embed: TypeAlias = Callable[[Sequence[str]], Any]
 LEAST_SIMILAR = 0.3
 """Below this cosine, a name is not what was asked for."""
 CACHED_TEXTS = 4096
-_MOST_CHARS = 200
 
 
 class Names:
@@ -46,17 +47,14 @@ class Names:
 
     def find(self, text: str) -> str | None:
         """Return the id of that name or of the most similar one; None where none is similar. The last texts are cached."""
-        return self._found(text[:_MOST_CHARS])
+        return self.exact(text) or self._found(text[:MOST_CHARS])
 
     def nearest(self, text: str, most: int) -> list[str]:
         """Return the most similar names, the most similar first."""
-        cosines = self._cosines(text[:_MOST_CHARS])
+        cosines = self._cosines(text[:MOST_CHARS])
         return [self._texts[place] for place in np.argsort(-cosines, kind="stable")[:most]]
 
     def _find(self, text: str) -> str | None:
-        known = self.exact(text)
-        if known is not None:
-            return known
         cosines = self._cosines(text)
         best = int(np.argmax(cosines))
         return self._exact[self._texts[best]] if cosines[best] >= LEAST_SIMILAR else None

@@ -111,7 +111,7 @@ def mutated(program: str, kind: str, source: GraphSource, rng: random.Random) ->
     """
     tree = ast.parse(program)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
-    texts = {name: [call.args[-1] for call in calls if _named(call) in names] for name, names in _PLACES.items()}
+    texts = {name: [call.args[-1] for call in calls if call.args and _named(call) in names] for name, names in _PLACES.items()}
     places = [node for node in texts.get(kind, []) if isinstance(node, ast.Constant) and text_of(node)]
     if kind == "lost_hop":
         hops = [call for call in calls if _named(call) == "NeighbourCheck" and len(call.args) == 2]

@@ -174,13 +174,13 @@ class GraphSource:
         nearest = ", ".join(map(repr, self._names.nearest(text, 3)))
         return f"no node is called {_short(text)}: the nearest names are {nearest}"
 
-    def feature(self, ids: Ids, name: str) -> Any:
+    def feature(self, ids: Ids, feature: str) -> Any:
         """Return a feature (``name``, ``kind`` or another) of a node, or a list of it for a list of ids.
 
         Raises:
             GraphError: An id or the feature is unknown.
         """
-        return self._each(ids, lambda key: self._feature(key, str(name)))
+        return self._each(ids, lambda key: self._feature(key, str(feature)))
 
     def degree(self, ids: Ids, edge_type: str) -> Any:
         """Return how many neighbours a node has by that edge type, or a list of it for a list of ids; see :meth:`feature`."""
@@ -205,7 +205,7 @@ class GraphSource:
         return found
 
     def info(self, ids: Ids) -> str:
-        """Return the vertex chunk of each node, one a line: features, degrees, and the names of its first neighbours by type.
+        """Return the vertex chunk of each of the first nodes, one a line: features, degrees, names of first neighbours by type.
 
         Equal nodes give equal bytes, whatever was asked before, so that prompts which hold them can be cached.
         """
@@ -231,7 +231,7 @@ class GraphSource:
     def _read(self, edges: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, set[str]]]:
         beside: dict[str, dict[str, set[str]]] = {}
         total = 0
-        for one, name, other in edges:
+        for one, name, other in sorted(edges):  # the schema must not depend on their order
             for end in (one, other):
                 if end not in self._nodes:
                     raise DatasetError(f"{self.origin}: an edge {name!r} names the unknown node {end!r}: add it to the nodes")

@@ -22,6 +22,11 @@ def test_nothing_is_named_while_nothing_moves():
     assert (report.rows, report.nodes, report.moved) == (600, 1, ())
 
 
+def test_rows_without_seconds_are_no_drift_of_seconds():
+    batched = (replace(row, latency_s=float("nan"), list_usd=row.cost_usd) for row in rows(0, 300))
+    assert watched(batched).report().moved == ()
+
+
 @pytest.mark.parametrize(
     ("quantity", "direction", "change"),
     [

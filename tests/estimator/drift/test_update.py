@@ -49,6 +49,15 @@ def test_seconds_change_by_engine_and_dollars_by_model():
     assert loaded.latency_s == pytest.approx(before.latency_s)
 
 
+def test_rows_without_seconds_leave_the_seconds_as_they_are():
+    """Calls that went in a batch have none."""
+    before = made_trie()
+    batched = [replace(row, latency_s=float("nan"), list_usd=row.cost_usd) for row in rows(0, 500, dollars=2.0)]
+    after = updated_trie(before, batched, half_life=300)
+    assert after.latency_s == pytest.approx(before.latency_s)
+    assert after.cost_usd[node(before, "a")] == pytest.approx(0.04, rel=0.15)
+
+
 def test_bad_input_is_refused():
     with pytest.raises(ConfigError, match="half_life is 0"):
         updated_trie(made_trie(), list(rows(0, 3)), half_life=0)

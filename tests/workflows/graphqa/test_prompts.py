@@ -64,9 +64,23 @@ def test_the_notebook_only_grows_and_has_a_bound():
     assert notebook[0].startswith("0 ")
 
 
-def test_the_static_part_comes_first():
+def test_the_static_part_comes_first(monkeypatch):
     """Two questions share everything up to the question, so that a provider's cache can keep it."""
     assert prompts.act_prompt("a").startswith("Find: a")
     assert "Question" not in prompts.act_system("schema")
     assert prompts.reason_prompt("q", ["a", "b"]).index("1. a") < prompts.reason_prompt("q", ["a", "b"]).index("q")
-    assert prompts.digest() == prompts.digest()
+    before = prompts.digest()
+    monkeypatch.setattr(prompts, "PLAN", "x")
+    assert prompts.digest() != before
+
+
+def test_numbers_are_one_answer_only_if_they_are_equal():
+    assert prompts.names_in("8") == prompts.names_in("8.0")
+    assert prompts.names_in("1234567") != prompts.names_in("1234568")
+    assert prompts.names_in("12345.67") != prompts.names_in("12345.71")
+
+
+def test_a_second_try_is_told_what_was_wrong_with_the_first():
+    assert "write one" in prompts.act_prompt("a", None, "there was no snippet: write one ```python block")
+    assert "print(1)" in prompts.act_prompt("a", "print(1)", "it failed")
+    assert prompts.act_prompt("a") == "Find: a"

@@ -6,6 +6,7 @@ Wire format: https://platform.claude.com/docs/en/build-with-claude/batch-process
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ class AnthropicBatches(BatchApi):
                 continue
             if batch.processing_status != "ended":
                 is_certain = False
-            elif any(item.custom_id.startswith(f"{key}-") for item in batches.results(batch.id)):
+            elif any(item.custom_id.startswith(f"{key}-") for item in islice(batches.results(batch.id), 1)):  # all, or none
                 return FoundBatch(batch.id)
         return FoundBatch(None, is_certain)
 

@@ -13,8 +13,8 @@ are polled, and what they answer is handed to the units. The states of a batch i
 A process may die between any two of these. The next one makes the same calls again, with the same digests: one that a closed
 batch has is answered from the disk, one that a submitted batch has waits for that batch. A batch that is only recorded may have
 been sent or not: the provider's list of batches is searched for our key. If it is not there :attr:`BatchTimes.settle_s` after
-it was recorded, it was not sent, and its calls are collected anew. Anthropic's list has no keys: there a batch of as many calls
-that is under way may be ours, and its end is waited for.
+the request for it ended, or after a later process found its record, it was not sent, and its calls are collected anew.
+Anthropic's list has no keys: there a batch of as many calls that is under way may be ours, and its end is waited for.
 """
 
 from __future__ import annotations
@@ -268,7 +268,8 @@ class BatchGate:
         try:
             while self._problem is None:
                 for calls in self._due():
-                    self._submit(calls)
+                    if self._problem is None:  # else nothing more is bought
+                        self._submit(calls)
                 for polled in [one for one in self._open if one.due_s <= time.monotonic()]:
                     self._look_at(polled)
                 with self._changed:
@@ -313,6 +314,7 @@ class BatchGate:
             polled.provider_id = api.submit(model, key, {f"{key}-{call.digest}": call.request for call in calls})
         except Exception as error:
             failed = _failed(api, error)
+        polled.since_s = time.monotonic()  # an upload may have taken minutes
         if polled.provider_id is not None:
             self._records.submitted(batch.batch_id, polled.provider_id)
         if failed is not None and not failed.may_be_billed:
@@ -335,6 +337,7 @@ class BatchGate:
             again_s = max(failed.retry_after_s or 0.0, self._times.quiet_s * 2.0 ** self._refusals[name])
             self._collect_again(calls, time.monotonic() + again_s)
             return
+        self._refusals.pop(name, None)  # the calls of a later wave are tried as often
         for call in calls:
             self._waiting.pop(call.digest, None)
             _settle(call, failure(failed.kind, failed.detail))
@@ -344,7 +347,7 @@ class BatchGate:
             for call in calls:
                 self._waiting.pop(call.digest, None)
             self._collected += calls
-            self._retry_s = retry_s
+            self._retry_s = max(self._retry_s, retry_s)  # another model's back-off stands
 
     def _look_at(self, polled: _Polled) -> None:
         """Ask the provider how a batch stands."""
@@ -379,7 +382,7 @@ class BatchGate:
         """Find out whether a batch that is only recorded was submitted."""
         batch = polled.batch
         # Before the search: what was sent earlier than that must be in the list.
-        is_settled = time.time() - batch.recorded_s >= self._times.settle_s
+        is_settled = time.monotonic() - polled.since_s >= self._times.settle_s
         found = api.find(model, batch.key, batch.recorded_s, batch.calls, self._records.provider_ids())
         if found.provider_id is not None:
             polled.provider_id = found.provider_id

@@ -182,7 +182,7 @@ def _batch_prices(inputs: Inputs, settings: dict[str, Any]) -> BatchPrices | Non
             raise ConfigError("--wait has no effect without --batch-prices: give it, or leave --wait out")
         return None
     prices = BatchPrices(times=BatchTimes() if wait is None else BatchTimes(wait_s=_seconds(wait)))
-    batched_models(inputs.workflow, inputs.catalog, inputs.backends)
+    settings["batched"] = batched_models(inputs.workflow, inputs.catalog, inputs.backends)
     return prices
 
 
@@ -312,18 +312,12 @@ def _forecast(
     needs = needs_of(whole, limits, template, len(ids), coverage=coverage, rows=rows, committed_usd=committed_usd)
     if isinstance(sampler, PricedSampler) and sampler.n_baseline:
         needs = replace(needs, baseline_usd=forecast_to(ProfileLimits(coverage=1.0), sampler.baseline_alone()).cost_usd)
-    return forecast, needs, _in_batches(forecast, inputs, settings["batch_prices"])
-
-
-def _in_batches(forecast: Forecast, inputs: Inputs, prices: BatchPrices | None) -> BatchForecast | None:
+    if settings["batch_prices"] is None:
+        return forecast, needs, None
     from vinelm.profiler.dry_run.batches import batch_forecast
-    from vinelm.profiler.execution.batching import batched_models
 
-    if prices is None:
-        return None
-    batched = batched_models(inputs.workflow, inputs.catalog, inputs.backends)
-    template = inputs.workflow.template.bind(tuple(inputs.catalog))
-    return batch_forecast(forecast, prices, batched, template, inputs.catalog)
+    in_batches = batch_forecast(forecast, settings["batch_prices"], settings["batched"], template, inputs.catalog)
+    return forecast, needs, in_batches
 
 
 def _run(
