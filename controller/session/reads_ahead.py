@@ -22,6 +22,7 @@ def reads_of_a_step(
     candidates: Sequence[Candidate],
     settings: Speculation,
     *,
+    left_usd: float | None = None,
     wasted_usd: float = 0.0,
     running: int = 0,
 ) -> Sequence[Candidate] | None:
@@ -35,6 +36,7 @@ def reads_of_a_step(
         prefix: models of the invocations so far, this one's included.
         candidates: reads that may come, with declared dollars and recorded seconds.
         settings: the request's.
+        left_usd: what the request's cap leaves; None: no cap. The rest of the plan comes first.
         wasted_usd: what the reads started so far waste in expectation.
         running: reads under way that nobody has asked for.
     """
@@ -44,7 +46,8 @@ def reads_of_a_step(
     if at is None or plan is None or think_s is None or not candidates:
         return None
     tools = {one.tool: ToolFigures(cost_usd=one.cost_usd, seconds=one.seconds) for one in candidates}
-    room = Room(wasted_usd=wasted_usd, running=running, think_s=think_s)
+    beside_usd = None if left_usd is None else left_usd - plan.remaining_cost_usd
+    room = Room(left_usd=beside_usd, wasted_usd=wasted_usd, running=running, think_s=think_s)
     found = decide(candidates, tools, worth_of_second(plan.request.objective, _best(replanner, plan)), room, settings)
     if not found.candidates:
         note, why = steps[at].note, f"nothing read ahead: {found.why}"

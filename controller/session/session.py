@@ -307,7 +307,8 @@ class Session(StopRulePolicy):
     ) -> Sequence[Candidate]:
         """Return the reads that the plan of the invocation makes worth starting; without one, all that are likely enough."""
         with self._lock:
-            found = reads_of_a_step(self.steps, self._replanner, prefix, candidates, settings, **started)
+            left_usd = None if self.guard is None else self.guard.left_usd
+            found = reads_of_a_step(self.steps, self._replanner, prefix, candidates, settings, left_usd=left_usd, **started)
         return super().speculated(stage, prefix, candidates, settings, **started) if found is None else found
 
     def note_failure(

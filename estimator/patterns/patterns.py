@@ -27,7 +27,6 @@ from vinelm.tools.call import History, ToolEvent, canonical_key
 from vinelm.tools.speculation import Candidate
 
 _WORDS = ("description", "title")
-_WORDS = ("description", "title")
 LEAST_LIKELY = 0.1
 """A set of bindings that is never likelier than this is dropped."""
 MOST_SECONDS = 16
@@ -77,24 +76,23 @@ class Patterns:
                 what = ", ".join(sorted(wrong))
                 raise ConfigError(f"patterns: tool {tool!r} was recorded with other arguments ({what}): mine them anew")
 
-    def candidates(self, history: History, *, least: float = 0.0) -> list[Candidate]:
+    def candidates(self, history: History) -> list[Candidate]:
         """Return the reads that may be asked for before the next write, the likeliest first.
 
         Args:
             history: the user's messages and the ended calls, with arguments and results, in order.
-            least: the probability below which a call is left out.
         """
-        return self.candidates_of(SessionState.after(history, self.reads), least=least)
+        return self.candidates_of(SessionState.after(history, self.reads))
 
-    def candidates_of(self, seen: SessionState, *, least: float = 0.0) -> list[Candidate]:
+    def candidates_of(self, seen: SessionState) -> list[Candidate]:
         """The same for a state that is kept up to date with :meth:`SessionState.add`."""
         if not self.coefficients:
             return []
         found = []
         for possible in seen.possible(self._with_sources).values():
             features = features_of(possible, seen, self.sets, self._lookup)
-            if features and (p := probability(features, self.coefficients)) >= least:
-                found.append(Candidate(possible.tool, possible.arguments, p))
+            if features:
+                found.append(Candidate(possible.tool, possible.arguments, probability(features, self.coefficients)))
         return sorted(found, key=lambda one: -one.probability)
 
     @cached_property
@@ -149,7 +147,7 @@ def mine(
     names = frozenset(reads)
     calls = [event for session in sessions for event in session if isinstance(event, ToolEvent)]
     if any(event.arguments is None for event in calls):
-        raise ConfigError('a recorded call is without arguments: patterns are mined from values; record with record="values"')
+        raise ConfigError("a recorded call is without arguments: patterns are mined from values: give a log that has them")
     support = find_sets(sessions, of, names)
     sets, total, counts = _count(sessions, of, names, support)
     rows, hits, groups_of_rows = [], [], []

@@ -176,7 +176,6 @@ def hold_out(
     *,
     groups: Sequence[Hashable] | None = None,
     folds: int = 3,
-    least: float = LEAST_PROBABILITY,
     cost_usd: float = 0.0,
 ) -> Replayed:
     """Replay each session with patterns of the other folds; the sessions of a group are in one fold.
@@ -186,7 +185,6 @@ def hold_out(
         reads: the same.
         groups: the same.
         folds: how many parts, >= 2.
-        least: see :func:`replay`.
         cost_usd: see :func:`replay`.
     """
     names = frozenset(reads)
@@ -196,7 +194,7 @@ def hold_out(
         patterns = mine([sessions[at] for at in kept], names, groups=[of[at] for at in kept])
         for at in held:
             found = predictions(patterns, sessions[at])
-            sums += replay(sessions[at], found, names, least=least, cost_usd=cost_usd)
+            sums += replay(sessions[at], found, names, cost_usd=cost_usd)
     return sums
 
 

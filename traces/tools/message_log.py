@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vinelm.errors import DatasetError, WorkflowError
 from vinelm.io.reading import json_objects, read_text
-from vinelm.tools.call import ToolEvent, canonical_key
+from vinelm.tools.call import ToolEvent, canonical_key, is_answered, text_of, value_of
 
 _SESSION_KEYS = ("session", "request_id", "id")
 _TASK_KEYS = ("task", "task_id")
@@ -52,17 +54,28 @@ def read_sessions(path: Path) -> list[ToolSession]:
             raise DatasetError(f"{path}: not valid JSON: {error}") from None
     else:
         rows = list(json_objects(text.splitlines(), path))
-    found = [_session(row, number, f"{path}:{number}") for number, row in rows]
-    if not found:
+    if not rows:
         raise DatasetError(f"{path}: no session in it: give JSON lines with messages")
+    found, names = [], Counter[str]()
+    for number, row in rows:
+        # Without a name it is the line of this log: a store replaces a session by another one of its name.
+        session = _session(row, f"{path.name} {number}", f"{path}:{number}")
+        names[session.name] += 1
+        again = names[session.name]
+        found.append(session if again == 1 else _renamed(session, f"{session.name} ({again})"))
     return found
 
 
-def _session(row: Any, number: int, where: str) -> ToolSession:
+def _renamed(session: ToolSession, name: str) -> ToolSession:
+    events = [replace(event, request_id=name) if isinstance(event, ToolEvent) else event for event in session.events]
+    return ToolSession(name, session.group, events)
+
+
+def _session(row: Any, unnamed: str, where: str) -> ToolSession:
     listed = next((key for key in ("messages", "traj", "events") if isinstance(row, dict) and key in row), None)
     if listed is None or not isinstance(row[listed], list) or not all(isinstance(one, dict) for one in row[listed]):
         raise DatasetError(f"{where}: no list of messages: a session has messages, traj or events")
-    name = next((str(row[key]) for key in _SESSION_KEYS if key in row), f"session {number}")
+    name = next((str(row[key]) for key in _SESSION_KEYS if key in row), unnamed)
     group = next((str(row[key]) for key in _TASK_KEYS if key in row), name)
     parts = _events(row[listed], where) if listed == "events" else _messages(row[listed], where)
     events: list[str | ToolEvent] = []
@@ -102,36 +115,22 @@ def _messages(messages: list[dict[str, Any]], where: str) -> Iterator[str | dict
     for message in messages:
         role = message.get("role", message.get("type"))
         if role in ("user", "human"):
-            yield _text(message.get("content"))
+            yield text_of(message.get("content"))
         elif role in ("assistant", "ai"):
             for call in message.get("tool_calls") or ():
                 asked[str(call.get("id"))] = _call(call, where)
         elif role == "tool" and str(message.get("tool_call_id")) in asked:
             tool, arguments = asked.pop(str(message["tool_call_id"]))
-            content = _text(message.get("content"))
-            is_ok = message.get("status") != "error" and not content.lower().startswith("error")
-            yield {"tool": tool, "arguments": arguments, "result": _plain(content), "is_ok": is_ok}
+            content = text_of(message.get("content"))
+            is_ok = is_answered(message.get("status"), content)
+            yield {"tool": tool, "arguments": arguments, "result": value_of(content), "is_ok": is_ok}
 
 
 def _call(call: Mapping[str, Any], where: str) -> tuple[str, dict[str, Any]]:
     function = call.get("function", call)
     arguments = function.get("arguments", function.get("args", {}))
     if isinstance(arguments, str):
-        arguments = _plain(arguments) if arguments.strip() else {}
+        arguments = value_of(arguments) if arguments.strip() else {}
     if not isinstance(function.get("name"), str) or not isinstance(arguments, dict):
         raise DatasetError(f"{where}: a tool call needs a name, and arguments in JSON")
     return function["name"], arguments
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text", "")) if isinstance(part, dict) else str(part) for part in content)
-    return "" if content is None else str(content)
-
-
-def _plain(text: str) -> Any:
-    """The JSON value that a text is, or the text."""
-    try:
-        return json.loads(text, parse_constant=str)
-    except (ValueError, RecursionError):
-        return text

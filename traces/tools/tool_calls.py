@@ -44,8 +44,8 @@ tool_calls = Table(
     Column("started_s", Float, nullable=False, comment="seconds since the request began"),
     Column("ended_s", Float, nullable=False, comment="the same for its end"),
     Column("cost_usd", Float, nullable=False, comment="declared dollars"),
-    Column("arguments", String, comment='JSON, only with record="values"; of a message its text'),
-    Column("result", String, comment='JSON, only with record="values"'),
+    Column("arguments", String, comment="JSON, where values were recorded; of a message its text"),
+    Column("result", String, comment="JSON, where values were recorded"),
     UniqueConstraint("request_id", "seq", name="one_call"),
     comment="Calls of tools, as they were recorded or imported. Made with the first of them.",
 )

@@ -13,7 +13,6 @@ from vinelm.estimator.patterns.patterns import Patterns, mine, schema_digest
 from vinelm.estimator.patterns.replay import Replayed, hold_out, replay
 from vinelm.io.reading import open_regular
 from vinelm.tools.call import ToolEvent
-from vinelm.tools.speculation import Speculation
 from vinelm.traces.tools.message_log import ToolSession, read_sessions
 
 LEAST_GROUPS = 6
@@ -53,7 +52,6 @@ def mine_tools(
     read_only: Sequence[str],
     *,
     schemas: Mapping[str, Mapping[str, Any]] | None = None,
-    settings: Speculation | None = None,
 ) -> MinedPatterns:
     """Mine patterns from the tool calls of a store or of a log of messages.
 
@@ -61,7 +59,6 @@ def mine_tools(
         source: a store, or a log as :func:`vinelm.traces.tools.message_log.read_sessions` takes it.
         read_only: names of tools that only read, or patterns of names (``get_*``), beside those that the store knows.
         schemas: the JSON schema of the arguments of each tool, whose digest the patterns keep.
-        settings: of the requests that will speculate.
 
     Raises:
         ConfigError: no tool only reads, a name is of no recorded tool, or too little or no values are recorded.
@@ -71,7 +68,7 @@ def mine_tools(
     sessions, declared = recorded_sessions(source)
     events = [event for session in sessions for event in session.events if isinstance(event, ToolEvent)]
     if not events:
-        raise ConfigError(f"{source}: no call of a tool is recorded: record a served run, or `vinelm tools import` a log")
+        raise ConfigError(f"{source}: no call of a tool is recorded: `vinelm tools import` a log into it, or give the log")
     reads = declared | named_tools(read_only, {event.tool for event in events})
     if not reads:
         raise ConfigError(f"{source}: no tool is known to only read: name them with read_only", code="tools-read-only")
@@ -82,8 +79,7 @@ def mine_tools(
     if len(set(groups)) < LEAST_GROUPS:
         raise ConfigError(f"{source}: {len(set(groups))} requests are recorded: patterns need {LEAST_GROUPS}, better 50")
     cost_usd = sum(event.cost_usd for event in events if event.tool in reads) / max(1, whole.reads)
-    settings = settings or Speculation()
-    judged = hold_out(histories, reads, groups=groups, least=settings.least_probability, cost_usd=cost_usd)
+    judged = hold_out(histories, reads, groups=groups, cost_usd=cost_usd)
     digests = {tool: schema_digest(schema) for tool, schema in (schemas or {}).items()}
     return MinedPatterns(
         sessions=len(sessions), replayed=judged, patterns=mine(histories, reads, groups=groups, schemas=digests)

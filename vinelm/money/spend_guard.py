@@ -67,6 +67,12 @@ class SpendGuard:
         return self._inherited_usd + max(self.settled_usd, self._recorded_usd)
 
     @property
+    def left_usd(self) -> float:
+        """Dollars that no call has spent or reserved, at least 0."""
+        with self._lock:
+            return max(self.limit_usd - self.spent_usd - self.reserved_usd, 0.0)
+
+    @property
     def reserved_usd(self) -> float:
         """Dollars that the calls under way may cost."""
         return math.fsum(permit.upper_usd for permit in self._open)

@@ -8,6 +8,7 @@ from typing import Any
 from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph.nodes.signature import held_attribute
+from vinelm.adapters.tools.tool_box import schema_of
 from vinelm.api import VineLM
 from vinelm.backends import simulated_catalog
 from vinelm.scaffold.target import find_target
@@ -34,7 +35,5 @@ def _of_graph(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, dict[s
         if isinstance(runnable, CompiledStateGraph):
             found.update(_of_graph(runnable))
         held = held_attribute(runnable, "_tools_by_name") or held_attribute(runnable, "tools_by_name") or {}
-        for name, tool in held.items():
-            schema = tool.tool_call_schema
-            found[name] = schema if isinstance(schema, dict) else schema.model_json_schema()
+        found.update({name: schema_of(tool) for name, tool in held.items()})
     return found

@@ -14,6 +14,26 @@ CallKind = Literal["authoritative", "speculated", "eager"]
 """Asked for by the application; started on a guess; started while the model was still writing the call."""
 
 
+def text_of(content: Any) -> str:
+    """Return the text of a message's content, which may be a list of parts."""
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) if isinstance(part, dict) else str(part) for part in content)
+    return "" if content is None else str(content)
+
+
+def value_of(text: str) -> Any:
+    """Return the JSON value that a tool's answer is, or the text itself."""
+    try:
+        return json.loads(text, parse_constant=str)
+    except (ValueError, RecursionError):
+        return text
+
+
+def is_answered(status: str | None, text: str) -> bool:
+    """Return whether a tool's answer is a result: neither its status nor its first word says "error"."""
+    return status != "error" and not text.lower().startswith("error")
+
+
 def canonical_key(tool: str, arguments: Mapping[str, Any]) -> str:
     """Return the key of a call: equal for calls of one tool with equal arguments, whatever the order of their names.
 

@@ -61,3 +61,16 @@ def test_without_a_plan_all_that_are_likely_enough_start(planner):
 
 def test_nothing_to_read_is_no_note(planner):
     assert started(planner, Objective(minimize="cost", min_accuracy=0.3), reads=()) == ([], "")
+
+
+def test_the_cap_keeps_the_dollars_of_the_plan(planner):
+    """A guess that would take what the plan still needs is not started."""
+    fastest = planner.plan(Objective(minimize="latency")).remaining_cost_usd
+    read = (Candidate("look", {}, 0.9, 0.001),)
+    tight, wide = (
+        Objective(minimize="latency", max_cost_usd=fastest + more, cost_budget="per_request") for more in (0.0005, 0.01)
+    )
+    tools, note = started(planner, tight, read)
+    assert tools == []
+    assert "nothing read ahead: the dollar cap leaves too little" in note
+    assert started(planner, wide, read)[0] == ["look"]

@@ -117,7 +117,7 @@ def _kind_of(kind: Any) -> type[BaseTool]:
 
     @wraps(kind.run)
     def run(self: Any, *args: Any, **given: Any) -> Any:
-        token = IN_DECLARED.set(True)
+        token = IN_DECLARED.set(getattr(self, CALLS).memory())
         try:
             return kind.run(self, *args, **given)
         finally:
@@ -125,7 +125,7 @@ def _kind_of(kind: Any) -> type[BaseTool]:
 
     @wraps(kind.arun)
     async def arun(self: Any, *args: Any, **given: Any) -> Any:
-        token = IN_DECLARED.set(True)
+        token = IN_DECLARED.set(getattr(self, CALLS).memory())
         try:
             return await kind.arun(self, *args, **given)
         finally:
@@ -252,6 +252,10 @@ class _Calls:
             if self._says.writes is not None:
                 raise WorkflowError(f"tool {self._says.name!r} writes, and was called inside a read-only tool")
             return None
+        return self.memory()
+
+    def memory(self) -> ReadAhead | None:
+        """The memory of the run around; None outside of a run."""
         return self._ours(self._find, None)
 
     def _key(self, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from vinelm.errors import WorkflowError
-from vinelm.tools.call import ToolEvent, canonical_key
+from vinelm.tools.call import ToolEvent, canonical_key, is_answered, text_of, value_of
 
 
 def messages_in(state: Mapping[str, Any]) -> Sequence[BaseMessage] | None:
@@ -34,23 +33,16 @@ def history_of(messages: Sequence[BaseMessage]) -> list[str | ToolEvent]:
             tool, arguments = asked[message.tool_call_id]
             with suppress(WorkflowError):  # arguments that are no JSON: no guess can come from them
                 key = canonical_key(tool, arguments)
-                content: Any = message.content
+                content = text_of(message.content)
                 found.append(
                     ToolEvent(
                         request_id="",
                         seq=len(found),
                         tool=tool,
                         key=key,
-                        is_ok=message.status != "error",
+                        is_ok=is_answered(message.status, content),
                         arguments=arguments,
-                        result=as_value(content) if isinstance(content, str) else content,
+                        result=value_of(content),
                     )
                 )
     return found
-
-
-def as_value(text: str) -> Any:
-    """Return the JSON value that a text is; the text itself if it is none."""
-    with suppress(ValueError, RecursionError):
-        return json.loads(text)
-    return text

@@ -10,12 +10,11 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from vinelm.adapters.tools.message_history import as_value
 from vinelm.adapters.tools.shadow import Shadow, can_wait, launch
-from vinelm.adapters.tools.tool_box import ToolBox
+from vinelm.adapters.tools.tool_box import DeclaredTool, ToolBox
 from vinelm.clock import Clock
 from vinelm.requests.protocols import CallGuard
-from vinelm.tools.call import CallKind, History, ToolEvent
+from vinelm.tools.call import CallKind, History, ToolEvent, value_of
 from vinelm.tools.declaration import Scope
 from vinelm.tools.speculation import Candidate, Speculation
 
@@ -106,10 +105,19 @@ class ReadAhead:
         found = [
             one._replace(cost_usd=known[one.tool].says.cost_usd, seconds=tuple(took.get(one.tool, ())))
             for one in guesses
-            if one.tool in known
+            if one.tool in known and self._may_start(known[one.tool], one.arguments)
         ]
         for one in choose(found, self.speculation, wasted_usd=self._waste_usd, running=self._running()):
             self.start(one.tool, one.arguments, "speculated", one.probability)
+
+    def _may_start(self, known: DeclaredTool, arguments: Mapping[str, Any]) -> bool:
+        """Whether a guess is about a read that is not there yet, so that a place may be given to it."""
+        if not known.says.read_only:
+            return False
+        try:
+            return known.key_of(*known.call_of(arguments))[0] not in self._reads
+        except Exception:  # not the tool's arguments
+            return False
 
     def asked_early(self, tool: str, arguments: Mapping[str, Any]) -> None:
         """Start a call that a model has just written, and whose answer is not complete yet. Never raises."""
@@ -157,7 +165,9 @@ class ReadAhead:
     def _has_place(self, tool: str, key: str) -> bool:
         """Whether a call may be started: no write is under way, and few enough calls that nobody has asked for."""
         assert self.speculation is not None
-        if self._has_ended or self._writing or tool in self._failed or key in self._reads:
+        if self._has_ended or self._writing or self.box.writing or tool in self._failed or key in self._reads:
+            return False
+        if any(one.tool == tool and one.shadow.has_failed for one in self._reads.values()):
             return False
         return self._running() < self.speculation.at_once
 
@@ -209,13 +219,13 @@ class ReadAhead:
     def begin_write(self, scope: Scope) -> object:
         """Forget what was read ahead in this run, or in all runs, and start nothing there; returns what ends the write."""
         token = object()
-        for memory in self.box.memories() if scope == "all" else [self]:
+        for memory in self.box.write_begins(token) if scope == "all" else [self]:
             memory.write_begins(token)
         return token
 
     def end_write(self, scope: Scope, token: object) -> None:
         """End the write ``token``: what was read since it began is forgotten, too."""
-        for memory in {self, *(self.box.memories() if scope == "all" else ())}:
+        for memory in {self, *(self.box.write_ends(token) if scope == "all" else ())}:
             memory.write_ends(token)
 
     def write_begins(self, token: object) -> None:
@@ -322,5 +332,5 @@ def _plain(result: Any) -> Any:
     """The result as a JSON value, as a miner of calls reads it; its text where it has no other form."""
     content = getattr(result, "content", result)
     with suppress(Exception):
-        return as_value(content) if isinstance(content, str) else to_jsonable_python(content)
+        return value_of(content) if isinstance(content, str) else to_jsonable_python(content)
     return str(content)

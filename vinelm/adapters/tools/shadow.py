@@ -105,7 +105,7 @@ def launch(
     work = _Work(shadow.result, code.tool, args, {**kwargs, **code.injected(config, is_async=loop is not None)}, usd, guard)
     if loop is not None:
         task = shadow._task = loop.create_task(work.arun(), context=context)
-        task.add_done_callback(lambda _: shadow.result.cancel())  # one that is cancelled before it begins says nothing itself
+        task.add_done_callback(lambda _: _give_up(shadow.result))  # one that is cancelled says nothing itself
         return shadow
     try:
         # A daemon: a call that hangs must not keep the process alive.
@@ -114,6 +114,12 @@ def launch(
         _THREADS.release()
         raise
     return shadow
+
+
+def _give_up(result: Future[Any]) -> None:
+    """Cancel what has no result yet, and wake the threads that wait for it: a cancelled future alone does not."""
+    if not result.done() and result.cancel():
+        result.set_running_or_notify_cancel()
 
 
 @dataclass(frozen=True, slots=True)

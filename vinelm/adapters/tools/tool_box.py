@@ -8,6 +8,7 @@ from threading import RLock
 from typing import Any, Literal, NamedTuple
 from weakref import WeakSet
 
+from langchain_core.tools import BaseTool
 from pydantic_core import to_jsonable_python
 
 from vinelm.adapters.tools.shadow import ToolCode
@@ -53,18 +54,20 @@ class ToolBox:
         record: what observers are told of a call.
         observers, on_error: those of the adapter.
         live: the memories of the runs in progress, each a ``ReadAhead``.
+        writing: writes under way that make the reads of all runs stale.
         counts: calls by what became of them: "reads" (asked for), of them "ready" and "joined" (running then); "started"
             ahead, of them "unused"; "withheld" where nothing is run ahead.
     """
 
-    def __init__(self, observers: ObserverGroup, on_error: OnError, *, runs_ahead: bool = True) -> None:
+    def __init__(self, observers: ObserverGroup, on_error: OnError) -> None:
         self.declared: dict[str, DeclaredTool] = {}
         self.candidates: Candidates | None = None
         self.speculation: Speculation | None = None
-        self.runs_ahead = runs_ahead
+        self.runs_ahead = True
         self.record: Record = "digests"
         self.observers, self.on_error = observers, on_error
         self.live: WeakSet[Any] = WeakSet()
+        self.writing: set[object] = set()
         self.counts: Counter[str] = Counter()
         self._lock = RLock()  # where the garbage collector runs, the memory of a run that is over may end, in this thread
 
@@ -87,26 +90,35 @@ class ToolBox:
 
     def schemas(self) -> dict[str, dict[str, Any]]:
         """The JSON schema of the arguments of each declared tool, by name, as models see it."""
-        found: dict[str, dict[str, Any]] = {}
-        for name, known in self.declared.items():
-            schema: Any = known.code.tool.tool_call_schema
-            found[name] = schema if isinstance(schema, dict) else schema.model_json_schema()
-        return found
+        return {name: schema_of(known.code.tool) for name, known in self.declared.items()}
 
-    def count(self, what: str, number: int = 1) -> None:
+    def count(self, what: str) -> None:
         """Count what became of a call."""
         with self._lock:
-            self.counts[what] += number
+            self.counts[what] += 1
 
-    def memories(self) -> list[Any]:
-        """The memories of all runs in progress."""
+    def write_begins(self, token: object) -> list[Any]:
+        """Note a write that makes the reads of all runs stale, of those that begin meanwhile too; returns their memories."""
         with self._lock:
+            self.writing.add(token)
+            return list(self.live)
+
+    def write_ends(self, token: object) -> list[Any]:
+        """Note its end; returns the memories of all runs in progress."""
+        with self._lock:
+            self.writing.discard(token)
             return list(self.live)
 
     def opened(self, memory: Any) -> None:
         """Note the memory of a new run."""
         with self._lock:
             self.live.add(memory)
+
+
+def schema_of(tool: BaseTool) -> dict[str, Any]:
+    """The JSON schema of a tool's arguments, as models see it."""
+    schema: Any = tool.tool_call_schema
+    return schema if isinstance(schema, dict) else schema.model_json_schema()
 
 
 def _source(tool: DeclaredTool) -> Any:

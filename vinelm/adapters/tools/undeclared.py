@@ -14,8 +14,10 @@ from langchain_core.tracers.context import register_configure_hook
 
 from vinelm.adapters.tools.read_ahead import ReadAhead
 
-IN_DECLARED: ContextVar[bool] = ContextVar("vinelm_in_declared_tool", default=False)
-"""True inside a declared tool, whose owner has said what it does."""
+IN_DECLARED: ContextVar[ReadAhead | None] = ContextVar("vinelm_in_declared_tool", default=None)
+"""Inside a declared tool, the memory of the run that called it: its owner has said what it does there. Runs that begin inside
+have memories of their own.
+"""
 
 
 class Watch:
@@ -48,13 +50,11 @@ class _ToolWatch(BaseCallbackHandler):
 
 
 def _memories() -> list[ReadAhead]:
-    if IN_DECLARED.get():
-        return []
-    found = []
+    found, told = [], IN_DECLARED.get()
     for watch in list(_WATCHES):
         with suppress(Exception):
             memory = watch.find()
-            if memory is not None:
+            if memory is not None and memory is not told:
                 found.append(memory)
     return found
 
