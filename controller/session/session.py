@@ -422,12 +422,8 @@ class Session(StopRulePolicy):
         return "observed only" if self.mode == "observe" else "not proven"
 
     def _fallback(self, failed: Invocation, tried: Collection[str]) -> str | None:
-        stage, prefix, latest_s, cap_usd = (
-            failed.stage,
-            failed.prefix[:-1],
-            self.objective.max_latency_s,
-            self.objective.max_cost_usd,
-        )
+        stage, prefix = failed.stage, failed.prefix[:-1]
+        latest_s, cap_usd = self.objective.max_latency_s, self.objective.max_cost_usd
         elapsed_s, spent_usd = self._used(prefix)
         spent_usd += failed.cost_usd
         decision: Decision | None = None
