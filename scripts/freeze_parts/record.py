@@ -15,8 +15,8 @@ FOLDER = Path(__file__).resolve().parents[2] / "tests" / "house" / "frozen"
 DIGITS = 11
 TOLERANCE = 1e-9
 """Relative, of plans over given tries."""
-FITTED = 1e-4
-"""Of what is estimated first: another processor adds in another order, and a fit ends elsewhere (2e-5 has been seen)."""
+FITTED = 1e-3
+"""Of what is estimated first: another processor adds in another order, and a fit ends elsewhere (2e-4 has been seen)."""
 NEARLY_ZERO = 1e-12
 _SHORT = 72
 
