@@ -107,8 +107,6 @@ class MeanEstimate:
     variances.
 
     Args:
-        mean: mean of one invocation.
-        var: variance of one invocation.
         size_var: the part of ``var`` that is due to the request's size, common to all invocations of a request.
         mean_var: squared standard error that is independent between nodes.
         along: standard error that is common to the nodes of a path: the few requests that reach deep nodes are the same as

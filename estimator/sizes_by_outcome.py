@@ -100,7 +100,6 @@ class SizesByStops:
     those that went on.
 
     Args:
-        cells: the observations.
         unseen: see :class:`SizesByOutcome`.
     """
 

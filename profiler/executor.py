@@ -114,7 +114,6 @@ class KeepingWorker:
     Else the run would write them one after another, while it holds up the other runs on the store.
 
     Args:
-        worker: runs the units.
         place: where the contents of checkpoints are kept.
     """
 

@@ -214,7 +214,6 @@ class _Renewal:
     """Makes anew what rows show.
 
     Args:
-        rows: of the store.
         signals: what the workflow declares.
         before: what they were made with.
         now: what they are to be made with.

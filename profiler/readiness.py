@@ -6,17 +6,22 @@ import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from types import TracebackType
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.tools import BaseTool
 
 from vinelm.adapters.langgraph.build import nodes_of_stages
 from vinelm.adapters.langgraph.exits import resolved
-from vinelm.adapters.langgraph.nodes.user_code import user_place
+from vinelm.adapters.langgraph.nodes.signature import user_place
 from vinelm.adapters.langgraph.structure.code import template_code, template_imports
 from vinelm.adapters.langgraph.structure.reading import template_differences
 from vinelm.backends.base import estimate_tokens
 from vinelm.backends.offline.scripted import ScriptedChatModel
+from vinelm.backends.turns import prompt_parts
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError, WorkflowError
 from vinelm.judging import LLMJudge
@@ -25,14 +30,102 @@ from vinelm.profiler.execution.judging import judge_catalog
 from vinelm.profiler.execution.outcome import BEYOND_TURNS
 from vinelm.profiler.execution.replayed.runner import ReplayRunner, Units, make_units
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
-from vinelm.profiler.seen_prompts import SeenPrompts
-from vinelm.profiler.tool_refusals import tool_refusal
-from vinelm.prompts.layout import PromptLayout
+from vinelm.prompts.layout import PromptLayout, PromptPart, SeenPrompt, layout_of
 from vinelm.requests.protocols import CallContext
 from vinelm.requests.workflow import Request, StagedWriter, Workflow
 from vinelm.rows.observation import Observation, Usage
 from vinelm.signals import Signals
 from vinelm.template import Stage, Template
+
+_LEAST_CHARS = 3  # of a state's value that a message is named by: shorter ones are in any text
+
+
+class SeenPrompts:
+    """Collects prompts in memory. Threads of one run may share it."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[tuple[str, Sequence[BaseMessage], Sequence[Any]]]] = {}
+        self._states: dict[str, Mapping[str, Any]] = {}
+
+    def begin(self, request_id: str, state: Mapping[str, Any]) -> None:
+        """Begin the run of a request with this state; what an earlier try has sent is forgotten."""
+        self._seen[request_id], self._states[request_id] = [], state
+
+    def end(self, request_id: str, state: Mapping[str, Any]) -> None:
+        """Note the state at the end, whose keys name messages."""
+        self._states[request_id] = {**self._states[request_id], **state}
+
+    def seeing(self, call: CallContext) -> CallContext:
+        """Return the call's context with its prompts collected here."""
+        return replace(call, on_prompt=partial(self._see, call))
+
+    def layout(self) -> PromptLayout:
+        """Return what the prompts have in common."""
+        return layout_of(
+            [
+                SeenPrompt(stage, request_id, tuple(_parts(messages, tools, self._states[request_id])))
+                for request_id, calls in self._seen.items()
+                for stage, messages, tools in calls
+            ]
+        )
+
+    def _see(self, call: CallContext, messages: Sequence[BaseMessage], tools: Sequence[Any]) -> None:
+        if call.request is not None:
+            self._seen.setdefault(call.request.id, []).append((call.stage, list(messages), tools))
+
+
+def _parts(messages: Sequence[BaseMessage], tools: Sequence[Any], state: Mapping[str, Any]) -> Iterator[PromptPart]:
+    for number, text in enumerate(prompt_parts([], tools), 1):
+        yield PromptPart(f"tool {number}", text, is_movable=False)
+    taken: set[str] = set()
+    is_opening = True  # behind the model's first turn the order is that of the conversation
+    for number, message in enumerate(sorted(messages, key=lambda one: one.type != "system"), 1):
+        is_opening = is_opening and message.type in ("system", "human")
+        for text in prompt_parts([message]):
+            name = message.name or _key_of(text, state)
+            name = f"{message.type} message {number}" if name is None or name in taken else name
+            taken.add(name)
+            yield PromptPart(name, text, is_movable=is_opening and message.type == "human")
+
+
+def _key_of(text: str, state: Mapping[str, Any]) -> str | None:
+    """The key of the longest value of the state that is in the text."""
+    found = {key: len(value) for key, value in state.items() if isinstance(value, str) and value in text}
+    best = max(found, key=lambda key: found[key], default=None)
+    return best if best is not None and found[best] >= _LEAST_CHARS else None
+
+
+_FAULTS = (NameError, AttributeError, ImportError, SyntaxError, TypeError, NotImplementedError)
+"""What a tool raises by a mistake in its code, whatever it is given."""
+_FOUND_NOTHING = "'NoneType' object"
+"""Begins what Python says of a look-up that found nothing: no mistake of a tool that is asked for what does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRefusal:
+    """A tool that raised on its arguments.
+
+    Attributes:
+        tool: Its name.
+        error: What it raised.
+    """
+
+    tool: str
+    error: Exception
+
+
+def tool_refusal(error: Exception | None) -> ToolRefusal | None:
+    """Return the tool that an exception came from; None for one of another place, and for a mistake in the tool's code."""
+    if error is None or (isinstance(error, _FAULTS) and not str(error).startswith(_FOUND_NOTHING)):
+        return None
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        owner = trace.tb_frame.f_locals.get("self")
+        if isinstance(owner, BaseTool):
+            return ToolRefusal(owner.name, error)
+        trace = trace.tb_next
+    return None
+
 
 PROMPT_REQUESTS = 5
 """Requests whose prompts are compared, if there are as many."""

@@ -29,10 +29,9 @@ from scipy.stats import binomtest
 from vinelm.api.canary import ALPHA, RELATIVE, WINSORIZED, WORSE
 from vinelm.catalog import Catalog
 from vinelm.estimator import DriftConfig
-from vinelm.estimator.drift.e_process import EProcess
+from vinelm.estimator.drift.e_process import EProcess, GroupComparison
 from vinelm.estimator.drift.hypotheses import hypotheses_of
 from vinelm.estimator.drift.monitor import ANNOTATION_SHARE
-from vinelm.estimator.drift.two_groups import GroupComparison
 from vinelm.template import Stage, Template
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie

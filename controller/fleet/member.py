@@ -36,11 +36,7 @@ class Chore:
         """Redis does not answer; called in every round until it does."""
 
     def close(self, link: RedisLink) -> None:
-        """This process leaves the fleet in good order.
-
-        Raises:
-            FleetUnreachable: Redis does not answer.
-        """
+        """This process leaves the fleet in good order."""
 
 
 class FleetMember:
@@ -50,8 +46,6 @@ class FleetMember:
 
     Args:
         link: the connection; for this member alone.
-        live: the live invocations of this process.
-        every_s: seconds between two rounds.
         now: returns seconds that never decrease.
     """
 

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vinelm.controller.planning.dominance import pareto_frontier
-from vinelm.controller.planning.frontier import Frontier
+from vinelm.controller.planning.frontier import Frontier, pareto_frontier
 from vinelm.controller.planning.objective_class import ObjectiveClass
 from vinelm.controller.planning.path_metrics import IntArray, PathMetrics
 from vinelm.errors import ConfigError

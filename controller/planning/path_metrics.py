@@ -27,7 +27,6 @@ class PathMetrics:
     """Read-only arrays of shape (n + 1,), one item per node, shared by all requests and threads.
 
     Args:
-        annotated: The trie with its estimates.
         available: Models that can be served (None: all); no path through another model may be planned.
     """
 

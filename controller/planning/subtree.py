@@ -31,8 +31,6 @@ class SubtreeView:
     Every array has one item per node of the view; item 0 is the request's own node. Arrays are computed when first used.
 
     Args:
-        metrics: The trie's path metrics.
-        request: The question.
         ends: Nodes below the request's node, sorted by the objective; None for the whole subtree in trie order.
         columns: Quantities that the caller has computed already.
     """

@@ -20,7 +20,7 @@ class CascadeEstimator(RateEstimator):
     Under the oracle stop the path sums are the paper's recursion A(v) = A(u) + (1 - A(u)) q_v; under the workflow's stop each
     of the three rates is such a mean. The paper does not define the rate of a node without observations: here it is the mean
     of the node's model at its depth or, if that has no observations either, over all depths. Where the trie branches, arms are
-    shrunken counts (:func:`vinelm.estimator.arm_counts.counted_arms`).
+    shrunken counts (:func:`vinelm.estimator.arms.counted_arms`).
     """
 
     name: ClassVar[str] = "cascade"

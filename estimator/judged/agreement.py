@@ -23,7 +23,6 @@ class Rate:
 
     Attributes:
         share: The mean over requests of each request's own share, in [0, 1].
-        requests: How many requests.
     """
 
     share: float

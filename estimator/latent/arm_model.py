@@ -44,7 +44,6 @@ class ArmQuestions:
     answer is right yet, and there is one row for each arm.
 
     Args:
-        arms: the arms of the trie.
         node: the node that decides, shape (rows,).
         order: the place of the arm in question among the arms of the node, shape (rows,).
         right: whether the answer so far is right, shape (rows,).
@@ -139,8 +138,6 @@ class ArmModel:
     """The regression of the arms and the decisions that it is fitted to.
 
     Args:
-        questions: the rows of the regression.
-        regression: P(yes) of each row.
         request: request of each observed decision, shape (decisions,).
         cell: its cell; -1 for the choice of the first stage, which no invocation made.
         place: index of its node among the nodes with decisions.

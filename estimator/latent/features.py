@@ -69,7 +69,6 @@ class FeatureMatrix:
     Args:
         design: CSR matrix of shape (n + 1, effects); the root's row is zero.
         group: index into ``groups`` of each effect, shape (effects,).
-        groups: names of the groups.
         slope: CSR matrix of shape (n + 1, slopes): overall, per-stage and per-model slopes of the latent difficulty.
         slope_group: index of each slope's group, shape (slopes,).
     """

@@ -132,8 +132,6 @@ class AnswerFit:
     """A fitted latent model.
 
     Args:
-        contexts: The contexts that were seen.
-        labels: The labels that were seen.
         grid: The latent pairs.
         log_weights: Log of their weights, shape (points,).
         features: The effects of the contexts.

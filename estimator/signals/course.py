@@ -13,8 +13,6 @@ class Context(NamedTuple):
     """Under which an answer is given: all that its chance of being right depends on, besides the request.
 
     Args:
-        stage: The stage.
-        model: The model.
         is_later: Whether an earlier invocation of the request has given an answer that this one may have seen.
         is_again: Whether the same model has answered before, at whatever stage.
         arms: The stages that the application may go on to; none where it has no choice, or the request ends.
@@ -41,7 +39,6 @@ class Visit(NamedTuple):
     """A place in the course of a request.
 
     Args:
-        stage: The stage that runs.
         has_answer: Whether an answer was given before.
         silent: The last stage before it that writes no answer; None without one.
         arms: The stages that the application may go on to.
@@ -57,7 +54,6 @@ class Course:
     """An automaton of stages. Position 0 is the start, and a stage leads to a higher position.
 
     Attributes:
-        stages: The stages, each once.
         branches: Whether the application chooses between stages somewhere.
         depth: The most invocations of a request.
 

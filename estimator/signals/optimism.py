@@ -48,12 +48,7 @@ class FitMasses:
 
     @classmethod
     def of(cls, levels: Sequence[HistoryLevel], model: Predictive) -> list[FitMasses]:
-        """Return those of all lengths.
-
-        Args:
-            levels: The histories.
-            model: The fits.
-        """
+        """Return those of all lengths."""
         sizes = [model.mean_size[None, :], *(level.size_by_fit for level in levels)]
         found = []
         for d, (level, size) in enumerate(zip(levels, sizes, strict=False)):

@@ -32,8 +32,6 @@ class Predictive:
     """The joined fits. A *point* is a latent pair of one fit.
 
     Args:
-        contexts: The contexts.
-        labels: The labels.
         log_types: Log P(type | context, point), shape (contexts, types, points).
         log_weights: Log of the points' weights, which sum to 1 over all fits; shape (points,).
         size: Size of a point's requests relative to the mean, shape (points,).

@@ -30,12 +30,7 @@ _START = "from vinelm.profiler.cluster.bridge import main; main({})"
 
 
 class RayLink:
-    """The run's connection to all hosts of a Ray cluster. One thread receives; any may send.
-
-    Args:
-        cluster: where it is.
-        setup: of the hosts.
-    """
+    """The run's connection to all hosts of a Ray cluster. One thread receives; any may send."""
 
     def __init__(self, cluster: RayCluster, setup: HostSetup) -> None:
         self._lock = threading.Lock()

@@ -41,7 +41,6 @@ class UnitHost:
     """Executes units for a run that is elsewhere. Messages come in by :meth:`send` and go out by :meth:`poll`.
 
     Args:
-        setup: of the run.
         make_worker: makes what executes the units; by default forked processes.
 
     Raises:

@@ -80,8 +80,6 @@ class RayHosts:
     """Starts one host on each node that has a CPU to give, also on those that join later, and tells what becomes of them.
 
     Args:
-        cluster: the Ray cluster.
-        setup: of the hosts.
         tell: called with each event, from any thread.
 
     Raises:

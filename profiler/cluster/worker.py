@@ -301,12 +301,7 @@ def _without_objects(job: Job) -> Job:
 
 
 class Admissions:
-    """Lets the attempts of hosts pass the rate limits, and holds their places until they are over or their host is lost.
-
-    Args:
-        link: to the hosts.
-        rate_limiters: the rate limits by model.
-    """
+    """Lets the attempts of hosts pass the rate limits, and holds their places until they are over or their host is lost."""
 
     def __init__(self, link: RayLink, rate_limiters: Mapping[str, AdmitsAttempts]) -> None:
         self._link, self._rate_limiters = link, rate_limiters

@@ -44,8 +44,6 @@ class OutcomeModel:
     with a rate that is drawn once, and to each stage that may come alike.
 
     Args:
-        template: a bound template.
-        catalog: the models.
         rows: to resample from; may be empty.
         rng: consumed by the draws.
     """

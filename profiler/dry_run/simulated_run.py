@@ -54,9 +54,6 @@ class SimulatedRun:
 
     Args:
         model: draws the outcomes.
-        rows: the store's.
-        n_requests: the number of requests.
-        limits: of the run.
         committed_usd: dollars that count on the store's ledger.
         longest: the number of new cells after which the run is extrapolated.
     """

@@ -26,8 +26,7 @@ from pydantic import BaseModel
 from vinelm.adapters.langchain.chat_model import VineInterface
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.nodes.finish import FINISH_MARK
-from vinelm.adapters.langgraph.nodes.signature import held_attribute
-from vinelm.adapters.langgraph.nodes.user_code import closure_values
+from vinelm.adapters.langgraph.nodes.signature import closure_values, held_attribute
 from vinelm.adapters.langgraph.structure.chat_search import holds_stage
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog

@@ -25,7 +25,6 @@ class Job:
     """One unit to run: the last invocation of ``prefix``, for one request.
 
     Attributes:
-        request: the request.
         prefix: the models of the invocations up to and including this one.
         parent: the checkpoint after ``prefix[:-1]``; None for the first invocation.
         upper_usd: the dollars that are reserved for the unit.
@@ -221,7 +220,6 @@ class UnitSetup:
 
     Attributes:
         source: how a process builds the workflow.
-        template: the bound template.
         fingerprint: the workflow's parts in the run's process, compared with those in the other.
         timeout_s: seconds that one unit may run.
         memory_mb: MiB that one unit may use beyond its imports; 0 for no limit.

@@ -29,13 +29,7 @@ STAGE = "judge"
 
 
 class Judging:
-    """The judge of a workflow, ready to be asked.
-
-    Args:
-        judge: as the workflow declares it.
-        models: makes its chat models.
-        entry: its model.
-    """
+    """The judge of a workflow, ready to be asked."""
 
     def __init__(self, judge: LLMJudge, models: UnitModels, entry: Model) -> None:
         self.judge, self.models, self.entry = judge, models, entry

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.adapters.langgraph.nodes.user_code import user_line
+from vinelm.adapters.langgraph.nodes.signature import user_line
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.errors import CallError, FailureKind, TemplateError, VineLMError, WorkflowError
 from vinelm.judging import LLMJudge

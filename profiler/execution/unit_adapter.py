@@ -93,11 +93,7 @@ class UnitModels(ModelResolver):
 
 
 class UnitAdapter(VineInterface):
-    """The object that a profiled workflow's ``build(vine)`` receives; a profile always returns the last answer.
-
-    Attributes:
-        models: makes the chat models.
-    """
+    """The object that a profiled workflow's ``build(vine)`` receives; a profile always returns the last answer."""
 
     def __init__(self, catalog: Catalog, backends: Mapping[str, Backend], *, template: Template | None) -> None:
         self.models = UnitModels(catalog, backends)

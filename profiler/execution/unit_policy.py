@@ -128,7 +128,6 @@ class UnitChat:
         problem: what is wrong with the graph, even if the application caught the exception.
 
     Args:
-        policy: of the unit.
         wrapped: the nodes of wrapped stages, in which a refused call that the application handles does no harm.
     """
 

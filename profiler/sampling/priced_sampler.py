@@ -237,8 +237,6 @@ class OpenCells:
     """Cells without a row whose request, as the rows show, reaches them. A cell that is claimed is no longer open.
 
     Args:
-        template: A bound template.
-        request_ids: The requests.
         rows: The rows so far. Those below a passed check (``is_continued``) are kept apart.
 
     Attributes:

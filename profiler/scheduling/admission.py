@@ -25,8 +25,6 @@ class Admission:
     unit in order is always in flight and always gets an answer, so that no unit waits for ever.
 
     Args:
-        state: of the run.
-        paths: the request paths under way.
         workers: the largest number of units in flight.
 
     Attributes:

@@ -119,7 +119,6 @@ class CellCounts:
     """Executed cells by kind. Arrays may have further axes in front.
 
     Attributes:
-        kinds: of the cells.
         outcomes: how many ended by the stop rule, how many did not and have no known stage after them, and how many went on to
             each stage; (depth, slots, 2 + stages).
         paid: their total dollars; (depth, slots).
@@ -227,11 +226,9 @@ class Coverage:
     """Running totals of the executed cells by depth, stage and model. Add each cell once, parents before children.
 
     Args:
-        template: a bound template.
         n_requests: the number of requests in the profile.
 
     Attributes:
-        kinds: of the cells.
         totals: the executed cells that are reached.
         unopened: the number of open cells of each kind: reached, not executed. Without those of :attr:`unknown`.
         unknown: how many requests have no row yet, so that it is not known which of several stages comes first.

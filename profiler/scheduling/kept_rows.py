@@ -26,10 +26,7 @@ class KeptRows:
 
     Attributes:
         store: held by the caller.
-        units: of the workflow.
         worker: evaluates states, as many at a time as the settings say.
-        settings: of the run.
-        every: all requests.
     """
 
     store: ObservationStore
@@ -93,9 +90,7 @@ class PendingRows:
     """Judges the rows of a store that the judge, as it is declared now, has not judged.
 
     Args:
-        rows: of the store.
         ledger: reserves and settles what the judge costs.
-        judging: the judge.
     """
 
     def __init__(self, rows: KeptRows, ledger: Ledger, judging: Judging) -> None:

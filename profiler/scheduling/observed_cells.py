@@ -26,8 +26,6 @@ class ObservedCells:
         n_older: how many of them were there when the run began; those are committed at once. The others are the run's own,
             executed before it was killed: each is committed when the run comes to it again.
         request_ids: the requests of the run; rows of others are ignored by coverage.
-        template: a bound template.
-        catalog: the models.
         broken_after: see :class:`FirstRows`.
         states: the cells whose state is in the store.
         doublings: see :class:`PriceBounds`.
@@ -131,7 +129,6 @@ class FirstRows:
     row come up in 1 of 256 runs. A model that always fails is no reason to stop: that is what a profile finds out.
 
     Args:
-        template: a bound template.
         after: how many rows must fail alike; None to notice nothing.
     """
 

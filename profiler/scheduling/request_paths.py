@@ -37,16 +37,12 @@ class ActivePath:
     Args:
         request_path: what the sampler proposed.
         number: the position among all paths of the run.
-        template: a bound template.
         round_: the sampler's round that proposed it.
         may_go_on: whether the workflow can go on below a passed check; otherwise a path that asks for it is an ordinary one. On
             a template that branches every path is: no edge says which stage comes after the end.
 
     Attributes:
-        request_id: the request.
         models: those of its invocations, as far as they are known.
-        number: see the arguments.
-        round: see the arguments.
         probability: see :class:`~vinelm.requests.protocols.RequestPath`.
         goes_on: whether it is executed to its end although the workflow's own check passes an answer before.
         committed: how many of its cells are committed.
@@ -195,8 +191,6 @@ class ActivePaths:
     """The request paths under way, in the sampler's order; the first is the oldest that is not fully committed.
 
     Args:
-        sampler: proposes them.
-        template: a bound template.
         may_go_on: whether the workflow can go on below an answer that its own check passed.
         timed: where calls go in batches, chooses those that do not; None: nothing goes in batches.
     """

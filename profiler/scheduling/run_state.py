@@ -52,8 +52,6 @@ class RunState:
     Args:
         store: held exclusively by the caller.
         ledger: the store's; its limits are those of the run.
-        units: of the workflow.
-        requests: the requests of the run.
         n_older: how many of the store's rows are older than the run.
         keep_going: go on even if all first rows of a stage fail alike.
         sampler: name of the run's sampler.
@@ -61,7 +59,6 @@ class RunState:
         batched: names of the models whose calls go in batches.
 
     Attributes:
-        cells: the executed cells.
         running: the reservations of the units in flight.
         elsewhere: units that another run executed when it was last asked.
         stopped_by: why the run stopped; None while it runs.
@@ -69,7 +66,6 @@ class RunState:
         problem: an exception with which the run ends.
         executed: units that this run has executed.
         calls: model calls of this run.
-        batched: names of the models whose calls go in batches.
         failures: rows of this run that failed, by kind.
     """
 

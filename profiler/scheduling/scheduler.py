@@ -37,9 +37,6 @@ class Scheduler:
     """Runs a sampler's request paths from the calling thread. After :meth:`run` the state says how the run ended.
 
     Args:
-        worker: runs the units.
-        sampler: proposes the request paths.
-        state: of the run.
         settings: how many units run at a time and where, and who is told of each row, on the calling thread.
         may_go_on: whether the workflow can go on below an answer that its own check passed.
     """
@@ -142,8 +139,6 @@ class CanonicalCommit:
     The run stops where a run of one unit at a time would stop.
 
     Args:
-        state: of the run.
-        paths: in their order.
         n_first: how many paths are executed before the coverage may stop the run: those of the baseline.
     """
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.errors import ConfigError
-from vinelm.evaluation.plans.pareto import pareto_frontier
+from vinelm.evaluation.plans.path_plans import pareto_frontier
 from vinelm.trie.arrays import FloatArray
 
 

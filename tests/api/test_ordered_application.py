@@ -16,8 +16,7 @@ from vinelm.backends.registry import replica_gates_of
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.controller import FleetConfig, GlobalLoop, Orders, RedisLink
-from vinelm.controller.fleet.joined.catalog_comparison import CatalogComparison
-from vinelm.controller.fleet.joined.fleet import Fleet
+from vinelm.controller.fleet.joined.fleet import CatalogComparison, Fleet
 from vinelm.controller.fleet.live_invocations import InvocationStart
 from vinelm.objective import Objective
 from vinelm.rows.observation import Usage

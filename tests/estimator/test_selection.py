@@ -8,8 +8,7 @@ import pytest
 
 from vinelm.errors import EvidenceError
 from vinelm.estimator import ObservationTable, make_estimator
-from vinelm.estimator.validation.checks import ValidationReport, validate_estimate
-from vinelm.estimator.validation.selection import selection_optimism
+from vinelm.estimator.validation.checks import ValidationReport, selection_optimism, validate_estimate
 from vinelm.plans.promise import Promise, SelectionOptimism
 
 

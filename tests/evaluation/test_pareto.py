@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.evaluation.plans.pareto import pareto_frontier
+from vinelm.evaluation.plans.path_plans import pareto_frontier
 
 
 def test_a_frontier_keeps_the_first_of_equal_points_and_rises():

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit.tables import random_table
 
-from vinelm.evaluation.plans.pareto import frontier_nodes
+from vinelm.evaluation.plans.path_plans import frontier_nodes
 from vinelm.evaluation.plans.sweep import spaced_caps
 
 

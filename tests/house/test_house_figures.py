@@ -50,7 +50,7 @@ signals is None
 
 
 def test_where_kinds_may_be_told_apart():
-    allowed = ("vinelm.trie", "vinelm.trie.merged", "vinelm.controller.planning.graph")
+    allowed = ("vinelm.trie", "vinelm.trie.merging", "vinelm.controller.planning.graph")
     assert [switches.is_allowed(name) for name in allowed] == [True, True, True]
     assert not switches.is_allowed("vinelm.trie_reload")
     assert not switches.is_allowed("vinelm.controller.session")

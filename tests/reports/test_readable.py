@@ -1,5 +1,4 @@
-from vinelm.reports.document import Chart, Row, Section, Series, Table
-from vinelm.reports.readable import readable
+from vinelm.reports.document import Chart, Row, Section, Series, Table, readable
 
 
 def chart(x, y):

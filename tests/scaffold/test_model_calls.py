@@ -7,8 +7,7 @@ from types import ModuleType
 import pytest
 from langchain_core.language_models import FakeListChatModel
 
-from vinelm.scaffold.model_calls import model_calls
-from vinelm.scaffold.model_edits import difference, edited
+from vinelm.scaffold.model_calls import difference, edited, model_calls
 
 
 class ChatAnthropic(FakeListChatModel):

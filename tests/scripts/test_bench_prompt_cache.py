@@ -7,7 +7,7 @@ import pytest
 
 from scripts.bench_prompt_cache import Bench, promised_usd
 from vinelm import estimate, evaluate
-from vinelm.api.repriced import repriced_trie
+from vinelm.api.estimation import repriced_trie
 from vinelm.api.served_evidence import calls_per_hour, new_run_id, served_identity
 from vinelm.catalog import Catalog
 from vinelm.cli.main import main

@@ -15,9 +15,8 @@ from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.databases.migrations import migrate, migrate_in_postgres
 from vinelm.traces.databases.postgres import PostgresDatabase
 from vinelm.traces.databases.recovery import recover
-from vinelm.traces.databases.running_totals import add_totals
+from vinelm.traces.databases.running_totals import MORE_COLUMNS, add_totals, metadata
 from vinelm.traces.databases.schema import OPEN_RUN, SCHEMA_VERSION
-from vinelm.traces.databases.tables import MORE_COLUMNS, metadata
 
 _TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
 _CREATING = text("SELECT pg_advisory_xact_lock(1447644741, 0)")  # two runs that create one store at a time

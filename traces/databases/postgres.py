@@ -18,8 +18,7 @@ from vinelm.errors import StoreError
 from vinelm.extras import required_extra
 from vinelm.traces.databases.address import PostgresUrl
 from vinelm.traces.databases.database import Database
-from vinelm.traces.databases.running_totals import Totals, totals
-from vinelm.traces.databases.tables import of_no_live_run
+from vinelm.traces.databases.running_totals import Totals, of_no_live_run, totals
 
 ALONE, SETUP, RUN = 1, 2, 1000
 """Numbers of advisory locks within a store's schema: of the store, of the beginning and end of a run, of run 0."""

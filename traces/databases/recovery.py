@@ -27,7 +27,6 @@ def recover(
     A run that ended on a full disk may have been unable to clear its marker. It has then noted in the lock file that the file
     of the store holds everything, so that a missing WAL is no sign of a copy.
 
-    Args:
         path: the store.
         run: the value of the marker.
         accept: accept a file without its WAL: rows that were only in the WAL are lost.

@@ -19,8 +19,7 @@ from vinelm.traces.growth.grow import set_prices
 from vinelm.traces.growth.plan import is_same_amount
 from vinelm.traces.store.atomic import copied_store
 from vinelm.traces.store.merge import rows_digest
-from vinelm.traces.store.row_validation import cell_name
-from vinelm.traces.store.rows import decode_prefix
+from vinelm.traces.store.rows import cell_name, decode_prefix
 from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.store.summary import contents_of
 

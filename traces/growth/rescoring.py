@@ -19,8 +19,7 @@ from vinelm.traces.growth.plan import (
     restoration_of,
 )
 from vinelm.traces.store.checkpoints import unpacked
-from vinelm.traces.store.row_validation import cell_name
-from vinelm.traces.store.rows import decode_prefix
+from vinelm.traces.store.rows import cell_name, decode_prefix
 from vinelm.traces.store.store import ObservationStore
 
 _LARGEST_WAVE = 5000  # rows whose states are in memory at a time
@@ -46,7 +45,6 @@ class RowsToScore:
     A run that dies in between continues with the wave where it was, and restores the same rows in the same order.
 
     Args:
-        store: the store.
         wanted: the digests of the requests as they are now, by id.
     """
 

@@ -28,8 +28,7 @@ from vinelm.traces.store.atomic import new_store, replaced
 from vinelm.traces.store.judgements import Judgements
 from vinelm.traces.store.kinds import request_kinds, set_request_kinds
 from vinelm.traces.store.prompts import StoredPrompts, prompt_tokens
-from vinelm.traces.store.row_validation import cell_name, misfit
-from vinelm.traces.store.rows import FIELDS, decode_prefix, encode_prefix, read_rows
+from vinelm.traces.store.rows import FIELDS, cell_name, decode_prefix, encode_prefix, misfit, read_rows
 from vinelm.traces.store.shown import ShownRows, SignalRecord, record_of
 from vinelm.traces.store.store import ObservationStore
 

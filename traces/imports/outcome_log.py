@@ -28,7 +28,7 @@ from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.imports.export_import import file_digest
 from vinelm.traces.imports.log_columns import LogColumns, RecordedAnswer, read_log
 from vinelm.traces.store.atomic import new_store
-from vinelm.traces.store.row_validation import cell_name
+from vinelm.traces.store.rows import cell_name
 
 MAX_ROWS = 3_000_000
 Cells = dict[tuple[str, tuple[str, ...]], RecordedAnswer]

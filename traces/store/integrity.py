@@ -18,8 +18,7 @@ from vinelm.traces.databases.address import file_of
 from vinelm.traces.databases.database import SQLITE_ERRORS, connect_read_only, readable
 from vinelm.traces.databases.lock import holder
 from vinelm.traces.store.checkpoints import CheckpointPlace, unpacked
-from vinelm.traces.store.row_validation import cell_name, misfit
-from vinelm.traces.store.rows import FIELDS, decode_prefix, encode_prefix
+from vinelm.traces.store.rows import FIELDS, cell_name, decode_prefix, encode_prefix, misfit
 from vinelm.traces.store.store import ObservationStore
 
 Check = Callable[[sqlite3.Connection, Template], Iterator[str]]

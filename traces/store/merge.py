@@ -23,8 +23,7 @@ from vinelm.traces.store.checkpoints import ELSEWHERE
 from vinelm.traces.store.judgements import copy_judgements
 from vinelm.traces.store.kinds import request_kinds, set_request_kinds
 from vinelm.traces.store.prompts import copy_prompts
-from vinelm.traces.store.row_validation import cell_name
-from vinelm.traces.store.rows import encode_prefix, read_rows, values_of
+from vinelm.traces.store.rows import cell_name, encode_prefix, read_rows, values_of
 from vinelm.traces.store.shown import common_record, unite_shown
 from vinelm.traces.store.store import ObservationStore, number_of
 from vinelm.traces.store.summary import contents_of

@@ -15,8 +15,7 @@ from vinelm.errors import StoreError, VineLMError
 from vinelm.rows.observation import Observation
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.databases.postgres import RENEW, RUN, Lease, PostgresDatabase
-from vinelm.traces.databases.running_totals import Totals, add_totals, are_right, corrected, totals
-from vinelm.traces.databases.tables import LIVE
+from vinelm.traces.databases.running_totals import LIVE, Totals, add_totals, are_right, corrected, totals
 from vinelm.traces.store.rows import encode_prefix, read_rows
 from vinelm.traces.store.store import ObservationStore, number_of
 
@@ -30,12 +29,7 @@ class UnitTaken(VineLMError):
 
 
 class SharedRun:
-    """A run that may work beside others. Made by :func:`shared_run`.
-
-    Attributes:
-        store: the store.
-        run_id: number of the run.
-    """
+    """A run that may work beside others. Made by :func:`shared_run`."""
 
     def __init__(self, store: ObservationStore, database: PostgresDatabase) -> None:
         self.store, self._database = store, database

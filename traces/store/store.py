@@ -37,8 +37,7 @@ from vinelm.traces.databases.address import PostgresUrl, StoreAddress, address_o
 from vinelm.traces.databases.database import Database
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.store.checkpoints import ELSEWHERE, CheckpointPlace, unpacked
-from vinelm.traces.store.row_validation import cell_name
-from vinelm.traces.store.rows import encode_prefix, insert_rows, read_rows, values_of
+from vinelm.traces.store.rows import cell_name, encode_prefix, insert_rows, read_rows, values_of
 
 if TYPE_CHECKING:
     import pandas

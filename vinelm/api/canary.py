@@ -18,7 +18,7 @@ from vinelm.controller import Planner, Session
 from vinelm.controller.session.canary_request import CanaryRequest
 from vinelm.errors import ConfigError
 from vinelm.estimator import DriftConfig
-from vinelm.estimator.drift.two_groups import GroupComparison
+from vinelm.estimator.drift.e_process import GroupComparison
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import Advice, AgainstToday
 from vinelm.telemetry import CanaryEvent, ObserverGroup
@@ -123,7 +123,6 @@ class Canary:
     Args:
         share: of the requests, that the plan is drawn for, in [0, 1).
         margin: fraction of answers, failures and late requests that the plan may lose.
-        annotated: the trie that serves.
         observers: notified of what is shown.
 
     Attributes:

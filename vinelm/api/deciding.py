@@ -30,7 +30,7 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
         return None
 
     def plans(rows: Sequence[Observation]) -> PlansOf | None:
-        from vinelm.evaluation.judging.aims import worth_proving
+        from vinelm.evaluation.judging.judgeable import worth_proving
         from vinelm.evaluation.judging.planning_half import PlanningHalf, part_of
         from vinelm.evaluation.judging.today import PARTS
         from vinelm.profiler.sampling.baseline import as_run, distinct

@@ -132,7 +132,6 @@ class TrieReload:
     A file that cannot be loaded changes nothing: the trie that serves goes on, and one line of the log says why.
 
     Args:
-        path: the file.
         load: makes it serve; raises a :class:`~vinelm.errors.VineLMError` if it cannot.
     """
 
@@ -144,11 +143,7 @@ class TrieReload:
         self._thread: Thread | None = None
 
     def reload(self) -> None:
-        """Load the file now.
-
-        Raises:
-            VineLMError: it cannot be loaded; the old trie goes on serving.
-        """
+        """Load the file now."""
         with self._lock:
             self._version = self._seen()
             self._load(self.path)

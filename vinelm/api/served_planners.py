@@ -20,7 +20,6 @@ class ServedPlanners:
         over_paths: plans over the trie's paths, wherever they end.
 
     Args:
-        annotated: the trie.
         adapter: the application's stages, edges and signals. Edges may still be wrapped after the trie is loaded.
         catalog: the models that may serve; others of the trie are not planned.
 

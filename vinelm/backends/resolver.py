@@ -20,7 +20,6 @@ class ModelResolver:
     """Makes the chat models of a catalog; a :class:`~vinelm.requests.protocols.ChatModelSource`.
 
     Args:
-        models: the catalog.
         backends: backend by provider; None makes those of the catalog's providers on first use.
     """
 

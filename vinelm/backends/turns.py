@@ -1,15 +1,45 @@
-"""LangChain messages in the form that most providers require: alternating turns, plain parts, complete tool calls."""
+"""LangChain messages in the form that most providers require: alternating turns, plain parts, complete tool calls.
+
+What a provider wants back with its tool calls and LangChain's cannot carry (thinking blocks, signatures) is kept beside them.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, convert_to_openai_messages
+
+KEPT = 10_000
+
+V = TypeVar("V")
+
+
+class CallMemory(Generic[V]):
+    """A value for each of the last :data:`KEPT` tool calls of this process, by model and call id. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[str, str], V] = OrderedDict()
+
+    def put(self, model_id: str, call_id: str, value: V) -> None:
+        """Store the value of a call."""
+        with self._lock:
+            self._known[model_id, call_id] = value
+            if len(self._known) > KEPT:
+                self._known.popitem(last=False)
+
+    def get(self, model_id: str, call_id: str, unseen: V) -> V:
+        """Return the value of a call; ``unseen`` if this process did not see this model make it."""
+        with self._lock:
+            return self._known.get((model_id, call_id), unseen)
+
 
 NOT_SENT = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content", "tool_use", "function_call"})
 """Parts of a content that belong to the model that wrote them, or repeat the message's tool calls."""

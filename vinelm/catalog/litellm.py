@@ -14,9 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vinelm.catalog.litellm_entry import ListFile, limits_of, model_of
+from vinelm.catalog.litellm_entry import ASSUMED, OWN_SERVER, ListFile, limits_of, model_of
 from vinelm.catalog.litellm_keys import is_left_out, other_kind
-from vinelm.catalog.litellm_prices import ASSUMED, OWN_SERVER
 from vinelm.catalog.model import Model
 from vinelm.errors import ConfigError
 

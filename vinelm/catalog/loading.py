@@ -26,7 +26,6 @@ class CatalogFile:
     """The content of a catalog file.
 
     Args:
-        path: The file.
         models: The entries that can be read.
         errors: One error for each entry that cannot.
         backends: Settings by provider.

@@ -56,7 +56,7 @@ def mine(*, source: Path, output: Path | None, read_only: tuple[str, ...], app: 
         raise ConfigError(f"{target}: exists and is no file of patterns: use another name for -o, or move the file away")
     schemas = None
     if app is not None:
-        from vinelm.scaffold.tools import tool_schemas
+        from vinelm.scaffold.application import tool_schemas
 
         schemas = tool_schemas(app, Path.cwd())
     mined = mine_tools(source, read_only, schemas=schemas)
@@ -101,7 +101,7 @@ def check(*, patterns: Path, app: str, as_json: bool) -> None:
     Example: vinelm tools check app.patterns app.py:graph
     """
     from vinelm.estimator.patterns.pattern_file import read_patterns
-    from vinelm.scaffold.tools import tool_schemas
+    from vinelm.scaffold.application import tool_schemas
 
     found = read_patterns(patterns)
     schemas = tool_schemas(app, Path.cwd())

@@ -1,3 +1,3 @@
-from .columns import Columns as Columns
+from .reading import Columns as Columns
 from .reading import RequestSet as RequestSet
 from .reading import read_dataset as read_dataset

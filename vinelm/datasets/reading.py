@@ -5,18 +5,181 @@ from __future__ import annotations
 import hashlib
 import json
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vinelm.datasets.arrow_records import arrow_records, folder_records, parquet_records
-from vinelm.datasets.columns import Columns, names_of, value_at
-from vinelm.datasets.exports import Unfolded, decoded, unfolded
 from vinelm.datasets.text_records import Record, csv_records, json_line_records, json_records
-from vinelm.errors import DatasetError
+from vinelm.errors import ConfigError, DatasetError
 from vinelm.judging import LLMJudge
 from vinelm.requests.workflow import Request, Workflow
+
+_LANGFUSE_OUTPUTS = ("expectedOutput", "expected_output")
+METADATA = "metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Unfolded:
+    """A row by its parts.
+
+    Attributes:
+        inputs: What the graph may see.
+        labels: What it must not: references, and the example's metadata.
+    """
+
+    inputs: Mapping[str, Any]
+    labels: Mapping[str, Any]
+
+
+def unfolded(row: Mapping[str, Any], where: str) -> Unfolded | None:
+    """Return the parts of a row of an export; None if the item is archived. A row of any other table is all input.
+
+    LangSmith's examples have ``inputs`` and ``outputs`` (as objects, as JSON text, or as columns ``inputs.KEY``), Langfuse's
+    items ``input`` and ``expectedOutput`` or ``expected_output``. Objects give their keys, anything else the name of its part.
+
+    Raises:
+        DatasetError: A key is both in the input and in the reference.
+    """
+    row = _nested(row)
+    output = next((name for name in _LANGFUSE_OUTPUTS if name in row), None)
+    if "inputs" in row and isinstance(_value(row["inputs"]), Mapping) and ("outputs" in row or "dataset_id" in row):
+        return _parts(row, "inputs", "outputs", where)
+    if "input" in row and output is not None:
+        return None if row.get("status") == "ARCHIVED" else _parts(row, "input", output, where)
+    return Unfolded(row, {})
+
+
+def _parts(row: Mapping[str, Any], input_: str, output: str, where: str) -> Unfolded:
+    inputs, labels = _keys(row[input_], input_), _keys(row.get(output), output)
+    for key in inputs:
+        if key in labels:
+            raise DatasetError(
+                f"{where}: the key {str(key)[:60]!r} is in {input_!r} and in {output!r}: name the label, such as "
+                f"reference={output}.{str(key)[:60]}",
+                code="dataset-collision",
+            )
+    if (about := _value(row.get(METADATA))) is not None and METADATA not in inputs:
+        labels = {METADATA: about, **labels}
+    return Unfolded(inputs, labels)
+
+
+def _keys(value: Any, name: str) -> dict[str, Any]:
+    value = _value(value)
+    if value is None:
+        return {}
+    return dict(value) if isinstance(value, Mapping) else {name: value}
+
+
+def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row whose columns ``inputs.KEY`` and ``outputs.KEY`` are put together, as some exports flatten them."""
+    if not any(isinstance(name, str) and name.startswith(("inputs.", "outputs.")) for name in row):
+        return row
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        part, dot, key = str(name).partition(".")
+        if dot and part in ("inputs", "outputs"):
+            if value is not None:
+                found.setdefault(part, {})[key] = value
+        else:
+            found[name] = value
+    return {"outputs": {}, **found}
+
+
+def _value(value: Any) -> Any:
+    """The value; of a text cell that holds JSON, what it holds."""
+    if isinstance(value, str) and value[:1] in ("{", "[", '"'):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def decoded(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of an export with its JSON cells as values, so that paths lead into them."""
+    nested = _nested(row)
+    parts = ("inputs", "outputs", "input", METADATA, *_LANGFUSE_OUTPUTS)
+    return {name: _value(value) if name in parts else value for name, value in nested.items()}
+
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The columns that become the input and the labels of a request. Left out, the format decides (docs/datasets.md).
+
+    Args:
+        inputs: (key of the request, column) of each input. Columns that are not named are then left out.
+        labels: (key of the request, column) of each label, which the graph never sees.
+        id: The column of the request's id; None takes ``id`` where there is one, else a digest of the row.
+
+    A column may be a path into nested values, such as ``outputs.answer``.
+
+    Raises:
+        ConfigError: A name is empty, or two columns have one key.
+    """
+
+    inputs: Pairs = ()
+    labels: Pairs = ()
+    id: str | None = None
+
+    def __post_init__(self) -> None:
+        keys = [key for key, _ in (*self.inputs, *self.labels)]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise ConfigError(f"the key {key!r} is given two columns: name each key once", code="dataset-key-twice")
+        if self.id == "":
+            raise ConfigError("the column of the id has no name: leave it out, or name a column")
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> Columns:
+        """Return the columns that these texts name: ``input.KEY=COLUMN``, ``label.KEY=COLUMN`` and ``id=COLUMN``.
+
+        Raises:
+            ConfigError: A text has another form (``dataset-column-text``), or see :class:`Columns`.
+        """
+        found: dict[str, list[tuple[str, str]]] = {"input": [], "label": []}
+        ids: list[str] = []
+        for text in texts:
+            field, _, column = text.partition("=")
+            kind, _, key = field.partition(".")
+            if column and key and kind in found:
+                found[kind].append((key, column))
+            elif column and field == "id":
+                ids.append(column)
+            else:
+                forms = "input.KEY=COLUMN, label.KEY=COLUMN or id=COLUMN"
+                raise ConfigError(f"{text!r} names no column: write {forms}", code="dataset-column-text")
+        if len(ids) > 1:
+            raise ConfigError(f"the id is given {len(ids)} columns: name one", code="dataset-key-twice")
+        return cls(inputs=tuple(found["input"]), labels=tuple(found["label"]), id=ids[0] if ids else None)
+
+    @property
+    def is_default(self) -> bool:
+        """True if nothing is chosen."""
+        return self == Columns()
+
+
+def value_at(row: Mapping[str, Any], column: str, where: str) -> Any:
+    """Return a row's value of a column, or of a path into nested values; :class:`DatasetError` if it has none."""
+    if column in row:
+        return row[column]
+    found: Any = row
+    for name in column.split("."):
+        if not isinstance(found, Mapping) or name not in found:
+            raise DatasetError(f"{where}: no column {column!r}: the row has {names_of(row)}", code="dataset-column")
+        found = found[name]
+    return found
+
+
+def names_of(row: Mapping[str, Any]) -> str:
+    """Return the columns of a row for an error, shortened."""
+    names = [str(name)[:60] for name in row]
+    return ", ".join(map(repr, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
 
 MAX_CHARS = 2**30
 """The most characters of rows that are kept: the requests of a workflow are held in memory."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vinelm.evaluation import Evaluation, JudgedPolicy, OffPolicyEstimate, ServingOffer
 from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE, MOST_UNSUPPORTED
-from vinelm.evaluation.plans.roles import Role
+from vinelm.evaluation.plans.plans import Role
 from vinelm.objective import Objective
 from vinelm.reports.document import Row, Table
 from vinelm.reports.formatting import objective_words, percent, seconds, usd

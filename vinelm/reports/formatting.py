@@ -7,7 +7,7 @@ from dataclasses import astuple
 from math import floor, isfinite, log10
 from typing import TYPE_CHECKING
 
-from vinelm.evaluation.plans.roles import Interval
+from vinelm.evaluation.plans.plans import Interval
 from vinelm.objective import Objective
 from vinelm.prompts.shape import CACHE_MINIMUM
 from vinelm.template import END, Branch, Loop, Parallel, Stage, Template

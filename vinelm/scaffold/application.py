@@ -1,8 +1,8 @@
-"""Facts of an application that is not run: its stages, its template, the models of today, and the keys of its state."""
+"""Facts of an application that is not run: its stages, template, tools, the models of today, and the keys of its state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,22 +15,98 @@ from langgraph.graph.state import CompiledStateGraph
 from vinelm.adapters.langgraph import template_of_graph
 from vinelm.adapters.langgraph.build import nodes_of_stages
 from vinelm.adapters.langgraph.exits import with_graph_exits
-from vinelm.adapters.langgraph.nodes.signature import held_attribute
-from vinelm.adapters.langgraph.nodes.user_code import user_place
+from vinelm.adapters.langgraph.nodes.signature import held_attribute, user_place
+from vinelm.adapters.langgraph.path.path_channel import WITHIN
 from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes
 from vinelm.adapters.langgraph.structure.reading import read_template
 from vinelm.adapters.langgraph.structure.ways import Choice, Ways, all_ways
+from vinelm.adapters.tools.tool_box import schema_of
 from vinelm.api import VineLM
 from vinelm.backends import simulated_catalog
 from vinelm.errors import InputError, WorkflowError
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.scaffold.interrupts import waiting_nodes
-from vinelm.scaffold.model_calls import ModelCall, mentioned_models, model_calls
+from vinelm.scaffold.model_calls import PREFIXES, ModelCall, mentioned_models, model_calls, named_model
 from vinelm.scaffold.plain_code import CodeKeys, code_keys
 from vinelm.scaffold.repeated_calls import repeating_nodes
 from vinelm.scaffold.target import Target, find_target
-from vinelm.scaffold.today import models_today
 from vinelm.template import Template
+
+
+def tool_schemas(spec: str | None, folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the JSON schema of the arguments of each tool that the graph's nodes hold, by name; no node runs.
+
+    Args:
+        spec: See :func:`~vinelm.scaffold.target.find_target`.
+        folder: The working folder.
+
+    Raises:
+        ConfigError: No graph is named, or several are possible.
+        WorkflowError: The graph cannot be imported or built.
+    """
+    return _of_graph(find_target(spec, folder).built(VineLM(simulated_catalog("paper-2"))))
+
+
+def _of_graph(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for node in graph.builder.nodes.values():
+        runnable = node.runnable
+        if isinstance(runnable, CompiledStateGraph):
+            found.update(_of_graph(runnable))
+        held = held_attribute(runnable, "_tools_by_name") or held_attribute(runnable, "tools_by_name") or {}
+        found.update({name: schema_of(tool) for name, tool in held.items()})
+    return found
+
+
+def models_today(
+    stages: Collection[str], held: Mapping[str, HeldStages], calls: Sequence[ModelCall]
+) -> dict[str, tuple[str, ...]]:
+    """Return the models that each stage may run before VineLM chooses, as ``provider:model``; none where it is not known.
+
+    Args:
+        stages: The stages.
+        held: What the nodes of the graph hold, LangChain's chat models among it.
+        calls: The places of the source where models are made.
+    """
+    found: dict[str, dict[str, None]] = {stage: {} for stage in stages}
+    unknown: set[str] = set()
+    for (name, path), node in _nodes(held):
+        stage = path if path in found else name
+        models = [*(model_of(chat) for chat in node.chats), *(one for code in node.makers for one in _made_in(code, calls))]
+        found.setdefault(stage, {}).update(dict.fromkeys(model for model in models if model is not None))
+        if None in models:
+            unknown.add(stage)
+    return {stage: () if stage in unknown else tuple(models) for stage, models in found.items() if stage in stages}
+
+
+def model_of(chat: Any) -> str | None:
+    """Return a LangChain chat model as ``provider:model``; None where it does not say, or its maker is not known."""
+    settings = getattr(chat, "_default_config", None)  # what init_chat_model's configurable model begins with
+    if isinstance(settings, Mapping):
+        name = settings.get("model")
+        return named_model(name, settings.get("model_provider")) if isinstance(name, str) else None
+    prefix = next((PREFIXES[kind.__name__] for kind in type(chat).__mro__ if kind.__name__ in PREFIXES), None)
+    names = (getattr(chat, field, None) for field in ("model_name", "model", "model_id"))
+    name = next((one for one in names if isinstance(one, str) and one), None)
+    return None if name is None or prefix is None else f"{prefix}:{name.removeprefix('models/')}"
+
+
+def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[tuple[str, str], HeldStages]]:
+    """Each stage, and the same behind the nodes around it, with a node that runs it, those of inner graphs included."""
+    for node, found in held.items():
+        for stage in found.names | found.on_edges | ({node} if found.makes_some else set()):
+            yield (stage, around + stage), found
+        for inner in found.inner:
+            yield from _nodes(inner.held, f"{around}{node}{WITHIN}")
+
+
+def _made_in(code: CodeType, calls: Sequence[ModelCall]) -> Iterator[str | None]:
+    """The models that a function makes; None for one that its source does not name."""
+    lines = [line for _, _, line in code.co_lines() if line is not None]
+    for call in calls:
+        if call.path == Path(code.co_filename) and lines and code.co_firstlineno <= call.line <= max(lines):
+            yield call.model
+
 
 FEW_TURNS = 3
 """The turns of a loop whose graph names no bound, until the author says how many it takes."""

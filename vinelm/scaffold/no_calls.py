@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
 
-from vinelm.adapters.langgraph.nodes.user_code import is_user_code
+from vinelm.adapters.langgraph.nodes.signature import is_user_code
 from vinelm.errors import WorkflowError
 
 

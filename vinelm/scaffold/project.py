@@ -14,8 +14,7 @@ from vinelm.errors import ConfigError
 from vinelm.io.atomic import write_atomic
 from vinelm.scaffold.application import AppGraph
 from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED, AppSettings, bases_of, catalog_text, entry_names
-from vinelm.scaffold.model_calls import ModelCall
-from vinelm.scaffold.model_edits import edited
+from vinelm.scaffold.model_calls import ModelCall, edited
 from vinelm.scaffold.request_keys import request_keys
 from vinelm.scaffold.target import Target
 from vinelm.scaffold.workflow_file import TODO, WorkflowFile

@@ -10,11 +10,9 @@ from typing import Any
 
 from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph.nodes.signature import code_of, held_attribute
-from vinelm.adapters.langgraph.nodes.user_code import is_user_code
+from vinelm.adapters.langgraph.nodes.signature import code_of, held_attribute, is_user_code
 from vinelm.adapters.langgraph.structure.chat_search import holds_chat
-from vinelm.scaffold.graph_code import RUNS
-from vinelm.scaffold.plain_code import source_of
+from vinelm.scaffold.plain_code import RUNS, source_of
 
 _CALLS = RUNS | {"create", "parse"}
 """The methods that call a model, those of the openai SDK among them."""

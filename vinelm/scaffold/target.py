@@ -19,8 +19,8 @@ from langgraph.pregel import Pregel
 from vinelm.errors import ConfigError, InputError, WorkflowError
 from vinelm.io.reading import read_text
 from vinelm.requests.workflow import Workflow
-from vinelm.scaffold.graph_code import graph_code
 from vinelm.scaffold.no_calls import no_model_calls
+from vinelm.scaffold.plain_code import graph_code
 
 Kind = Literal["graph", "maker", "config-maker", "vine-maker", "model-maker", "function", "entrypoint"]
 """``graph``: the attribute is a graph. ``maker``: a function without arguments that returns one. ``config-maker``,

@@ -28,7 +28,6 @@ class WorkflowFile:
 
     Attributes:
         name: The workflow's name, in stores and reports.
-        application: The graph.
         keys: How requests meet its state.
         dataset: The dataset, relative to the file; None writes the name of one that is still to be made.
         imports_from: The folder of the application, relative to the file; None if it is the same.

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from vinelm.template import Template
 from vinelm.trie.arrays import BoolArray, FloatArray, IntArray, frozen, preorder_misfit
-from vinelm.trie.merged import SharedNodes
-from vinelm.trie.merging import MOST_MERGED, merged_arrays, merging_words
+from vinelm.trie.merging import MOST_MERGED, SharedNodes, merged_arrays, merging_words
 from vinelm.trie.preorder import prefix_arrays, template_arrays
 
 ARRAYS = ("parent", "end", "depth", "stage", "model", "answerable")

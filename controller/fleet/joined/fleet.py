@@ -1,7 +1,8 @@
-"""One process's part in a fleet: its membership, its leases, and the view of the others."""
+"""One process's part in a fleet: its membership, its leases, the view of the others, and where settings differ."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import socket
@@ -10,11 +11,11 @@ import warnings
 import weakref
 from collections.abc import Iterable, Mapping
 from functools import partial
+from hashlib import blake2b
 
 from vinelm.backends.limits.rate_limits import EngineRateLimiter
 from vinelm.backends.limits.replica_gate import ReplicaGate
 from vinelm.controller.fleet.config import FleetConfig
-from vinelm.controller.fleet.joined.catalog_comparison import CatalogComparison, Facts
 from vinelm.controller.fleet.joined.session_rows import SessionRows
 from vinelm.controller.fleet.joined.shared_corrections import SharedCorrections
 from vinelm.controller.fleet.leases.dollar_lease import DollarLease
@@ -22,13 +23,77 @@ from vinelm.controller.fleet.leases.journal import journal_at
 from vinelm.controller.fleet.leases.rate_lease import RateLease
 from vinelm.controller.fleet.live_invocations import LiveInvocations, session_number
 from vinelm.controller.fleet.loop.standing_orders import StandingOrders
-from vinelm.controller.fleet.member import FleetMember
+from vinelm.controller.fleet.member import Chore, FleetMember
 from vinelm.controller.fleet.neighbours import FleetReader
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.controller.planner import Planner
 from vinelm.errors import ConfigError, FleetUnreachable
 from vinelm.money.spend_control import SpendControl
 from vinelm.money.spend_guard import SpendGuard
+
+KEPT_S = 86_400.0
+ROUNDS = 200
+"""What this process was given is shown again every so many rounds: Redis may have forgotten it."""
+
+ADVICE = "each goes by its own; give all processes of a fleet the same catalog, limits and caps"
+
+Facts = Mapping[str, Mapping[str, object]]
+"""What a process was given: name (of a model, of an engine's limits) to its fields. No addresses and no keys."""
+
+
+class CatalogComparison(Chore):
+    """Compares what this process was given with what the others were; a chore of the member's thread.
+
+    Processes that differ go on, each by its own: while a new catalog is rolled out they have to. For each other catalog there
+    is one warning, with the first thing that differs.
+
+    Args:
+        facts: what this process was given; plain JSON types.
+    """
+
+    def __init__(self, member: FleetMember, facts: Facts) -> None:
+        self._member = member
+        self._text = json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str)
+        self._facts: Facts = json.loads(self._text)
+        self.digest = blake2b(self._text.encode(), digest_size=8).hexdigest()
+        self._known, self._rounds = {self.digest}, 0
+        member.catalog = self.digest
+
+    def do(self, link: RedisLink) -> None:
+        """Show what this process was given, and compare it with what is new of others."""
+        if self._rounds % ROUNDS == 0:
+            link.set(f"catalog:{self.digest}", self._text.encode(), KEPT_S)
+        self._rounds += 1
+        for process, digest in self._member.catalogs().items():
+            if digest and digest not in self._known:
+                theirs = link.get(f"catalog:{digest}")
+                if theirs is not None:
+                    self._known.add(digest)
+                    what = difference(self._facts, json.loads(theirs))
+                    warnings.warn(f"this process and {process} of the fleet differ: {what}: {ADVICE}", stacklevel=2)
+
+    def go_alone(self, link: RedisLink) -> None:
+        """Nobody is there to be compared with."""
+        self._rounds = 0
+
+
+def difference(mine: Facts, theirs: Facts) -> str:
+    """Return the first thing that differs, in one line; both are plain JSON types."""
+    for name in sorted({*mine, *theirs}):
+        if name not in theirs:
+            return f"{name} is only here"
+        if name not in mine:
+            return f"{name} is only there"
+        for key in sorted({*mine[name], *theirs[name]}):
+            here, there = mine[name].get(key), theirs[name].get(key)
+            if here != there:
+                return f"{name}: {key} is {_shown(here)} here and {_shown(there)} there"
+    return "nothing that can be shown"
+
+
+def _shown(value: object) -> str:
+    return "not given" if value is None else str(value)
+
 
 LEAST_PART = 0.001
 """Orders give a process no smaller part of a cap than this when dollars are sliced."""
@@ -38,9 +103,6 @@ class Fleet:
     """The fleet as one process sees it. Thread-safe. Starts a daemon thread, which alone talks to Redis.
 
     After a fork the child becomes a process of its own with the first request that it serves.
-
-    Args:
-        config: how to join.
 
     Raises:
         ConfigError: the URL, the name or the journal cannot be right; Redis may evict leases; or it cannot be reached and the

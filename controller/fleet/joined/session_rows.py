@@ -20,8 +20,6 @@ class SessionRows(RequestWatcher):
     """The live invocations of one request. Thread-safe; never raises.
 
     Args:
-        live: those of the process.
-        planner: knows the trie and the engines.
         session: number of the conversation; see :func:`~vinelm.controller.session_number`.
         tenant: whose request it is; "" if nobody's.
         deadline_s: the request's bound on seconds from its arrival; None without one.

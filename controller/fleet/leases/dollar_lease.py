@@ -149,8 +149,6 @@ class DollarLease(Chore):
     lost, or that the journal does not take, returns to the cap with the next exchange.
 
     Args:
-        journal: the durable record.
-        process: the name of this process.
         daily_usd: tenant to dollars a day; ``"*"`` for each of the others.
         processes: returns the number of processes that live; or 1 / p, where orders give this one the part p of the cap.
         is_alone: returns whether Redis does not answer.

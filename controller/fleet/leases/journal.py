@@ -92,9 +92,6 @@ class SpendJournal:
     What is written is on disk when a method returns. Amounts are billionths of a dollar, so that sums are exact. Methods raise
     :class:`~vinelm.errors.JournalUnavailable` where it cannot be read or written: then no dollars can be leased.
 
-    Args:
-        database: a file or a server's; see :func:`journal_at`.
-
     Raises:
         ConfigError: it cannot be a journal, or the server refuses or does not answer.
     """

@@ -171,9 +171,6 @@ class RateLease(Chore):
     on: alone it keeps its share, which others may then have, too.
 
     Args:
-        engine: the engine's name.
-        share: that of its rate limiter.
-        process: the name of this process.
         part: returns the part of the limits that this process may count on, in (0, 1]; None for an equal one.
         wall_ms: the time that the script goes by; None for the server's own. For tests.
     """
@@ -247,11 +244,7 @@ class RateLease(Chore):
             )
 
     def close(self, link: RedisLink) -> None:
-        """Give back what calls of the last minute have not used.
-
-        Raises:
-            FleetUnreachable: Redis does not answer.
-        """
+        """Give back what calls of the last minute have not used."""
         self._keep = RateAmounts(0, 0)
         self.do(link)
 

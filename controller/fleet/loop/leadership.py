@@ -75,7 +75,6 @@ class Leadership:
     its successor. A Redis that has forgotten the number begins a new epoch, under which nobody leads until an election.
 
     Args:
-        link: the connection.
         name: of the loop; unique.
 
     Attributes:
@@ -97,11 +96,7 @@ class Leadership:
         return self.leader == self.name
 
     def stand(self) -> bool:
-        """Lead if nobody does, and go on leading; return whether this loop leads.
-
-        Raises:
-            FleetUnreachable: Redis does not answer.
-        """
+        """Lead if nobody does, and go on leading; return whether this loop leads."""
         lock_ms = int(LEADS_FOR_S * 1000)
         leader, epoch, fence = self._link.run_script(
             ELECT, [LOCK, FENCE], [self.name, lock_ms, self.fence, secrets.token_hex(8)]
@@ -130,10 +125,6 @@ class Leadership:
         return bool(accepted)
 
     def resign(self) -> None:
-        """Let another loop lead at once.
-
-        Raises:
-            FleetUnreachable: Redis does not answer.
-        """
+        """Let another loop lead at once."""
         self._link.run_script(RESIGN, [LOCK], [self.name])
         self.leader = ""

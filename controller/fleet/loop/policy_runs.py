@@ -48,7 +48,6 @@ class PolicyRunner:
     """Runs a policy, one run at a time, each for so long at most. For one thread.
 
     Args:
-        policy: the policy.
         limit_s: seconds that a run may take. One that takes longer gives no orders, whenever it ends; until then none begins.
     """
 

@@ -20,8 +20,6 @@ class CallStanding:
     """The priority of one call as the orders have it at the moment, and the replica that it is pinned to.
 
     Args:
-        orders: those of the process.
-        session, tenant, stage: of the call.
         priority: the request's own; what the orders say is added.
     """
 
@@ -53,7 +51,6 @@ class StandingOrders(Chore):
     Orders hold until others replace them, Redis has none any more, or none were heard of for ``ORDERS_FOR_S`` seconds.
 
     Args:
-        process: the name of this process.
         on_change: called in the thread of the fleet after other orders have come; must not block.
         now: returns seconds that never decrease.
 
@@ -71,11 +68,7 @@ class StandingOrders(Chore):
         self._has_warned = False
 
     def do(self, link: RedisLink) -> None:
-        """Fetch the orders if there are others.
-
-        Raises:
-            FleetUnreachable: Redis does not answer.
-        """
+        """Fetch the orders if there are others."""
         # The mark alone, as a rule: the orders for a large fleet are long, and seldom new.
         mark = tuple(link.fields(ORDERS, "epoch", "fence", "version"))
         if None in mark:

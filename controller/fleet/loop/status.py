@@ -47,7 +47,6 @@ class FleetStatus:
 
     Attributes:
         processes: that live and serve.
-        live: live invocations.
         leader: name of the loop that leads; empty if none does.
         version: of the orders; 0 if there are none.
         catalogs: how many different ones the processes were given; 0 if none has said it.
@@ -72,7 +71,6 @@ def fleet_status(link: RedisLink, view: FleetView, catalogs: int = 0) -> FleetSt
     ``catalogs`` is how many different ones its processes have; see :meth:`FleetReader.catalogs`.
 
     Raises:
-        FleetUnreachable: Redis does not answer.
         VineLMError: the orders are those of another version of VineLM.
     """
     version, common = link.fields(ORDERS, "version", COMMON)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vinelm.controller.planning.contingent.plan import ContingentPlan
+from vinelm.controller.planning.contingent.plan import ContingentPlan, OfPlan
 from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.decision import EFFORT, Alternative, BoundUse, Decision, spare
@@ -60,16 +60,11 @@ def explained(options: list[Option]) -> list[Option]:
 
 
 @dataclass
-class ContingentDecision(Decision):
+class ContingentDecision(OfPlan, Decision):
     """A plan with a model for each arm. ``target`` is the request's node: there is no one node where the plan ends.
 
     Accuracy, dollars and seconds are those of a request that is at ``node`` and goes on there to one of the arms; from the root
     on, those of every request.
-
-    Attributes:
-        plan: The contingent plan below ``node``.
-        problem: What could be chosen.
-        goal: What the plan was chosen by.
     """
 
     plan: ContingentPlan = field(compare=False, repr=False)
@@ -115,11 +110,6 @@ class ContingentDecision(Decision):
         return self.plan.ends
 
     @property
-    def reached(self) -> FloatArray:
-        """See :attr:`ContingentPlan.reached`."""
-        return self.plan.reached
-
-    @property
     def words(self) -> str:
         """See :attr:`ContingentPlan.words`."""
         return self.plan.words
@@ -128,31 +118,6 @@ class ContingentDecision(Decision):
     def steps(self) -> list[dict[str, Any]]:
         """The plan from ``node`` on as a tree; see :attr:`ContingentPlan.steps`."""
         return self.plan.steps
-
-    @property
-    def accuracy(self) -> float:
-        """Expected accuracy of the plan: the estimate itself, also if the objective sets ``confidence``."""
-        return self.plan.accuracy
-
-    @property
-    def path_cost_usd(self) -> float:
-        """Expected dollars of the plan from ``node`` on."""
-        return self.plan.cost_usd
-
-    @property
-    def path_latency_s(self) -> float:
-        """Seconds of the plan's longest history from ``node`` on, at zero load."""
-        return self.plan.latency_s
-
-    @property
-    def expected_latency_s(self) -> float:
-        """Expected seconds of the plan from ``node`` on, at zero load."""
-        return self.plan.expected_latency_s
-
-    @property
-    def standard_error(self) -> float | None:
-        """Standard error of the accuracy, as if all ends of the plan erred alike; None where the trie has none."""
-        return self.plan.standard_error
 
     @property
     def right_by_fit(self) -> FloatArray | None:

@@ -54,7 +54,6 @@ class Cap:
     """A limit on what a history uses below the start: seconds under the present load, or dollars.
 
     Args:
-        totals: Path totals of the tree.
         start: The position that the request is at.
         quantity: What is limited.
         limit: How much of it may be used below the start.
@@ -134,7 +133,6 @@ class Admissible:
     """The edges below a start that may be chosen.
 
     Args:
-        graph: The graph.
         caps: What each history has to meet, by name.
         servable: Whether each edge's model can be served; None if all can.
         barred: Models that do not run next.

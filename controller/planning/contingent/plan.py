@@ -30,7 +30,6 @@ class ContingentPlan:
     dollars left: :attr:`choice` has what it does for a request whose invocations take and cost what they do on average.
 
     Args:
-        graph: The decision graph of the trie.
         start: The position that the plan begins at.
         first: The choice for each arm of the start, by group: an edge, or that the request ends.
         below: The choices of the groups below, by group; only those of executed nodes are read. Or what returns them, called
@@ -409,3 +408,39 @@ class _Arms(NamedTuple):
     edge: Integers
     chance: FloatArray
     right: FloatArray
+
+
+class OfPlan:
+    """The figures of a contingent plan as those of a decision."""
+
+    plan: ContingentPlan
+
+    @property
+    def reached(self) -> FloatArray:
+        """See :attr:`ContingentPlan.reached`."""
+        return self.plan.reached
+
+    @property
+    def accuracy(self) -> float:
+        """Expected accuracy of the plan: the estimate itself, also if the objective sets ``confidence``."""
+        return self.plan.accuracy
+
+    @property
+    def path_cost_usd(self) -> float:
+        """Expected dollars of the plan from its start on."""
+        return self.plan.cost_usd
+
+    @property
+    def path_latency_s(self) -> float:
+        """Seconds of the plan's longest history from its start on, at zero load."""
+        return self.plan.latency_s
+
+    @property
+    def expected_latency_s(self) -> float:
+        """Expected seconds of the plan from its start on, at zero load."""
+        return self.plan.expected_latency_s
+
+    @property
+    def standard_error(self) -> float | None:
+        """Standard error of the accuracy; see :attr:`ContingentPlan.standard_error`."""
+        return self.plan.standard_error

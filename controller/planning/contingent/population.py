@@ -53,7 +53,6 @@ class Population:
 
     Args:
         problem: What may be chosen from the root on, at zero load.
-        objective: Target and bounds.
         curve: The problem's hull; shared by objectives that differ in population bounds only.
         fixed: The fixed plans of the problem.
         uncapped: Where histories are merged and caps are given, the hull without them: its plans that fit are exact.

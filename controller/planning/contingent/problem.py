@@ -58,7 +58,6 @@ class Problem:
     """The choices below a position. In a tree, caps that hold for each request are met exactly by every history.
 
     Args:
-        graph: The graph.
         start: The position that the request is at.
         groups: The arms that may come next; at least one.
         admission: Which edges may be chosen.

@@ -27,7 +27,6 @@ class Problems:
     """The problems of a graph that is a tree.
 
     Args:
-        graph: The graph.
         metrics: The trie's path metrics, and the models that cannot be served.
     """
 

@@ -82,7 +82,6 @@ class Induction:
     """The optimal choices of every group below a start, given what is admitted.
 
     Args:
-        graph: The graph.
         spans: What is below the start (:meth:`DecisionGraph.spans`), as deep as any edge is admitted.
         goal: What the plan is chosen by.
         admitted: Which edges of each span may be chosen; None for all.

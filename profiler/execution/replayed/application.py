@@ -163,7 +163,6 @@ class RepeatGuard(BaseCallbackHandler):
     """Stops a replay before it runs a node or tool again that must not run twice: LangChain tells it of each that starts.
 
     Args:
-        policy: of the unit.
         names: the nodes and tools that must not run again.
     """
 

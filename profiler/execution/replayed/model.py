@@ -150,7 +150,6 @@ def prompt_digest(messages: Sequence[BaseMessage], options: Mapping[str, Any]) -
     Ids of messages and of tool calls are left out, and so is what belongs to the answer of an earlier call besides its content
     (usage, response metadata): an application may make them anew in each run.
 
-    Args:
         messages: the prompt.
         options: the arguments that the model is called or bound with.
     """

@@ -23,11 +23,7 @@ from vinelm.template.steps import walk
 
 
 class JointStages:
-    """The stages of each superstep in the order of the template, which is that of the path.
-
-    Args:
-        template: a bound template.
-    """
+    """The stages of each superstep in the order of the template, which is that of the path."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
@@ -92,10 +88,8 @@ class ReplayPolicy(UnitPolicy):
         reached: the stage that was invoked after the unit's own.
 
     Args:
-        template: a bound template.
         prefix: the models of the invocations up to and including the unit's own.
         clock, request: see :class:`UnitPolicy`.
-        before: see above.
         buys: False to replay the record alone, without a call.
         passed: of the invocations before, whether the workflow's own check had passed them and the request went on; empty if it
             had passed none.

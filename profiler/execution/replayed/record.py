@@ -37,8 +37,6 @@ class RecordedInvocation:
     """One invocation.
 
     Attributes:
-        stage: its stage.
-        model: its model.
         latency_s: its seconds, as long as it took by itself.
         calls: its calls, in the order in which they ended.
     """

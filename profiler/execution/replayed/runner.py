@@ -33,9 +33,6 @@ class ReplayRunner:
     as far as the workflow's own code allows.
 
     Args:
-        workflow: the workflow.
-        catalog: the models.
-        backends: one for each provider of the catalog.
         reason: why it is replayed.
 
     Raises:

@@ -10,7 +10,7 @@ from kit.wire.sglang_format import answering, refusing, trouble
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from vinelm.backends.diagnostics import KnowsContext
-from vinelm.backends.sglang.chat_template import chat_template
+from vinelm.backends.sglang.request import chat_template
 from vinelm.errors import ConfigError, WorkflowError
 
 CHATML = {"chat_template": "chatml"}

@@ -6,7 +6,7 @@ import pytest
 from science.recorded_table import RecordedTable
 
 from vinelm.cli.main import main
-from vinelm.evaluation.plans.pareto import frontier_nodes
+from vinelm.evaluation.plans.path_plans import frontier_nodes
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie

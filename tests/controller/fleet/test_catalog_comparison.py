@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from vinelm.controller.fleet.joined.catalog_comparison import CatalogComparison, difference
+from vinelm.controller.fleet.joined.fleet import CatalogComparison, difference
 from vinelm.controller.fleet.live_invocations import LiveInvocations
 from vinelm.controller.fleet.member import FleetMember
 from vinelm.controller.fleet.neighbours import FleetReader

@@ -4,8 +4,8 @@ import pytest
 from science.random_cases import grid_annotated, random_question
 
 from vinelm.controller import Planner
-from vinelm.controller.planning import block_index as tiles_module
 from vinelm.controller.planning import frontier as frontier_module
+from vinelm.controller.planning import frontier as tiles_module
 from vinelm.controller.planning import frontier_cache as index_module
 from vinelm.controller.planning.plan_request import PlanRequest, load_array
 from vinelm.controller.planning.subtree import SubtreeView

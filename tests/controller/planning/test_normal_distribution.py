@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import ndtr
 
-from vinelm.controller.planning.normal_distribution import normal_cdf
+from vinelm.controller.planning.contingent.grid import normal_cdf
 
 
 def test_it_is_that_of_scipy():

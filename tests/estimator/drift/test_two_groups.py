@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vinelm.estimator.drift.two_groups import GroupComparison
+from vinelm.estimator.drift.e_process import GroupComparison
 
 RUNS, ALPHA = 300, 0.05
 

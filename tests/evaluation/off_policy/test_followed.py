@@ -5,7 +5,7 @@ from kit.stores import made_store
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.followed import Followed, followed
 from vinelm.evaluation.off_policy.intervals import effective_number
-from vinelm.evaluation.off_policy.path_steps import PathSteps
+from vinelm.evaluation.off_policy.steps import PathSteps
 from vinelm.traces import ObservationStore
 
 

@@ -13,9 +13,8 @@ from science.replay import follow
 
 from vinelm.evaluation.off_policy.answer_steps import TriedSteps
 from vinelm.evaluation.off_policy.buying import BoughtRows
-from vinelm.evaluation.off_policy.path_steps import PathSteps
 from vinelm.evaluation.off_policy.scores import scored
-from vinelm.evaluation.off_policy.steps import Rest
+from vinelm.evaluation.off_policy.steps import PathSteps, Rest
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy, VotePolicy
 from vinelm.requests.protocols import RequestPath
 from vinelm.template import Loop, Stage, Template

@@ -7,10 +7,9 @@ from html import unescape
 import pytest
 
 from vinelm.reports.budgets import BudgetSlider, BudgetStop, GraphPicture, PlanNode, PlanTree, StageBars
-from vinelm.reports.drawing.budgets import drawn_budgets
+from vinelm.reports.drawing.budgets import draw_stage_bars, drawn_budgets
 from vinelm.reports.drawing.graph import draw_graph
 from vinelm.reports.drawing.sketch import fitted, wrapped
-from vinelm.reports.drawing.stage_bars import draw_stage_bars
 from vinelm.reports.drawing.tree import draw_tree
 from vinelm.template import END, Branch, Loop, Parallel, Stage, Template
 

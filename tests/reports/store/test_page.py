@@ -6,9 +6,8 @@ from kit.stores import made_store
 import vinelm
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.reports import render
-from vinelm.reports.document import Section
+from vinelm.reports.document import Section, readable
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
-from vinelm.reports.readable import readable
 from vinelm.reports.store.page import store_page
 from vinelm.traces import ObservationStore
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from science.mixtures import Mixture, concave_frontier, mixture_at
 
 from vinelm.errors import ConfigError
-from vinelm.evaluation.plans.pareto import pareto_frontier
+from vinelm.evaluation.plans.path_plans import pareto_frontier
 
 AMOUNT = st.floats(0.001, 100.0)
 POINTS = st.lists(st.tuples(AMOUNT, st.floats(0.0, 1.0)), min_size=1, max_size=12)

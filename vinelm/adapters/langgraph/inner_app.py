@@ -25,7 +25,6 @@ class FunctionApp:
         is_async: whether it is a coroutine function.
 
     Args:
-        function: see above.
         vine: whose chat models it calls.
     """
 

@@ -18,11 +18,11 @@ from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S
 from vinelm.backends.http.sdk_transport import RawSdkTransport
 from vinelm.backends.openai.client import named_key
 from vinelm.backends.remote.backend import RemoteBackend, check_base
-from vinelm.backends.remote.call_memory import CallMemory
 from vinelm.backends.remote.client_pool import EventLoopClients
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.settings import ProviderSettings
+from vinelm.backends.turns import CallMemory
 from vinelm.catalog import Model
 
 if TYPE_CHECKING:

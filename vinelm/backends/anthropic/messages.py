@@ -11,8 +11,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
-from vinelm.backends.remote.call_memory import CallMemory
-from vinelm.backends.turns import joined_turns, made_calls, plain_parts
+from vinelm.backends.turns import CallMemory, joined_turns, made_calls, plain_parts
 from vinelm.errors import WorkflowError
 
 Thinking = tuple[Mapping[str, Any], ...] | None

@@ -12,9 +12,9 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.anthropic.messages import Thinking, conversation, is_thinking_answered, system_blocks
-from vinelm.backends.remote.call_memory import CallMemory
 from vinelm.backends.remote.call_options import PARALLEL, asked_of, functions_of, refuse_ours, tool_use_of
 from vinelm.backends.remote.transport import AttemptBound, TransportRequest
+from vinelm.backends.turns import CallMemory
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 

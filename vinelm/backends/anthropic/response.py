@@ -15,9 +15,9 @@ from typing import Any
 from vinelm.backends.anthropic.messages import Thinking
 from vinelm.backends.base import Counts, counted
 from vinelm.backends.openai import response as openai_response
-from vinelm.backends.remote.call_memory import CallMemory
 from vinelm.backends.remote.response import Delta, ToolPiece, parses, stated_text
 from vinelm.backends.remote.retry import AttemptFailed, retry_after_s, status_may_be_billed, was_sent
+from vinelm.backends.turns import CallMemory
 from vinelm.errors import FailureKind
 
 FINISH_FAILURES: Mapping[str, FailureKind] = MappingProxyType(

@@ -16,12 +16,12 @@ from vinelm.backends.http.sdk_transport import SdkTransport
 from vinelm.backends.openai.client import named_key
 from vinelm.backends.openai.response import begun
 from vinelm.backends.remote.backend import RemoteBackend, check_base
-from vinelm.backends.remote.call_memory import CallMemory
 from vinelm.backends.remote.client_pool import EventLoopClients
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.settings import ProviderSettings
+from vinelm.backends.turns import CallMemory
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 from vinelm.extras import required_extra

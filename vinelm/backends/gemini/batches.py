@@ -16,11 +16,11 @@ from vinelm.backends.gemini.response import GeminiStreamReader, failed, refused
 from vinelm.backends.openai.batches import RESULTS, SKEW_S
 from vinelm.backends.openai.client import named_key
 from vinelm.backends.remote.batches import failure
-from vinelm.backends.remote.call_memory import CallMemory
 from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.backends.remote.transport import BatchApi, FoundBatch, TransportRequest
+from vinelm.backends.turns import CallMemory
 from vinelm.catalog import Model
 
 if TYPE_CHECKING:

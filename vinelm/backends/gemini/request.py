@@ -14,10 +14,9 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
-from vinelm.backends.remote.call_memory import CallMemory
 from vinelm.backends.remote.call_options import PARALLEL, asked_of, functions_of, refuse_ours, tool_use_of
 from vinelm.backends.remote.transport import AttemptBound, TransportRequest
-from vinelm.backends.turns import inline_image, joined_turns, made_calls, plain_parts
+from vinelm.backends.turns import CallMemory, inline_image, joined_turns, made_calls, plain_parts
 from vinelm.catalog import Model
 from vinelm.errors import WorkflowError
 

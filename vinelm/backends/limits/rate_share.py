@@ -76,9 +76,6 @@ class RateShare:
         clock: measures them.
         before: calls that have started already.
         on_short: called when the first call of the line does not fit, once for each call; must not block.
-
-    Attributes:
-        limits, clock: as given.
     """
 
     def __init__(

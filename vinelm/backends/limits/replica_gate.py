@@ -35,7 +35,6 @@ class Replica:
     """One replica as the gate sees it.
 
     Attributes:
-        engine: its engine.
         limiter: the limits of its engine.
         in_flight: calls of this gate that it is serving.
         failures: attempts that failed one after another.

@@ -75,7 +75,7 @@ def command(
 def _checked(
     workflow: str, models: Path | None, dataset: str | None, columns: tuple[str, ...], *, with_prompts: bool
 ) -> CheckReport:
-    from vinelm.datasets.columns import Columns
+    from vinelm.datasets.reading import Columns
     from vinelm.profiler.readiness import check_workflow
     from vinelm.workflows.registry import load_workflow
 

@@ -58,7 +58,7 @@ def _reprice_store(store: Path, models: Path, output: Path, *, as_json: bool) ->
 
 
 def _reprice_trie(file: Path, store: Path, models: Path, output: Path, *, as_json: bool) -> None:
-    from vinelm.api.repriced import repriced_trie
+    from vinelm.api.estimation import repriced_trie
     from vinelm.catalog.catalog import Catalog
     from vinelm.cli.commands.trie_diff import show_difference
     from vinelm.evaluation.tries import compare_tries

@@ -43,7 +43,7 @@ def info(*, store: Path, as_json: bool) -> None:
     from vinelm.profiler import coverage_of
     from vinelm.traces import ObservationStore, contents_of
     from vinelm.traces.store.prompts import StoredPrompts, prompt_stages
-    from vinelm.traces.store.row_validation import misfit
+    from vinelm.traces.store.rows import misfit
 
     with ObservationStore.open(store) as opened:
         identity, contents = opened.identity, contents_of(opened)

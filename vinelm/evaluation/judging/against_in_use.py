@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vinelm.evaluation.judging.aims import aims
 from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, DirectedJudgement, gain_over, judged_policy
+from vinelm.evaluation.judging.judgeable import aims
 from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.judging.plan_in_use import PlanInUse
 from vinelm.evaluation.judging.planning_half import PolicyName

@@ -12,9 +12,8 @@ from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.judging.planning_half import TITLES, ChosenPolicy, PlanningHalf, PolicyName, part_of
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean
-from vinelm.evaluation.off_policy.path_steps import PathSteps
 from vinelm.evaluation.off_policy.scores import Scores, scored
-from vinelm.evaluation.off_policy.steps import StepPolicy, StepsByKind
+from vinelm.evaluation.off_policy.steps import PathSteps, StepPolicy, StepsByKind
 from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
@@ -32,7 +31,6 @@ class DirectedJudgement:
     """One policy under one objective, chosen on one half and judged on the other.
 
     Args:
-        chosen: The policy.
         scores: Of the judged requests.
     """
 
@@ -45,7 +43,6 @@ class BothWays:
     """Every policy under one objective, in both directions.
 
     Args:
-        objective: The objective.
         by_half: The policies by the half that chose them; their scores are those of the other half.
     """
 
@@ -58,9 +55,7 @@ class CrossFit:
 
     Args:
         requests: All requests that could have been bought.
-        rows: The stored rows.
         template: Bound; with the stop rule to plan for.
-        catalog: The models.
         estimator: Name of the estimator.
         seed: Decides the split.
         parts: Into so many parts the requests are split. Each is judged once, by plans of all others.
@@ -70,8 +65,6 @@ class CrossFit:
     Attributes:
         bought: The rows of each judged part, in the order of ``planning``.
         planning: The rest of the requests for each of them, to plan with. Of two parts that is the other half.
-        seed: Of the split.
-        template: Bound; with the stop rule.
 
     Raises:
         EvidenceError: A half says too little for an estimate.

@@ -103,7 +103,6 @@ class PlanningHalf:
     Args:
         rows: The rows of these requests.
         template: Bound; with the stop rule to plan for.
-        catalog: The models.
         estimator: Name of the estimator.
         kinds: What kind each of the requests counts as, those without a row included; empty takes the shares of the rows.
 

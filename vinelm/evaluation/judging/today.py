@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.evaluation.judging.aims import SAVED, SURE, aims, within
 from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, DirectedJudgement, gain_over
-from vinelm.evaluation.judging.judgeable import require_judgeable, swept
+from vinelm.evaluation.judging.judgeable import SAVED, SURE, aims, require_judgeable, swept, within
 from vinelm.evaluation.judging.planning_half import PolicyName
 from vinelm.evaluation.off_policy.intervals import HalfScores, estimate_mean
 from vinelm.objective import Objective

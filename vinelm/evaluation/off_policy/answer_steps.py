@@ -18,7 +18,6 @@ class TriedSteps:
     """Steps of a policy with the expectations that follow from trying it on drawn requests.
 
     Args:
-        policy: The steps.
         rests: The expectation by what was shown; unknown histories get that of the start.
     """
 

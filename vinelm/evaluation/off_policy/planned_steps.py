@@ -139,7 +139,6 @@ class ReplannedSteps:
     """A plan that is made again after each invocation, with the seconds and dollars that the request has really used.
 
     Args:
-        planner: The planner.
         objectives: What each request asks for; the first that its plan can meet counts.
         locate: How a request moves through the planner's trie.
     """

@@ -27,7 +27,6 @@ class ArmShares:
     """The arms after a stage that was run by one model, averaged over the histories before it.
 
     Attributes:
-        stage: The stage.
         model: The model that ran it.
         arms: P(the stage of this name comes next), in template order.
         half_width90: Half of the 90 % interval of each; None where the estimator gives no standard errors.
@@ -94,7 +93,6 @@ class PlanOfKind:
     """What a plan does with the requests of one kind.
 
     Attributes:
-        kind: The kind.
         share: Of the requests, in [0, 1].
         accuracy: Expected, in [0, 1].
         cost_usd: Expected dollars per request.

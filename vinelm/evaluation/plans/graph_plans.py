@@ -12,12 +12,11 @@ import numpy as np
 
 from vinelm.controller import Decision
 from vinelm.controller.planning.contingent.decision import ContingentDecision
-from vinelm.controller.planning.contingent.plan import ContingentPlan
+from vinelm.controller.planning.contingent.plan import ContingentPlan, OfPlan
 from vinelm.controller.planning.mixture import Hull
 from vinelm.controller.planning.path_metrics import no_standard_errors
 from vinelm.evaluation.off_policy.planned_steps import ContingentSteps, Locate
-from vinelm.evaluation.plans.plans import CarriedPlan, FrontierRange, PlanFrontier, Plans, thinned
-from vinelm.evaluation.plans.roles import Role
+from vinelm.evaluation.plans.plans import CarriedPlan, FrontierRange, PlanFrontier, Plans, Role, thinned
 from vinelm.objective import Objective
 from vinelm.plans.promise import Z90, Promise
 from vinelm.plans.static_plans import NEVER, StaticPlans
@@ -31,7 +30,7 @@ N_BUDGETS = 24
 
 
 @dataclass(frozen=True)
-class StagePlan:
+class StagePlan(OfPlan):
     """A model for each stage, and what the trie expects of it. Compares equal to the same models and the same end.
 
     Attributes:
@@ -64,36 +63,6 @@ class StagePlan:
     def annotated(self) -> AnnotatedTrie:
         """The trie."""
         return self.plan.graph.annotated
-
-    @property
-    def accuracy(self) -> float:
-        """Expected accuracy."""
-        return self.plan.accuracy
-
-    @property
-    def path_cost_usd(self) -> float:
-        """Expected dollars per request."""
-        return self.plan.cost_usd
-
-    @property
-    def path_latency_s(self) -> float:
-        """Seconds of the longest history, at zero load."""
-        return self.plan.latency_s
-
-    @property
-    def expected_latency_s(self) -> float:
-        """Expected seconds per request at zero load."""
-        return self.plan.expected_latency_s
-
-    @property
-    def standard_error(self) -> float | None:
-        """Of the accuracy; None where the trie has none."""
-        return self.plan.standard_error
-
-    @property
-    def reached(self) -> FloatArray:
-        """See :attr:`ContingentPlan.reached`."""
-        return self.plan.reached
 
     @cached_property
     def promise(self) -> Promise:

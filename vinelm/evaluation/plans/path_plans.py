@@ -1,25 +1,46 @@
-"""Plans over a trie of paths: every plan is one of its paths."""
+"""Plans over a trie of paths: every plan is one of its paths, and the best are on a Pareto frontier."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from math import inf
+from typing import Any, Literal
 
 import numpy as np
 
 from vinelm.controller import Decision
 from vinelm.controller.planning.mixture import Hull
 from vinelm.errors import InfeasibleError
-from vinelm.evaluation.off_policy.path_steps import PathSteps
 from vinelm.evaluation.off_policy.planned_steps import Locate
-from vinelm.evaluation.plans.pareto import frontier_nodes
-from vinelm.evaluation.plans.plans import CarriedPlan, FrontierRange, PlanFrontier, Plans, thinned
-from vinelm.evaluation.plans.roles import Role
+from vinelm.evaluation.off_policy.steps import PathSteps
+from vinelm.evaluation.plans.plans import CarriedPlan, FrontierRange, PlanFrontier, Plans, Role, thinned
 from vinelm.objective import Objective
 from vinelm.plans.promise import Z90, single_model_paths
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray
+
+
+def pareto_frontier(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the indices of the undominated (cost, value) points, by rising cost.
+
+    A point is dominated if another costs no more and has at least its value. Of equal points the first stays.
+    """
+    order = sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1]))
+    kept: list[int] = []
+    best = -inf
+    for index in order:
+        if points[index][1] > best:
+            kept.append(index)
+            best = points[index][1]
+    return kept
+
+
+def frontier_nodes(annotated: AnnotatedTrie, amount: Literal["cost", "latency"]) -> list[int]:
+    """Return the answerable nodes on the frontier of estimated accuracy and expected dollars (or seconds), by rising amount."""
+    nodes = np.flatnonzero(annotated.trie.answerable)
+    amounts = annotated.path_cost_usd if amount == "cost" else annotated.path_latency_s
+    return [int(nodes[i]) for i in pareto_frontier([(float(amounts[n]), float(annotated.accuracy[n])) for n in nodes])]
 
 
 class PathPlans(Plans[Decision]):

@@ -1,23 +1,39 @@
-"""Plans for one objective over one trie: VineLM's, the best static plan and the best single model."""
+"""Plans for one objective over one trie: VineLM's, the best static plan and the best single model, and their roles."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from vinelm.controller import Decision, Planner
 from vinelm.controller.planning.mixture import Hull
 from vinelm.errors import InfeasibleError
 from vinelm.evaluation.off_policy.planned_steps import Locate
 from vinelm.evaluation.off_policy.steps import StepPolicy
-from vinelm.evaluation.plans.roles import Role
 from vinelm.objective import Objective
 from vinelm.plans.promise import Promise
 from vinelm.policies import StaticPolicy
 from vinelm.template.kinds import without_kinds
 from vinelm.trie.annotated_trie import AnnotatedTrie
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A value with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+Role = Literal["vinelm", "paths", "full", "static", "single", "vote", "two_agree", "model", "hindsight", "in_use"]
+"""The policy that a series or table row shows: VineLM; VineLM over paths, where the first plans over what requests show, or
+without kinds of request, where the first tells them apart (``paths``); VineLM on a fully profiled trie (``full``); the best
+static plan; the best single model (``single``); a vote; asking until two agree; any one model (``model``); the oracle that
+knows the held-out outcomes (``hindsight``); or what runs today (``in_use``)."""
+
 
 NAMES: dict[Role, str] = {"vinelm": "VineLM", "static": "best static plan", "single": "best single model"}
 """Display name of each policy that is planned, by role."""

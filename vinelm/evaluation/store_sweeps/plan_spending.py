@@ -16,7 +16,6 @@ class SpentOn(NamedTuple):
 
     Args:
         stage: The workflow's stage.
-        model: The model.
         invocations: Expected invocations per request, >= 0.
         cost_usd: Expected dollars per request, tools after the stage included.
         latency_s: Expected seconds per request, tools after the stage included; NaN where they are not known. Stages that

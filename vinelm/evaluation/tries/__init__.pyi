@@ -1,4 +1,4 @@
 from .difference import MovedNode as MovedNode
+from .difference import PlanFlip as PlanFlip
 from .difference import TrieDifference as TrieDifference
 from .difference import compare_tries as compare_tries
-from .plan_flips import PlanFlip as PlanFlip

@@ -18,8 +18,7 @@ from vinelm.objective import Objective
 from vinelm.reports.budgets import BudgetSlider, BudgetStop, GraphPicture, Parts, StageBars
 from vinelm.reports.formatting import percent, percent_interval, seconds, thousand
 from vinelm.reports.store.estimated_sections import interval_of
-from vinelm.reports.store.plan_sections import ShownPlan, planned
-from vinelm.reports.store.plan_tree import plan_tree
+from vinelm.reports.store.plan_sections import ShownPlan, plan_tree, planned
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.verdicts.judged_store import JudgedStore
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from vinelm.controller import Decision
 from vinelm.evaluation.plans.arms import arm_shares
-from vinelm.evaluation.plans.plans import NAMES, PlannedPolicy, Plans
-from vinelm.evaluation.plans.roles import Interval, Role
+from vinelm.evaluation.plans.plans import NAMES, Interval, PlannedPolicy, Plans, Role
 from vinelm.evaluation.plans.sweep import Bound, spaced_caps
 from vinelm.objective import Objective
 from vinelm.reports.document import Chart, Row, Section, Series, Table

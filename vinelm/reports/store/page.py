@@ -20,11 +20,10 @@ from vinelm.evaluation.plans.sweep import showcase
 from vinelm.objective import Objective
 from vinelm.prompts.layout import StagePrompts
 from vinelm.reports.budgets import BudgetSlider
-from vinelm.reports.document import Chart, Mark, Report, Section, Table
+from vinelm.reports.document import Chart, Mark, Report, Section, Table, readable, says_enough, why_left_out
 from vinelm.reports.drawing.html import write_page
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_sentence, evaluation_tables
 from vinelm.reports.formatting import percent, template_words, thousand, usd
-from vinelm.reports.readable import readable, says_enough, why_left_out
 from vinelm.reports.store.budget_section import BudgetPlans
 from vinelm.reports.store.dollars import dollars_sentence
 from vinelm.reports.store.estimated_sections import (

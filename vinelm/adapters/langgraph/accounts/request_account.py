@@ -52,7 +52,6 @@ class RequestAccount:
 
     Attributes:
         is_open: whether it is known what earlier runs of the request have paid.
-        on_failure: see Args.
 
     Args:
         guard: knows the cap.

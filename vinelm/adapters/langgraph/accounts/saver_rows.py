@@ -48,7 +48,6 @@ class SaverRows:
     checkpointer and never wait.
 
     Args:
-        saver: the application's checkpointer.
         configurable: LangGraph's of the run: names the thread, and whatever the checkpointer wants to know besides.
     """
 

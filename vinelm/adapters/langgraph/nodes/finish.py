@@ -17,8 +17,8 @@ from vinelm.adapters.langgraph.path.graph_values import channels_of
 from vinelm.adapters.langgraph.path.outcomes import RunOutcomes
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY, channel_of
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun, RunPath
+from vinelm.adapters.langgraph.runs.run_context import streams_tokens
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
-from vinelm.adapters.langgraph.runs.streaming import streams_tokens
 from vinelm.errors import VineLMError, WorkflowError
 
 FINISH_MARK = "__vinelm_finish__"

@@ -163,7 +163,6 @@ class RouteEdge:
     """The decision of one conditional edge.
 
     Attributes:
-        destinations: where it leads.
         arms: by place, the stages that it leads to; filled in where the compiled graph is read.
     """
 

@@ -66,7 +66,6 @@ class ChatCall:
         scope: the invocation.
 
     Args:
-        adapter: that of the run.
         scope: see the attributes.
         config: LangGraph's for the node whose update the path's entry is a part of; None if the run keeps the path.
     """

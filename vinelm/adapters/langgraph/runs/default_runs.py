@@ -27,7 +27,6 @@ class DefaultRuns:
     """Makes the policy of runs that are not planned, and what stands in for a part of VineLM that has failed.
 
     Args:
-        settings: of the adapter.
         enforces: whether policies change what runs. If so and ``fallback``, runs without a policy fall back.
         fallback: whether another model of the stage answers after a failed call.
     """

@@ -45,8 +45,6 @@ class InvocationScope:
     Args:
         models: makes the chat model.
         observers: notified of begin and end.
-        run: the run that the invocation belongs to.
-        stage, path: see the attributes.
         limits: fields of the catalog entry to replace, such as ``max_tokens``.
         falls_back: False where the caller repeats failed calls itself.
         notes: what earlier invocations showed, to be written with the path's entry.

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Protocol
 
+from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel
 
 from vinelm.errors import ConfigError
@@ -15,6 +16,17 @@ from vinelm.objective import Objective
 from vinelm.policies.policy import Policy
 from vinelm.requests.workflow import Request
 from vinelm.tools.speculation import Speculation
+
+_READERS = ("StreamMessagesHandler", "_AstreamEventsCallbackHandler")
+"""Classes of the callbacks behind ``stream_mode="messages"`` and ``astream_events``, by name: their modules are internal."""
+
+
+def streams_tokens(config: RunnableConfig) -> bool:
+    """Return whether the caller of a node's run reads the tokens of its models as they come."""
+    callbacks: Any = config.get("callbacks") or ()
+    handlers = getattr(callbacks, "handlers", callbacks)
+    return any(base.__name__ in _READERS for handler in handlers for base in type(handler).__mro__)
+
 
 FIELD = "vinelm"
 """The attribute or key under which a user's context carries a :class:`RunContext`, or plain JSON."""

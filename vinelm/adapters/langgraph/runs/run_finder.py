@@ -36,10 +36,9 @@ from vinelm.adapters.langgraph.path.within_node import path_here
 from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns, told_configurable
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun, RunPath
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
-from vinelm.adapters.langgraph.runs.run_context import AMBIENT, RunContext, carried_by
+from vinelm.adapters.langgraph.runs.run_context import AMBIENT, RunContext, carried_by, streams_tokens
 from vinelm.adapters.langgraph.runs.run_reads import start_reads
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
-from vinelm.adapters.langgraph.runs.streaming import streams_tokens
 from vinelm.errors import InfeasibleError, VineLMError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.policies.policy import Policy
@@ -55,7 +54,6 @@ class RunRegistry:
     the newest ``bound`` runs are kept, and an older one loses its policy.
 
     Args:
-        settings: of the adapter.
         new_policy: returns the policy of a new run; called once per run.
         default: returns a stage's default model; None where failures of VineLM itself are raised.
         bound: number of runs to keep, at least 1.
@@ -191,7 +189,6 @@ class RunFinder:
     """Finds the run of every invocation and edge; a run that is new gets its policy. Thread-safe.
 
     Attributes:
-        settings: see Args.
         runs: the runs in progress.
         trails: what the last run of each thread has invoked inside subgraphs.
 

@@ -20,9 +20,8 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.pregel import Pregel
 
-from vinelm.adapters.langgraph.nodes.signature import held_attribute, marked
+from vinelm.adapters.langgraph.nodes.signature import closure_values, held_attribute, is_user_code, marked
 from vinelm.adapters.langgraph.nodes.stage import STAGE_MARK
-from vinelm.adapters.langgraph.nodes.user_code import closure_values, is_user_code
 from vinelm.adapters.langgraph.path.path_channel import WITHIN
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 
@@ -71,7 +70,6 @@ class InnerGraph:
     """A graph inside of a node.
 
     Attributes:
-        graph: the graph.
         held: what its nodes hold.
         stage_of: the stage of each of its nodes that runs exactly one.
     """

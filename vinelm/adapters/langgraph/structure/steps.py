@@ -65,7 +65,6 @@ class _Writer:
     """Writes the steps of one graph.
 
     Args:
-        graph: the graph.
         turns: those of a loop whose bound is declared nowhere.
         ends_in_arms: what follows a loop stands in arms inside of it that end the request, rather than behind it.
         is_loose: the stages of a loop follow each other in any order.
