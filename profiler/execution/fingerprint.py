@@ -27,7 +27,7 @@ from vinelm.adapters.langchain.chat_model import VineInterface
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.nodes.finish import FINISH_MARK
 from vinelm.adapters.langgraph.nodes.signature import closure_values, held_attribute
-from vinelm.adapters.langgraph.structure.chat_search import holds_stage
+from vinelm.adapters.langgraph.structure.chat_search import code_names, holds_stage
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.judging import LLMJudge
@@ -184,7 +184,7 @@ def _code_of(target: Any, package: str, seen: dict[int, Any]) -> Iterator[Any]:
     elif isinstance(target, FunctionType):
         yield _source(target)
         yield from _values([*(target.__defaults__ or ()), *(target.__kwdefaults__ or {}).values()], package, seen)
-        names = sorted(set(_names(target.__code__)))
+        names = sorted(set(code_names(target.__code__)))
         yield from _values([target.__globals__[name] for name in names if name in target.__globals__], package, seen)
         yield from _values(list(closure_values(target)), package, seen)
         owner = target.__globals__
@@ -268,13 +268,6 @@ def _source(function: FunctionType) -> str:
 def _bytecode(code: CodeType) -> str:
     inner = [_bytecode(const) if isinstance(const, CodeType) else repr(const) for const in code.co_consts]
     return _digest([code.co_code.hex(), code.co_names, code.co_varnames, inner])
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _names(const)
 
 
 def _package(target: Any) -> str:

@@ -1,6 +1,7 @@
 """`verify`: which requests are served, what they may cost, what survives a kill, and the verdict."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -202,16 +203,28 @@ def test_the_log_of_an_earlier_version_is_refused_in_one_line(tmp_path):
 # -- served ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def app(tmp_path, monkeypatch):
-    """The app of docs/examples, profiled on some of its 120 requests."""
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory):
+    """The folder of the app of docs/examples, profiled on some of its 120 requests, and its workflow."""
+    folder = tmp_path_factory.mktemp("app")
     for name in ("my_app.py", "questions.jsonl", "models.toml"):
-        (tmp_path / name).write_bytes((EXAMPLES / name).read_bytes())
+        (folder / name).write_bytes((EXAMPLES / name).read_bytes())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(str(folder))
+        workflow = vinelm.load_workflow("my_app:workflow")
+        vinelm.profile(replace(workflow, requests=workflow.requests[:60]), "models.toml", "s.db", coverage=0.3)
+        vinelm.save_trie("t.vine", vinelm.estimate("s.db"))
+    return folder, workflow
+
+
+@pytest.fixture
+def app(profiled, tmp_path, monkeypatch):
+    """Its workflow, in a copy of the folder."""
+    folder, workflow = profiled
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    workflow = vinelm.load_workflow("my_app:workflow")
-    vinelm.profile(replace(workflow, requests=workflow.requests[:60]), "models.toml", "s.db", coverage=0.3)
-    vinelm.save_trie("t.vine", vinelm.estimate("s.db"))
     return workflow
 
 

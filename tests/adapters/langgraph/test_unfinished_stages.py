@@ -102,7 +102,9 @@ def test_attempts_of_a_retry_policy_count_in_the_next_run(tmp_path, is_async):
     assert app.paid_usd() == 0.8
 
 
-@pytest.mark.parametrize(("kind", "is_async"), KINDS)
+@pytest.mark.parametrize(
+    ("kind", "is_async"), [KINDS[0], KINDS[3], *(pytest.param(*kind, marks=pytest.mark.long) for kind in KINDS[1:3])]
+)
 def test_a_process_that_dies_after_paying_counts_at_its_upper_bound(tmp_path, kind, is_async):
     app = PayingApp(tmp_path, kind=kind, is_async=is_async)
     elsewhere(app, [{"request": "q"}, [["call", "call", "die"]]], code=9)

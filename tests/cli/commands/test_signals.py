@@ -1,5 +1,7 @@
 """Plans over what requests show, on the command line: `estimate`, `plan`, `explain`, `trie show` and `verify`."""
 
+import contextlib
+import io
 import json
 import shutil
 from dataclasses import replace
@@ -25,14 +27,19 @@ def made(make_shop, tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def said(made):
+    """What `vinelm estimate` says."""
+    with contextlib.chdir(made), contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(["estimate", "s.db", "-o", "t.vine", "--no-check"]) == 0
+    return out.getvalue()
+
+
 @pytest.fixture
-def estimated(made, tmp_path, monkeypatch, capsys):
-    """What `vinelm estimate` says, in a folder of the test's own."""
-    folder = shutil.copytree(made, tmp_path / "here")
-    monkeypatch.chdir(folder)
-    capsys.readouterr()
-    assert main(["estimate", "s.db", "-o", "t.vine", "--no-check"]) == 0
-    return capsys.readouterr().out
+def estimated(made, said, tmp_path, monkeypatch):
+    """The same, in a folder of the test's own."""
+    monkeypatch.chdir(shutil.copytree(made, tmp_path / "here"))
+    return said
 
 
 def text_of(capsys, *args, code=0):

@@ -148,7 +148,7 @@ def test_a_budget_buys_the_same_rows_with_any_number_of_workers(tmp_path, worker
 
 def test_a_lost_state_is_made_again(tmp_path):
     """A store of rows alone, as after an import, is extended: the path before is executed again and paid for."""
-    workflow = branching(n_requests=5)
+    workflow = branching(n_requests=3)
     whole = rows_of(tmp_path, workflow, "whole.db", sampler="exhaustive")
     with new_store(tmp_path / "rows.db", workflow) as store:
         store.register(workflow.requests)

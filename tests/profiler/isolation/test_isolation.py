@@ -38,7 +38,7 @@ CAPS = [
     {"sampler": "exhaustive", "budget_usd": 0.031},
     {"budget_usd": 0.02, "coverage": 0.9},
     {"budget_calls": 23},
-    {"sampler": "exhaustive", "coverage": 0.5},
+    pytest.param({"sampler": "exhaustive", "coverage": 0.5}, marks=pytest.mark.long),
 ]
 
 

@@ -26,7 +26,7 @@ def by_cell(rows):
     return sorted(rows, key=lambda row: (row.request_id, row.prefix))
 
 
-@pytest.mark.parametrize("name", TOYS)
+@pytest.mark.parametrize("name", [pytest.param(one, marks=pytest.mark.long) if one == "supervisor" else one for one in TOYS])
 def test_every_cell_is_bought_once_by_any_number_of_threads(tmp_path, name):
     workflow, backend = TOYS[name](n_requests=2), ToyBackend()
     result, rows, paid = run(tmp_path / "one.db", workflow, backend=backend, sampler="exhaustive")

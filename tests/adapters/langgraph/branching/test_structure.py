@@ -150,10 +150,10 @@ def random_graph(rng, n):
 
 
 def test_no_way_of_a_random_graph_is_missing():
-    """Of 100 graphs: every template that is read allows each step of the graph, and most allow nothing else."""
+    """Of 40 graphs: every template that is read allows each step of the graph, and most allow nothing else."""
     rng = random.Random(7)
     n_exact = 0
-    for _ in range(100):
+    for _ in range(40):
         names, choices = random_graph(rng, rng.randrange(2, 6))
         vine = control_of(None)
         graph = drawn(names, [], choices)(vine).compile()
@@ -162,7 +162,7 @@ def test_no_way_of_a_random_graph_is_missing():
         lines = template_differences(whole, graph, nodes_of_stages(graph, ()))
         assert not [line for line in lines if line.startswith("the graph goes")], (choices, template)
         n_exact += not lines
-    assert n_exact > 50
+    assert n_exact > 20
 
 
 def unsaid(vine):

@@ -248,7 +248,7 @@ class _Search:
         yield from (function.__defaults__ or (), (function.__kwdefaults__ or {}))
         if not is_user_code(function.__module__ or "", function.__code__.co_filename):
             return
-        names = frozenset(_names(function.__code__))
+        names = frozenset(code_names(function.__code__))
         owner = function.__globals__
         if names & _MAKERS or (self._is_any and any(makes_chat(owner.get(name)) for name in names)):
             self._held.makes_some = True
@@ -264,11 +264,12 @@ def _is_of_agents(function: Any) -> bool:
     return isinstance(function, FunctionType) and function.__module__.startswith(("langchain.agents.", "langgraph.prebuilt."))
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def code_names(code: CodeType) -> Iterator[str]:
+    """Yield the names that code refers to, that of functions inside it included."""
     yield from code.co_names
     for const in code.co_consts:
         if isinstance(const, CodeType):
-            yield from _names(const)
+            yield from code_names(const)
 
 
 def _file_of(item: Any) -> str:
