@@ -40,7 +40,7 @@ def reads_of_a_step(
         wasted_usd: what the reads started so far waste in expectation.
         running: reads under way that nobody has asked for.
     """
-    at = next((k for k in reversed(range(len(steps))) if steps[k].prefix == prefix[:-1]), None)
+    at = step_of(steps, prefix)
     plan = None if at is None else steps[at].decision
     think_s = replanner.expected_s(prefix)
     if at is None or plan is None or think_s is None or not candidates:
@@ -54,6 +54,11 @@ def reads_of_a_step(
         if why not in note:  # a stage may call its model several times
             steps[at] = steps[at]._replace(note=f"{note}; {why}" if note else why)
     return found.candidates
+
+
+def step_of(steps: Sequence[TraceStep], prefix: tuple[str, ...]) -> int | None:
+    """Return which step has the plan of the invocation at the end of ``prefix``, the last one made there; None without one."""
+    return next((k for k in reversed(range(len(steps))) if steps[k].prefix == prefix[:-1]), None)
 
 
 def _best(replanner: Replanner, plan: Decision) -> BestValue:

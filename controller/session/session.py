@@ -13,7 +13,7 @@ from vinelm.controller.planner import Planner
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.session.call_follower import CallFollower, RequestWatcher
 from vinelm.controller.session.canary_request import CanaryRequest
-from vinelm.controller.session.reads_ahead import reads_of_a_step
+from vinelm.controller.session.reads_ahead import reads_of_a_step, step_of
 from vinelm.controller.session.replanner import Replanner
 from vinelm.controller.session.request_rows import RequestRows
 from vinelm.controller.session.trace import TraceStep
@@ -301,6 +301,13 @@ class Session(StopRulePolicy):
             path = (*failed.prefix[:-1], model)
             self._tell("began", path, lambda follower: follower.began(failed.stage, path, elapsed_s, decision))
         return model
+
+    def comes_next(self, prefix: tuple[str, ...], stages: Collection[str]) -> float | None:
+        """Return the probability that the trie gives these stages after ``prefix``, and 0 where the plan ends before them."""
+        with self._lock:
+            at = step_of(self.steps, prefix)
+            plan = self.steps[at].decision if at is not None and self.follows else None
+            return self._replanner.comes_next(prefix, stages, plan)
 
     def speculated(
         self, stage: str, prefix: tuple[str, ...], candidates: Sequence[Candidate], settings: Speculation, **started: Any

@@ -11,7 +11,7 @@ from typing import Any
 from vinelm.errors import WorkflowError
 from vinelm.estimator.patterns.bindings import Bindings, Filled, Sources, fill
 from vinelm.estimator.patterns.words import stems_of, tokens_of
-from vinelm.tools.call import History, ToolEvent, canonical_key
+from vinelm.tools.call import ToolEvent, canonical_key
 
 USER = "user"
 """The signature of a message of the user; that of a call is its tool, with ``!`` if it failed."""
@@ -82,14 +82,6 @@ class SessionState:
         self.turns = 0
         self._known: dict[int, tuple[list[int], list[tuple[str, Filled]]]] = {}
         self.calls_this_turn = 0
-
-    @classmethod
-    def after(cls, history: History, reads: Iterable[str]) -> SessionState:
-        """Return the state after all of ``history``."""
-        seen = cls(reads)
-        for event in history:
-            seen.add(event)
-        return seen
 
     def add(self, event: str | ToolEvent) -> None:
         """Take in a message of the user or a call that has ended."""

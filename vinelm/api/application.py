@@ -229,10 +229,9 @@ class VineLM(VineInterface, LongRunning):
             self.adapter.tools.require_reads()
             if callable(check := getattr(guesses, "check", None)):
                 check(self.adapter.tools.schemas())
-        if isinstance(trie, AnnotatedTrie):
-            self._serve(trie, None)
-        else:
-            self._serve(load_trie(trie), Path(trie))
+        annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
+        self.adapter.tools.require_stages([stage.name for stage in without_kinds(annotated.template).stages])
+        self._serve(annotated, None if isinstance(trie, AnnotatedTrie) else Path(trie))
         self.adapter.tools.candidates = guesses
 
     @property
