@@ -22,6 +22,7 @@ from vinelm.adapters.langgraph.runs.run_context import AMBIENT, MOST_PRIORITY, C
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.adapters.tools.declaring import declare_tool
+from vinelm.adapters.tools.run_end import watch_graphs
 from vinelm.adapters.tools.undeclared import Watch, watch_tools
 from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
@@ -192,6 +193,7 @@ class GraphInterface:
             return lambda given: self.tool(given, **how)
         made: BaseTool = declare_tool(self.adapter.tools, self.adapter.reads_finder.here, fn, **how)
         watch_tools(self.adapter.watch)
+        watch_graphs()
         return made
 
     @property

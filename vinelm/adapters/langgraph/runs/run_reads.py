@@ -16,6 +16,7 @@ from vinelm.adapters.langgraph.runs.graph_run import GraphRun
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.adapters.tools.message_history import messages_in
 from vinelm.adapters.tools.read_ahead import ReadAhead
+from vinelm.adapters.tools.run_end import end_with_graph
 from vinelm.adapters.tools.tool_box import ToolBox
 from vinelm.errors import WorkflowError
 from vinelm.requests.protocols import CallGuard
@@ -44,7 +45,8 @@ def reads_of(run: GraphRun, box: ToolBox) -> ReadAhead | None:
                     request_id=run.context.request_id or "",
                     speculation=run.context.speculate or box.speculation,
                 )
-                finalize(run, run.reads.end).atexit = False
+                finalize(run, run.reads.end).atexit = False  # at the latest
+                end_with_graph(run.reads)
     return run.reads
 
 
