@@ -168,8 +168,7 @@ def test_however_the_graph_ends(ends):
 
 
 def test_a_run_that_is_resumed_begins_with_nothing_and_reads_ahead_again():
-    async def main():
-        app = App(lambda: interrupt("well?"))
+    async def main(app):
         graph = app.graph(InMemorySaver())
         await graph.ainvoke({"messages": []}, THREAD, **app.how)
         for _ in range(3):
@@ -179,10 +178,16 @@ def test_a_run_that_is_resumed_begins_with_nothing_and_reads_ahead_again():
         again = await graph.ainvoke({"messages": []}, THREAD, **app.how)
         for _ in range(3):
             await asyncio.sleep(0)
-        app.let_go.set()
-        return [message.text for message in out["messages"]], again["__interrupt__"][0].value, app
+        return [message.text for message in out["messages"]], again["__interrupt__"][0].value
 
-    texts, asked, app = asyncio.run(main())
+    async def within():
+        app = App(lambda: interrupt("well?"))
+        try:
+            return (*await main(app), app)
+        finally:
+            app.let_go.set()
+
+    texts, asked, app = asyncio.run(within())
     assert texts == ["thought", "yes"]
     assert asked == "well?"
     assert app.told == ["tea", "tea"]
