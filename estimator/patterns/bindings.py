@@ -99,8 +99,11 @@ class Sources:
         return self.event_of_message[place // _PLACES_A_MESSAGE]
 
 
-def fill(bindings: Bindings, sources: Sources) -> list[Filled]:
-    """Return the calls that ``bindings`` yield now, without repeats, the newest sources first; at most :data:`MOST_ROWS`."""
+def fill(bindings: Bindings, sources: Sources) -> dict[str, Filled]:
+    """Return the calls that ``bindings`` yield now, each by the text of its arguments, the newest sources first.
+
+    At most :data:`MOST_ROWS`.
+    """
     constants = {name: json.loads(one.text) for name, one in bindings if one.kind == "constant"}
     words = [(name, one) for name, one in bindings if one.kind == "user"]
     tools: dict[str, dict[str, Path]] = {}
@@ -123,7 +126,7 @@ def fill(bindings: Bindings, sources: Sources) -> list[Filled]:
         found.setdefault(repr(sorted(arguments.items())), Filled(arguments, max((part.source for part in chosen), default=-1)))
         if len(found) >= MOST_ROWS:
             break
-    return list(found.values())
+    return found
 
 
 def _of_calls(calls: Sequence[tuple[int, Mapping[str, Any]]], paths: dict[str, Path]) -> Iterator[Filled]:

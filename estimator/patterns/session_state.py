@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from vinelm.errors import WorkflowError
 from vinelm.estimator.patterns.bindings import Bindings, Filled, Sources, fill
@@ -30,8 +30,7 @@ def with_sources(sets: Iterable[tuple[str, Bindings]]) -> tuple[WithSources, ...
     return tuple((tool, of, tuple({one.reads: None for _, one in of if one.kind != "constant"})) for tool, of in sets)
 
 
-@dataclass(frozen=True, slots=True)
-class Yielded:
+class Yielded(NamedTuple):
     """One call that one set of bindings yields.
 
     Args:
@@ -80,6 +79,8 @@ class SessionState:
         self.suffixes: list[tuple[str, ...]] = [()]
         """The signatures of the last events: of none, of one, and so on; all there are where there are fewer."""
         self.turns = 0
+        self._keys: dict[tuple[str, str], str] = {}
+        """The key of each call that a set has ever yielded, by tool and the text of its arguments."""
         self._known: dict[int, tuple[list[int], list[tuple[str, Filled]]]] = {}
         self.calls_this_turn = 0
 
@@ -136,9 +137,13 @@ class SessionState:
         known = self._known.get(at)
         if known is None or known[0] != version:
             rows = []
-            for filled in fill(bindings, self.sources):
-                with suppress(WorkflowError):  # NaN in a result: no call can be told by it
-                    rows.append((canonical_key(tool, filled.arguments), filled))
+            for text, filled in fill(bindings, self.sources).items():
+                key = self._keys.get((tool, text))
+                if key is None:
+                    with suppress(WorkflowError):  # NaN in a result: no call can be told by it
+                        key = self._keys[tool, text] = canonical_key(tool, filled.arguments)
+                if key is not None:
+                    rows.append((key, filled))
             known = self._known[at] = (version, rows)
         return known[1]
 

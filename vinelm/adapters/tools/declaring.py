@@ -36,12 +36,12 @@ def declare_tool(
     find: FindMemory,
     given: BaseTool | Callable[..., Any],
     *,
-    read_only: bool,
-    writes: Scope | None,
-    cost_usd: float,
-    ttl_s: float | None,
-    ahead: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None,
-    before: str | Sequence[str],
+    read_only: bool = False,
+    writes: Scope | None = None,
+    cost_usd: float = 0.0,
+    ttl_s: float | None = None,
+    ahead: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None,
+    before: str | Sequence[str] = "",
 ) -> BaseTool:
     """Return the tool as LangChain and LangGraph know it, of the same type and fields, and note it in the box.
 
