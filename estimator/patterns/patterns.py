@@ -186,11 +186,7 @@ def mine(
             return all_hits - own_hits, all_trials - own_trials
 
         rest = [one for one in moment.possible.yielded if len(support[sets[one.at]] - {moment.group}) >= LEAST_GROUPS]
-        row = (
-            features_of(replace(moment.possible, yielded=rest), moment.seen, sets, others)
-            if rest
-            else None
-        )
+        row = features_of(replace(moment.possible, yielded=rest), moment.seen, sets, others) if rest else None
         if row:
             rows.append(row)
             hits.append(float(moment.is_hit))

@@ -1,4 +1,4 @@
-"""Tools that a node of the graph calls, behind a branch: they start while the stage before it thinks, as likely as its plan says."""
+"""Tools that a node of the graph calls, behind a branch: they start while the stage before it thinks, by the plan's probability."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""A run is over when its graph ends, however it ends: calls ahead are cancelled then, and those that refuse are heard no more."""
+"""A run is over when its graph ends, however it ends: calls ahead are cancelled then; those that refuse are heard no more."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Ends what was read ahead in a run when its graph ends, by result, exception, interrupt or cancellation, and not by collection."""
+"""Ends what was read ahead in a run when its graph ends, whether by a result, an exception, an interrupt or a cancellation."""
 
 from __future__ import annotations
 
