@@ -1,4 +1,4 @@
-"""Tools that a node of the graph calls, behind a branch: they start while the stage before it thinks, by the plan's probability."""
+"""Tools that a node of the graph calls, behind a branch: they start while the stage before it thinks, by its probability."""
 
 import threading
 
