@@ -59,6 +59,8 @@ MINER = "paper's miner"
 NEITHER = "think"
 """A call that neither reads nor writes: it counts as a call, and that is all."""
 SHARES = (0.36, 0.50, 0.60)
+SPEEDS = (0.5, 1.0, 2.0)
+"""Factors of the model's seconds, for a quicker and a slower model under the same tools."""
 DRAWS = 5
 """How often the seconds of a session are drawn."""
 SPREAD = 0.6
@@ -151,6 +153,7 @@ def judged(app: str, sessions: Sequence[Recorded], model_s: Sequence[float]) -> 
     tasks = [one.task for one in sessions]
     sweeps: dict[str, dict[float, list[Replayed]]] = {}
     times: dict[bool, dict[str, dict[float, list[Replayed]]]] = {False: {}, True: {}}
+    by_speed: dict[float, list[Replayed]] = {}
     said: list[tuple[float, bool]] = []
     mined = []
     for kept, held in folds_of(tasks):
@@ -171,6 +174,8 @@ def judged(app: str, sessions: Sequence[Recorded], model_s: Sequence[float]) -> 
         for name, predictor in predictors.items():
             found = [predictor(sessions[at].events) for at in held]
             if name == "VineLM":
+                for speed in SPEEDS:
+                    by_speed.setdefault(speed, []).append(at_speed(speed, held, sessions, found, model_s, reads))
                 said += reliability(found, [sessions[at].events for at in held], reads)
             for least in SWEEP:
                 sums = sum((counted(sessions[at], one, reads, least) for at, one in zip(held, found, strict=True)), Replayed())
@@ -195,7 +200,32 @@ def judged(app: str, sessions: Sequence[Recorded], model_s: Sequence[float]) -> 
             for key, answers in (("time", False), ("time_with_answers", True))
         },
         "reliability": bins(said),
+        "by_model_speed": {
+            f"{speed:g}": {"model_s": per_call(sums, "model_s"), "saved_s": per_call(sums, "saved_s")}
+            for speed, sums in by_speed.items()
+        },
     }
+
+
+def at_speed(  # noqa: PLR0917 - what a replay needs
+    speed: float,
+    held: Sequence[int],
+    sessions: Sequence[Recorded],
+    found: Sequence[Predictions],
+    model_s: Sequence[float],
+    reads: frozenset[str],
+) -> Replayed:
+    """A model that takes ``speed`` times the measured seconds, under tools that have half of the time at 1."""
+    tool_s, slower, sums = tool_mean_s(sessions, model_s, 0.5, answers=False), [speed * one for one in model_s], Replayed()
+    for at, one in zip(held, found, strict=True):
+        events, messages = timed(sessions[at], slower, tool_s, f"{at}", answers=False)
+        sums += replay(events, one, reads, messages_s=messages)
+    return sums
+
+
+def per_call(folds: Sequence[Replayed], seconds: str) -> float:
+    """Seconds for each call of a tool, over all folds."""
+    return float(sum(getattr(one, seconds) for one in folds) / sum(one.calls for one in folds))
 
 
 def one_fold(sums: Replayed) -> dict[str, float]:
