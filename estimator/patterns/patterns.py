@@ -94,7 +94,7 @@ class Patterns:
             return []
         found = []
         for possible in seen.possible(self._with_sources).values():
-            features = features_of(possible, seen, self.sets, self._lookup)
+            features = features_of(possible, seen, self.sets, self.counts.get)
             if features:
                 found.append(Candidate(possible.tool, possible.arguments, probability(features, self.coefficients)))
         return sorted(found, key=lambda one: -one.probability)
@@ -102,9 +102,6 @@ class Patterns:
     @cached_property
     def _with_sources(self) -> tuple[WithSources, ...]:
         return with_sources(self.sets)
-
-    def _lookup(self, key: Key) -> tuple[float, float]:
-        return self.counts.get(key, (0, 0))
 
 
 class PatternsInRun:

@@ -81,7 +81,7 @@ class SessionState:
         self.turns = 0
         self._keys: dict[tuple[str, str], str] = {}
         """The key of each call that a set has ever yielded, by tool and the text of its arguments."""
-        self._known: dict[int, tuple[list[int], list[tuple[str, Filled]]]] = {}
+        self._known: dict[int, tuple[list[int | None], list[tuple[str, Filled]]]] = {}
         self.calls_this_turn = 0
 
     def add(self, event: str | ToolEvent) -> None:
@@ -116,9 +116,13 @@ class SessionState:
     def possible(self, sets: Sequence[WithSources]) -> dict[str, Possible]:
         """Return the calls, by key, that the sets yield and whose result is not at hand."""
         found: dict[str, Possible] = {}
-        versions = self.sources.versions
+        version_of = self.sources.versions.get
         for at, (tool, bindings, sources) in enumerate(sets):
-            rows = [] if any(one not in versions for one in sources) else self._rows(at, tool, bindings, sources)
+            version = [version_of(one) for one in sources]
+            known = self._known.get(at)
+            if known is None or known[0] != version:  # something that the set reads has changed
+                known = self._known[at] = (version, [] if None in version else self._rows(tool, bindings))
+            rows = known[1]
             if not rows:
                 continue
             open_rows = [(key, filled) for key, filled in rows if not self.is_fresh.get(key)]
@@ -131,21 +135,17 @@ class SessionState:
                 one.yielded.append(Yielded(at, min(rank, 8), len(open_rows), share, age))
         return found
 
-    def _rows(self, at: int, tool: str, bindings: Bindings, sources: tuple[str, ...]) -> list[tuple[str, Filled]]:
-        """Return what a set yields, with keys; found again only when something that it reads has changed."""
-        version = [self.sources.versions[one] for one in sources]
-        known = self._known.get(at)
-        if known is None or known[0] != version:
-            rows = []
-            for text, filled in fill(bindings, self.sources).items():
-                key = self._keys.get((tool, text))
-                if key is None:
-                    with suppress(WorkflowError):  # NaN in a result: no call can be told by it
-                        key = self._keys[tool, text] = canonical_key(tool, filled.arguments)
-                if key is not None:
-                    rows.append((key, filled))
-            known = self._known[at] = (version, rows)
-        return known[1]
+    def _rows(self, tool: str, bindings: Bindings) -> list[tuple[str, Filled]]:
+        """Return what a set yields now, with keys."""
+        rows = []
+        for text, filled in fill(bindings, self.sources).items():
+            key = self._keys.get((tool, text))
+            if key is None:
+                with suppress(WorkflowError):  # NaN in a result: no call can be told by it
+                    key = self._keys[tool, text] = canonical_key(tool, filled.arguments)
+            if key is not None:
+                rows.append((key, filled))
+        return rows
 
     def names_tool(self, tool: str) -> float:
         """The share of the words of the tool's name that stand in the user's last message."""
