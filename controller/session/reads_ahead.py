@@ -22,8 +22,8 @@ def reads_of_a_step(
     prefix: tuple[str, ...],
     candidates: Sequence[Candidate],
     settings: Speculation,
-    guard: SpendGuard | None,
     *,
+    guard: SpendGuard | None,
     wasted_usd: float = 0.0,
     running: int = 0,
 ) -> Sequence[Candidate] | None:

@@ -312,7 +312,7 @@ class Session(StopRulePolicy):
     ) -> Sequence[Candidate]:
         """Return the reads that the plan of the invocation makes worth starting; without one, all that are likely enough."""
         with self._lock:
-            found = reads_of_a_step(self.steps, self._replanner, prefix, candidates, settings, self.guard, **started)
+            found = reads_of_a_step(self.steps, self._replanner, prefix, candidates, settings, guard=self.guard, **started)
         return super().speculated(stage, prefix, candidates, settings, **started) if found is None else found
 
     def note_failure(
