@@ -24,14 +24,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import StructuredTool
+from pydantic import create_model
 from result_files import add_results_option, provenance, write_results
 from speculation_rivals import FrequentNgram, Markov, Nothing, PaperMiner, Perfect
 
+from vinelm.adapters.tools.declaring import declare_tool
+from vinelm.adapters.tools.read_ahead import ReadAhead
+from vinelm.adapters.tools.tool_box import ToolBox
+from vinelm.clock import WallClock
 from vinelm.controller.speculation.start_rule import Room, decide
 from vinelm.controller.speculation.worth import SecondWorth
 from vinelm.estimator.patterns.patterns import mine, read_before_the_next_write
 from vinelm.estimator.patterns.replay import Predictions, Replayed, folds_of, predictions, replay
 from vinelm.estimator.patterns.session_state import SessionState
+from vinelm.telemetry import ObserverGroup
 from vinelm.tools.call import ToolEvent, canonical_key
 from vinelm.tools.speculation import Candidate, Speculation
 
@@ -51,6 +59,8 @@ MINER = "paper's miner"
 NEITHER = "think"
 """A call that neither reads nor writes: it counts as a call, and that is all."""
 SHARES = (0.36, 0.50, 0.60)
+SPEEDS = (0.5, 1.0, 2.0)
+"""Factors of the model's seconds, for a quicker and a slower model under the same tools."""
 DRAWS = 5
 """How often the seconds of a session are drawn."""
 SPREAD = 0.6
@@ -143,6 +153,7 @@ def judged(app: str, sessions: Sequence[Recorded], model_s: Sequence[float]) -> 
     tasks = [one.task for one in sessions]
     sweeps: dict[str, dict[float, list[Replayed]]] = {}
     times: dict[bool, dict[str, dict[float, list[Replayed]]]] = {False: {}, True: {}}
+    by_speed: dict[float, list[Replayed]] = {}
     said: list[tuple[float, bool]] = []
     mined = []
     for kept, held in folds_of(tasks):
@@ -163,6 +174,8 @@ def judged(app: str, sessions: Sequence[Recorded], model_s: Sequence[float]) -> 
         for name, predictor in predictors.items():
             found = [predictor(sessions[at].events) for at in held]
             if name == "VineLM":
+                for speed in SPEEDS:
+                    by_speed.setdefault(speed, []).append(at_speed(speed, held, sessions, found, model_s, reads))
                 said += reliability(found, [sessions[at].events for at in held], reads)
             for least in SWEEP:
                 sums = sum((counted(sessions[at], one, reads, least) for at, one in zip(held, found, strict=True)), Replayed())
@@ -187,7 +200,32 @@ def judged(app: str, sessions: Sequence[Recorded], model_s: Sequence[float]) -> 
             for key, answers in (("time", False), ("time_with_answers", True))
         },
         "reliability": bins(said),
+        "by_model_speed": {
+            f"{speed:g}": {"model_s": per_call(sums, "model_s"), "saved_s": per_call(sums, "saved_s")}
+            for speed, sums in by_speed.items()
+        },
     }
+
+
+def at_speed(  # noqa: PLR0917 - what a replay needs
+    speed: float,
+    held: Sequence[int],
+    sessions: Sequence[Recorded],
+    found: Sequence[Predictions],
+    model_s: Sequence[float],
+    reads: frozenset[str],
+) -> Replayed:
+    """A model that takes ``speed`` times the measured seconds, under tools that have half of the time at 1."""
+    tool_s, slower, sums = tool_mean_s(sessions, model_s, 0.5, answers=False), [speed * one for one in model_s], Replayed()
+    for at, one in zip(held, found, strict=True):
+        events, messages = timed(sessions[at], slower, tool_s, f"{at}", answers=False)
+        sums += replay(events, one, reads, messages_s=messages)
+    return sums
+
+
+def per_call(folds: Sequence[Replayed], seconds: str) -> float:
+    """Seconds for each call of a tool, over all folds."""
+    return float(sum(getattr(one, seconds) for one in folds) / sum(one.calls for one in folds))
 
 
 def one_fold(sums: Replayed) -> dict[str, float]:
@@ -265,33 +303,61 @@ def shell(path: Path) -> tuple[dict[str, Any], list[float]]:
 
 
 def overhead(recorded: Mapping[str, Sequence[Recorded]]) -> dict[str, float]:
-    """Processor milliseconds of what comes after each event, with the patterns of two applications together."""
-    events = [one.events for app in ("airline", "bfcl") for one in recorded[app]]
-    tasks = [one.task for app in ("airline", "bfcl") for one in recorded[app]]
-    patterns = mine(events, frozenset(" ".join(READS.values()).split()), groups=tasks)
+    """Processor milliseconds of what comes before each call of a model, with the patterns of two applications together.
+
+    "runtime" is all that a service does: it reads what is new in the conversation, guesses, looks which guesses are there
+    already, and decides. "candidates" are the guesses alone, "decide" the decision alone.
+    """
+    sessions = [one for app in ("airline", "bfcl") for one in recorded[app]]
+    events, tasks = [one.events for one in sessions], [one.task for one in sessions]
+    reads = frozenset(" ".join(READS.values()).split())
+    patterns = mine(events, reads, groups=tasks)
+    box = ToolBox(ObserverGroup(), "raise")
+    box.candidates, box.runs_ahead = patterns, False
+    for name in sorted({one.tool for session in events for one in session if isinstance(one, ToolEvent)} & reads):
+        declare_tool(box, lambda: None, _tool(name, events), read_only=True)
     room, settings, worth = Room(think_s=5.0), Speculation(), SecondWorth(math.inf, "")
-    added, guessed, decided = [], [], []
+    took: dict[str, list[float]] = {"runtime": [], "candidates": [], "decide": []}
+
+    def choose(found: Sequence[Candidate], settings: Speculation, **_: Any) -> Sequence[Candidate]:
+        return decide(found, {}, worth, room, settings).candidates
+
     for session in events:
         seen = SessionState(patterns.reads)
+        memory = ReadAhead(box, lambda: None, WallClock(), started_at=0.0, request_id="", speculation=settings)
+        messages: list[BaseMessage] = []
         for event in session:
-            marks = [time.process_time()]
             seen.add(event)
-            marks.append(time.process_time())
-            found: list[Candidate] = patterns.candidates_of(seen)
+            messages += _messages(event, len(messages))
+            marks = [time.process_time()]
+            found = patterns.candidates_of(seen)
             marks.append(time.process_time())
             decide(found, {}, worth, room, settings)
             marks.append(time.process_time())
-            for some, (a, b) in zip((added, guessed, decided), itertools.pairwise(marks), strict=True):
-                some.append(1000.0 * (b - a))
-    cuts = {"median": 0.5, "p95": 0.95}
-    return {
-        "sets": len(patterns.sets),
-        **{
-            f"{name}_ms_{cut}": sorted(some)[int(at * len(some))]
-            for name, some in (("take_in", added), ("candidates", guessed), ("decide", decided))
-            for cut, at in cuts.items()
-        },
+            memory.speculate(messages, choose)
+            marks.append(time.process_time())
+            for name, (begun, ended) in zip(("candidates", "decide", "runtime"), itertools.pairwise(marks), strict=True):
+                took[name].append(1000.0 * (ended - begun))
+    return {"sets": len(patterns.sets)} | {
+        f"{name}_ms_{cut}": sorted(some)[int(at * len(some))]
+        for name, some in took.items()
+        for cut, at in (("median", 0.5), ("p95", 0.95))
     }
+
+
+def _tool(name: str, sessions: Iterable[Sequence[str | ToolEvent]]) -> StructuredTool:
+    """A tool that takes the arguments with which it was recorded."""
+    calls = [one for session in sessions for one in session if isinstance(one, ToolEvent) and one.tool == name]
+    fields: dict[str, Any] = {key: (Any, None) for one in calls for key in one.arguments or {}}
+    return StructuredTool(name=name, description=name, args_schema=create_model(name, **fields), func=lambda **_: None)
+
+
+def _messages(event: str | ToolEvent, at: int) -> list[BaseMessage]:
+    if isinstance(event, str):
+        return [HumanMessage(event)]
+    call = {"name": event.tool, "args": dict(event.arguments or {}), "id": str(at)}
+    status = "success" if event.is_ok else "error"
+    return [AIMessage("", tool_calls=[call]), ToolMessage(json.dumps(event.result), tool_call_id=str(at), status=status)]
 
 
 def show(figures: Mapping[str, Any]) -> None:

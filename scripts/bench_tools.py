@@ -4,7 +4,7 @@
 
 `saved` compares a run with its reads started ahead (guessed while the model thinks; or taken from its stream) with the same run
 without; `formula` is what it should save: reads * min(seconds of the tool, seconds of the model that are left when it starts).
-`no_hit_us` is what a declared read-only tool adds to a call that nothing answers, inside a run.
+`no_hit_us` is what a declared read-only tool adds to a call that nothing answers, inside a run, in time of a processor.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def seconds(address: str, candidates: Any, speculate: Speculation | None) -> flo
 
 
 def no_hit_us(calls: int = 3000) -> float:
-    """Median microseconds that a declared tool adds to a call, over five rounds."""
+    """Median microseconds of a processor that a declared tool adds to a call, over five rounds."""
 
     @plain_tool
     def look(item: str, pieces: int = 1) -> str:
@@ -116,10 +116,10 @@ def no_hit_us(calls: int = 3000) -> float:
     declared = vine.tool(look, read_only=True)
 
     def per_call(one: Any) -> float:
-        started = time.perf_counter()
+        started = time.process_time()
         for at in range(calls):
             one.invoke({"item": "tea", "pieces": at})
-        return (time.perf_counter() - started) / calls * 1e6
+        return (time.process_time() - started) / calls * 1e6
 
     with vine.request(speculate=Speculation()):
         memory = vine.adapter.reads_finder.here()

@@ -113,6 +113,10 @@ class Decision(ABC):
         return not self.relaxed
 
     @abstractmethod
+    def goes_on(self, node: int, stage: str) -> bool:
+        """Whether the plan runs a model where the application goes on from ``node``, which it reaches, to ``stage``."""
+
+    @abstractmethod
     def next_for(self, stage: str | None) -> str | None:
         """Return the model that runs next if ``stage`` comes (None: the only one that may); None where the request ends."""
 

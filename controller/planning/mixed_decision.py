@@ -162,6 +162,10 @@ class MixedDecision(Decision):
             {**step, "probability": share * float(step["probability"])} for share, plan in self.parts for step in plan.steps
         ]
 
+    def goes_on(self, node: int, stage: str) -> bool:
+        """See :meth:`Decision.goes_on`: by either plan."""
+        return any(plan.goes_on(node, stage) for _, plan in self.parts)
+
     def next_for(self, stage: str | None) -> str | None:
         """See :meth:`Decision.next_for`: of the more usual plan."""
         return self.parts[0][1].next_for(stage)

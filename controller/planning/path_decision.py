@@ -216,6 +216,10 @@ class PathDecision(Decision):
         """Return the plan alone as JSON types."""
         return {"plan": list(self.path), "stages": [list(edge) for edge in self.metrics.trie.edges(self.target)]}
 
+    def goes_on(self, node: int, stage: str) -> bool:
+        """See :meth:`Decision.goes_on`."""
+        return node != self.target
+
     def next_for(self, stage: str | None) -> str | None:
         """See :meth:`Decision.next_for`."""
         return self.next_model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from vinelm.controller.planning.decision import Decision
@@ -11,6 +11,7 @@ from vinelm.controller.session.trace import TraceStep
 from vinelm.controller.speculation.start_rule import Room, ToolFigures, decide
 from vinelm.controller.speculation.worth import BestValue, worth_of_second
 from vinelm.errors import InfeasibleError
+from vinelm.money.spend_guard import SpendGuard
 from vinelm.objective import Objective
 from vinelm.tools.speculation import Candidate, Speculation
 
@@ -22,7 +23,7 @@ def reads_of_a_step(
     candidates: Sequence[Candidate],
     settings: Speculation,
     *,
-    left_usd: float | None = None,
+    guard: SpendGuard | None,
     wasted_usd: float = 0.0,
     running: int = 0,
 ) -> Sequence[Candidate] | None:
@@ -36,16 +37,17 @@ def reads_of_a_step(
         prefix: models of the invocations so far, this one's included.
         candidates: reads that may come, with declared dollars and recorded seconds.
         settings: the request's.
-        left_usd: what the request's cap leaves; None: no cap. The rest of the plan comes first.
+        guard: of the request's cap, in which the rest of the plan comes first; None: no cap.
         wasted_usd: what the reads started so far waste in expectation.
         running: reads under way that nobody has asked for.
     """
-    at = next((k for k in reversed(range(len(steps))) if steps[k].prefix == prefix[:-1]), None)
+    at = _step_of(steps, prefix)
     plan = None if at is None else steps[at].decision
     think_s = replanner.expected_s(prefix)
     if at is None or plan is None or think_s is None or not candidates:
         return None
     tools = {one.tool: ToolFigures(cost_usd=one.cost_usd, seconds=one.seconds) for one in candidates}
+    left_usd = None if guard is None else guard.left_usd
     beside_usd = None if left_usd is None else left_usd - plan.remaining_cost_usd
     room = Room(left_usd=beside_usd, wasted_usd=wasted_usd, running=running, think_s=think_s)
     found = decide(candidates, tools, worth_of_second(plan.request.objective, _best(replanner, plan)), room, settings)
@@ -54,6 +56,19 @@ def reads_of_a_step(
         if why not in note:  # a stage may call its model several times
             steps[at] = steps[at]._replace(note=f"{note}; {why}" if note else why)
     return found.candidates
+
+
+def chance_of_next(
+    steps: Sequence[TraceStep], replanner: Replanner, prefix: tuple[str, ...], stages: Collection[str]
+) -> float | None:
+    """Return the probability that one of ``stages`` comes right after ``prefix``: see :meth:`Replanner.comes_next`."""
+    at = _step_of(steps, prefix)
+    return replanner.comes_next(prefix, stages, steps[at].decision if at is not None and replanner.follows else None)
+
+
+def _step_of(steps: Sequence[TraceStep], prefix: tuple[str, ...]) -> int | None:
+    """Return which step has the plan of the invocation at the end of ``prefix``, the last one made there; None without one."""
+    return next((k for k in reversed(range(len(steps))) if steps[k].prefix == prefix[:-1]), None)
 
 
 def _best(replanner: Replanner, plan: Decision) -> BestValue:

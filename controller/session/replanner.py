@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import TypedDict
@@ -259,6 +260,23 @@ class Replanner:
             if exceeded is not None:
                 return f"after {'/'.join(prefix)} {exceeded}: default model"
         return f"the template has no arm {names} after {'/'.join(prefix) or 'the start'}, it is not planned for: default model"
+
+    def comes_next(self, prefix: tuple[str, ...], stages: Collection[str], plan: Decision | None) -> float | None:
+        """Return P(one of ``stages`` comes right after ``prefix``), by the trie; None where the trie lacks the prefix.
+
+        Args:
+            prefix: models of the invocations so far, the last one's answer not seen yet.
+            stages: of the workflow.
+            plan: a plan that reaches the prefix: arms in which it ends the request do not count. None: all do.
+        """
+        try:
+            node = self.node(prefix)
+        except KeyError:
+            return None
+        names = self._of_kind(frozenset(stages))
+        stage_of = (lambda title: title) if self.seen is None else self.seen.stage_of
+        after = self._planner.annotated.comes_next(node).items()
+        return math.fsum(p for arm, p in after if stage_of(arm) in names and (plan is None or plan.goes_on(node, arm)))
 
     def expected_usd(self, prefix: tuple[str, ...]) -> float:
         """Return the expected dollars of the last invocation of ``prefix``; 0 if the trie does not hold it."""

@@ -13,7 +13,7 @@ from vinelm.controller.planner import Planner
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.session.call_follower import CallFollower, RequestWatcher
 from vinelm.controller.session.canary_request import CanaryRequest
-from vinelm.controller.session.reads_ahead import reads_of_a_step
+from vinelm.controller.session.reads_ahead import chance_of_next, reads_of_a_step
 from vinelm.controller.session.replanner import Replanner
 from vinelm.controller.session.request_rows import RequestRows
 from vinelm.controller.session.trace import TraceStep
@@ -302,13 +302,17 @@ class Session(StopRulePolicy):
             self._tell("began", path, lambda follower: follower.began(failed.stage, path, elapsed_s, decision))
         return model
 
+    def comes_next(self, prefix: tuple[str, ...], stages: Collection[str]) -> float | None:
+        """Return the probability that the trie gives these stages after ``prefix``, and 0 where the plan ends before them."""
+        with self._lock:
+            return chance_of_next(self.steps, self._replanner, prefix, stages)
+
     def speculated(
         self, stage: str, prefix: tuple[str, ...], candidates: Sequence[Candidate], settings: Speculation, **started: Any
     ) -> Sequence[Candidate]:
         """Return the reads that the plan of the invocation makes worth starting; without one, all that are likely enough."""
         with self._lock:
-            left_usd = None if self.guard is None else self.guard.left_usd
-            found = reads_of_a_step(self.steps, self._replanner, prefix, candidates, settings, left_usd=left_usd, **started)
+            found = reads_of_a_step(self.steps, self._replanner, prefix, candidates, settings, guard=self.guard, **started)
         return super().speculated(stage, prefix, candidates, settings, **started) if found is None else found
 
     def note_failure(
@@ -417,9 +421,8 @@ class Session(StopRulePolicy):
 
     @property
     def _unfollowed(self) -> str:
-        if self.is_canary is not None:
-            return "canary, today's share"
-        return "observed only" if self.mode == "observe" else "not proven"
+        alone = "observed only" if self.mode == "observe" else "not proven"
+        return alone if self.is_canary is None else "canary, today's share"
 
     def _fallback(self, failed: Invocation, tried: Collection[str]) -> str | None:
         stage, prefix = failed.stage, failed.prefix[:-1]

@@ -68,6 +68,7 @@ class Sources:
         self.tokens: dict[str, list[Token]] = {}
         """The tokens of each shape, whose places count on from message to message."""
         self.event_of_message: list[int] = []
+        self._words: dict[tuple[tuple[str, Binding], ...], tuple[int, list[Filled]]] = {}
         self.named: dict[str, list[Filled]] = {}
         """The last values of each name among the arguments of calls and the entries of their results."""
         self.versions: dict[str, int] = {}
@@ -94,13 +95,23 @@ class Sources:
             place = offset + min(token.place, _PLACES_A_MESSAGE - 1)
             self.tokens.setdefault(token.shape, []).append(Token(token.text, token.shape, place))
 
+    def words_of(self, wanted: tuple[tuple[str, Binding], ...]) -> list[Filled]:
+        """What :func:`_of_words` yields; found again only after another message of the user."""
+        messages, known = len(self.event_of_message), self._words.get(wanted)
+        if known is None or known[0] != messages:
+            known = self._words[wanted] = (messages, list(_of_words(wanted, self)))
+        return known[1]
+
     def event_at(self, place: int) -> int:
         """The place in the history of the message with the token at ``place``."""
         return self.event_of_message[place // _PLACES_A_MESSAGE]
 
 
-def fill(bindings: Bindings, sources: Sources) -> list[Filled]:
-    """Return the calls that ``bindings`` yield now, without repeats, the newest sources first; at most :data:`MOST_ROWS`."""
+def fill(bindings: Bindings, sources: Sources) -> dict[str, Filled]:
+    """Return the calls that ``bindings`` yield now, each by the text of its arguments, the newest sources first.
+
+    At most :data:`MOST_ROWS`.
+    """
     constants = {name: json.loads(one.text) for name, one in bindings if one.kind == "constant"}
     words = [(name, one) for name, one in bindings if one.kind == "user"]
     tools: dict[str, dict[str, Path]] = {}
@@ -114,7 +125,7 @@ def fill(bindings: Bindings, sources: Sources) -> list[Filled]:
         if one.kind == "named"
     ]
     if words:
-        parts.append(list(_of_words(words, sources)))
+        parts.append(sources.words_of(tuple(words)))
     found: dict[str, Filled] = {}
     for chosen in itertools.islice(itertools.product(*parts), 4 * MOST_ROWS):
         arguments = dict(constants)
@@ -123,7 +134,7 @@ def fill(bindings: Bindings, sources: Sources) -> list[Filled]:
         found.setdefault(repr(sorted(arguments.items())), Filled(arguments, max((part.source for part in chosen), default=-1)))
         if len(found) >= MOST_ROWS:
             break
-    return list(found.values())
+    return found
 
 
 def _of_calls(calls: Sequence[tuple[int, Mapping[str, Any]]], paths: dict[str, Path]) -> Iterator[Filled]:

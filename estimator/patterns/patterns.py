@@ -23,7 +23,7 @@ from vinelm.estimator.patterns.regression import (
 )
 from vinelm.estimator.patterns.session_state import Possible, SessionState, WithSources, with_sources
 from vinelm.estimator.patterns.sets import LEAST_GROUPS, find_sets
-from vinelm.tools.call import History, ToolEvent, canonical_key
+from vinelm.tools.call import History, ToolEvent, begins_with, canonical_key
 from vinelm.tools.speculation import Candidate
 
 _WORDS = ("description", "title")
@@ -82,7 +82,11 @@ class Patterns:
         Args:
             history: the user's messages and the ended calls, with arguments and results, in order.
         """
-        return self.candidates_of(SessionState.after(history, self.reads))
+        return self.for_run().candidates(history)
+
+    def for_run(self) -> PatternsInRun:
+        """Return what guesses the calls of one run, and reads only what has come since it was asked last."""
+        return PatternsInRun(self)
 
     def candidates_of(self, seen: SessionState) -> list[Candidate]:
         """The same for a state that is kept up to date with :meth:`SessionState.add`."""
@@ -90,7 +94,7 @@ class Patterns:
             return []
         found = []
         for possible in seen.possible(self._with_sources).values():
-            features = features_of(possible, seen, self.sets, self._lookup)
+            features = features_of(possible, seen, self.sets, self.counts.get)
             if features:
                 found.append(Candidate(possible.tool, possible.arguments, probability(features, self.coefficients)))
         return sorted(found, key=lambda one: -one.probability)
@@ -99,8 +103,27 @@ class Patterns:
     def _with_sources(self) -> tuple[WithSources, ...]:
         return with_sources(self.sets)
 
-    def _lookup(self, key: Key) -> tuple[float, float]:
-        return self.counts.get(key, (0, 0))
+
+class PatternsInRun:
+    """Patterns, and the state of the run that they are asked about. Not thread-safe.
+
+    Args:
+        patterns: the patterns.
+    """
+
+    __slots__ = ("_known", "_patterns", "_seen")
+
+    def __init__(self, patterns: Patterns) -> None:
+        self._patterns, self._known, self._seen = patterns, list[str | ToolEvent](), SessionState(patterns.reads)
+
+    def candidates(self, history: History) -> list[Candidate]:
+        """Return what :meth:`Patterns.candidates` does; only events that were not there before are taken in."""
+        if not begins_with(history, self._known):
+            self._known, self._seen = [], SessionState(self._patterns.reads)
+        for event in history[len(self._known) :]:
+            self._seen.add(event)
+            self._known.append(event)
+        return self._patterns.candidates_of(self._seen)
 
 
 def schema_digest(schema: Mapping[str, Any]) -> str:

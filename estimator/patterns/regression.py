@@ -14,6 +14,7 @@ from vinelm.estimator.patterns.session_state import Possible, SessionState, Yiel
 PRIOR = 0.02
 """The probability of a call about which nothing is known."""
 PRIOR_TRIALS = 3.0
+NEVER = (0.0, 0.0)
 FLOOR = 0.03
 """Calls that their counts make less likely are left out."""
 FOLDS = 5
@@ -21,8 +22,8 @@ PENALTY = 2.0
 """Half the inverse variance of a standardized coefficient."""
 Key = tuple[int, int, int, bool, tuple[str, ...]]
 """The number of a set of bindings, rank (0 to 3), calls that it yields (1 to 4), read before the last write, suffix."""
-Lookup = Callable[[Key], tuple[float, float]]
-"""(hits, trials) of a key."""
+Lookup = Callable[[Key], tuple[float, float] | None]
+"""(hits, trials) of a key; None for one that was never counted."""
 _NAMES = (
     "intercept logit logit_whatever_came logit_last_event rank log_count in_last_words in_words calls_of_tool calls after_user "
     "from_calls from_words constants no_arguments again log_age sets read_share after_same_tool calls_this_turn turns "
@@ -42,7 +43,7 @@ def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
     """Return the probability at each suffix length: each is drawn towards that of the shorter one."""
     values, p = [], PRIOR
     for key in keys:
-        hits, trials = lookup(key)
+        hits, trials = lookup(key) or NEVER
         p = (hits + PRIOR_TRIALS * p) / (trials + PRIOR_TRIALS)
         values.append(p)
     return values

@@ -6,12 +6,12 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from vinelm.errors import WorkflowError
 from vinelm.estimator.patterns.bindings import Bindings, Filled, Sources, fill
 from vinelm.estimator.patterns.words import stems_of, tokens_of
-from vinelm.tools.call import History, ToolEvent, canonical_key
+from vinelm.tools.call import ToolEvent, canonical_key
 
 USER = "user"
 """The signature of a message of the user; that of a call is its tool, with ``!`` if it failed."""
@@ -30,8 +30,7 @@ def with_sources(sets: Iterable[tuple[str, Bindings]]) -> tuple[WithSources, ...
     return tuple((tool, of, tuple({one.reads: None for _, one in of if one.kind != "constant"})) for tool, of in sets)
 
 
-@dataclass(frozen=True, slots=True)
-class Yielded:
+class Yielded(NamedTuple):
     """One call that one set of bindings yields.
 
     Args:
@@ -80,16 +79,10 @@ class SessionState:
         self.suffixes: list[tuple[str, ...]] = [()]
         """The signatures of the last events: of none, of one, and so on; all there are where there are fewer."""
         self.turns = 0
-        self._known: dict[int, tuple[list[int], list[tuple[str, Filled]]]] = {}
+        self._keys: dict[tuple[str, str], str] = {}
+        """The key of each call that a set has ever yielded, by tool and the text of its arguments."""
+        self._known: dict[int, tuple[list[int | None], list[tuple[str, Filled]]]] = {}
         self.calls_this_turn = 0
-
-    @classmethod
-    def after(cls, history: History, reads: Iterable[str]) -> SessionState:
-        """Return the state after all of ``history``."""
-        seen = cls(reads)
-        for event in history:
-            seen.add(event)
-        return seen
 
     def add(self, event: str | ToolEvent) -> None:
         """Take in a message of the user or a call that has ended."""
@@ -123,9 +116,13 @@ class SessionState:
     def possible(self, sets: Sequence[WithSources]) -> dict[str, Possible]:
         """Return the calls, by key, that the sets yield and whose result is not at hand."""
         found: dict[str, Possible] = {}
-        versions = self.sources.versions
+        version_of = self.sources.versions.get
         for at, (tool, bindings, sources) in enumerate(sets):
-            rows = [] if any(one not in versions for one in sources) else self._rows(at, tool, bindings, sources)
+            version = [version_of(one) for one in sources]
+            known = self._known.get(at)
+            if known is None or known[0] != version:  # something that the set reads has changed
+                known = self._known[at] = (version, [] if None in version else self._rows(tool, bindings))
+            rows = known[1]
             if not rows:
                 continue
             open_rows = [(key, filled) for key, filled in rows if not self.is_fresh.get(key)]
@@ -138,17 +135,17 @@ class SessionState:
                 one.yielded.append(Yielded(at, min(rank, 8), len(open_rows), share, age))
         return found
 
-    def _rows(self, at: int, tool: str, bindings: Bindings, sources: tuple[str, ...]) -> list[tuple[str, Filled]]:
-        """Return what a set yields, with keys; found again only when something that it reads has changed."""
-        version = [self.sources.versions[one] for one in sources]
-        known = self._known.get(at)
-        if known is None or known[0] != version:
-            rows = []
-            for filled in fill(bindings, self.sources):
+    def _rows(self, tool: str, bindings: Bindings) -> list[tuple[str, Filled]]:
+        """Return what a set yields now, with keys."""
+        rows = []
+        for text, filled in fill(bindings, self.sources).items():
+            key = self._keys.get((tool, text))
+            if key is None:
                 with suppress(WorkflowError):  # NaN in a result: no call can be told by it
-                    rows.append((canonical_key(tool, filled.arguments), filled))
-            known = self._known[at] = (version, rows)
-        return known[1]
+                    key = self._keys[tool, text] = canonical_key(tool, filled.arguments)
+            if key is not None:
+                rows.append((key, filled))
+        return rows
 
     def names_tool(self, tool: str) -> float:
         """The share of the words of the tool's name that stand in the user's last message."""

@@ -46,7 +46,7 @@ def find_sets(
             for name, found in sorted(read.sources.items())
         ]
         for chosen in itertools.islice(itertools.product(*ranked), _MOST_CHOICES):
-            rows = fill(chosen, read.seen.sources)
+            rows = fill(chosen, read.seen.sources).values()
             if any(_comparable(one.arguments) == wanted for one in rows):
                 of = yielded[tool, chosen]
                 of.calls.add(at)

@@ -202,11 +202,11 @@ class VineLM(VineInterface, LongRunning):
         """Plans over the paths of the loaded trie; None before one is loaded. See :meth:`served_planner`."""
         return None if self._planners is None else self._planners.over_paths
 
-    def load(self, trie: AnnotatedTrie | str | Path, *, patterns: Candidates | str | Path | None = None) -> None:
+    def load(self, trie: AnnotatedTrie | str | Path | None = None, *, patterns: Candidates | str | Path | None = None) -> None:
         """Plan over this trie from now on; runs in progress keep theirs. Models that the catalog lacks are not planned.
 
         Args:
-            trie: an annotated trie or the path of its ``.vine`` file.
+            trie: an annotated trie or the path of its ``.vine`` file. None, with ``patterns``: plans stay as they are.
             patterns: guesses the next calls of read-only tools, for requests with ``speculate=``: the file of ``vinelm tools
                 mine``, or an object, whose ``check(schemas)``, if it has one, is asked first. None: only calls that a model is
                 writing are started early.
@@ -216,6 +216,8 @@ class VineLM(VineInterface, LongRunning):
                 it stops by the oracle although requests are not ``labelled``.
             TrieFileError: the file is missing or damaged.
         """
+        if trie is None and patterns is None:
+            raise ConfigError("load was given nothing: give a trie, patterns of tools, or both")
         if isinstance(patterns, str | Path):
             from vinelm.estimator.patterns.pattern_file import read_patterns
 
@@ -228,10 +230,10 @@ class VineLM(VineInterface, LongRunning):
             self.adapter.tools.require_reads()
             if callable(check := getattr(guesses, "check", None)):
                 check(self.adapter.tools.schemas())
-        if isinstance(trie, AnnotatedTrie):
-            self._serve(trie, None)
-        else:
-            self._serve(load_trie(trie), Path(trie))
+        if trie is not None:
+            annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
+            self.adapter.tools.require_stages([stage.name for stage in without_kinds(annotated.template).stages])
+            self._serve(annotated, None if isinstance(trie, AnnotatedTrie) else Path(trie))
         self.adapter.tools.candidates = guesses
 
     @property

@@ -160,6 +160,15 @@ class Policy(ABC):
         """
         return None
 
+    def comes_next(self, prefix: tuple[str, ...], stages: Collection[str]) -> float | None:
+        """Return the probability that one of ``stages`` comes right after ``prefix``; None, the default, where it is not known.
+
+        Args:
+            prefix: models of the invocations so far; the last one may still be under way.
+            stages: names of stages.
+        """
+        return None
+
     def speculated(
         self,
         stage: str,

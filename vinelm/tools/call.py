@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -86,3 +87,8 @@ class ToolEvent:
 
 History = Sequence["str | ToolEvent"]
 """What a request has shown, in order: the messages of its user, and the calls that have ended."""
+
+
+def begins_with(longer: Sequence[Any], known: Sequence[Any]) -> bool:
+    """Return whether ``longer`` begins with the very objects of ``known``, so that what follows from these still holds."""
+    return len(longer) >= len(known) and all(map(operator.is_, longer, known))

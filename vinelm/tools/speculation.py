@@ -48,7 +48,11 @@ class Candidate(NamedTuple):
 
 
 class Candidates(Protocol):
-    """Guesses the next calls of a request. Pure, and quick: it is asked before each call of a model."""
+    """Guesses the next calls of a request. Pure, and quick: it is asked before each call of a model.
+
+    One that has a method ``for_run()`` is asked for a guesser of each run, which may keep what it has read: it is given the
+    same events again, as the same objects, and those that have come since.
+    """
 
     def candidates(self, history: History) -> Sequence[Candidate | tuple[str, Mapping[str, Any], float]]:
         """Return the calls that may follow ``history`` before its next write, each as (tool, arguments, probability)."""

@@ -137,6 +137,13 @@ class AnnotatedTrie:
         items = self.trie.arm_items
         return _read_only(self.arm[items]), _read_only(self.arm_success[items])
 
+    def comes_next(self, node: int) -> dict[str, float]:
+        """Return P(each stage that may follow the node comes next), given that the node is reached."""
+        after = self.trie.arm_items_after(node)
+        if self.arm is None:
+            return dict.fromkeys(after, 1.0 - float(self.stop[node]))
+        return {stage: float(self.arm[item]) for stage, item in after.items()}
+
     @property
     def rated(self) -> FloatArray:
         """What :attr:`accuracy_se` is the error of: the accuracy of the path to a node, where histories merge its success."""

@@ -247,6 +247,10 @@ class Trie:
             found.setdefault(self.stages[self.stage[at]], []).append(at)
         return found
 
+    def arm_items_after(self, node: int) -> dict[str, int]:
+        """Return where annotations of arms hold the value of each stage that may follow the node."""
+        return {stage: nodes[0] for stage, nodes in self.arms(node).items()}
+
     @cached_property
     def is_linear(self) -> bool:
         """True if the children of each node run one stage."""
@@ -401,6 +405,11 @@ class MergedTrie(SharedNodes, Trie):
         """
         arrays = merged_arrays(template, most)
         return cls(stages=tuple(stage.name for stage in template.stages), models=template.models, **arrays)
+
+    def arm_items_after(self, node: int) -> dict[str, int]:
+        """See :meth:`Trie.arm_items_after`: at edges."""
+        edges = range(self.first_edge[node], self.first_edge[node + 1])
+        return {self.stages[self.stage[self.target[edge]]]: edge for edge in edges}
 
     def misfit(self, template: Template) -> str | None:
         """See :meth:`Trie.misfit`: the template determines every array but which of its nodes a request may end at."""

@@ -77,6 +77,10 @@ class ContingentDecision(OfPlan, Decision):
     alternatives_words = "Accuracy and cost: of a request that goes on to that stage, from here on."
     _latency_name = "longest history"
 
+    def goes_on(self, node: int, stage: str) -> bool:
+        """See :meth:`Decision.goes_on`."""
+        return self.plan.next_model(node, stage) is not None
+
     def next_for(self, stage: str | None) -> str | None:
         """See :meth:`Decision.next_for`."""
         return self.next_model if stage is None else self.next_models[stage]

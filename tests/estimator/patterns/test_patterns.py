@@ -169,10 +169,10 @@ def test_wildcards_of_one_event_go_together():
     sources.add_call(0, a_call("r", 0, "search", {}, {"flights": flights, "cards": {"k1": {"id": "v1"}, "k2": {"id": "v2"}}}))
     place = ("result", "flights", ANY_ITEM)
     pairs = (("a", Binding("call", "search", (*place, "from"))), ("b", Binding("call", "search", (*place, "to"))))
-    assert [one.arguments for one in fill(pairs, sources)] == [{"a": "AAA", "b": "BBB"}, {"a": "CCC", "b": "DDD"}]
+    assert [one.arguments for one in fill(pairs, sources).values()] == [{"a": "AAA", "b": "BBB"}, {"a": "CCC", "b": "DDD"}]
     keys = (("k", Binding("call", "search", ("result", "cards", ANY_KEY))),
             ("v", Binding("call", "search", ("result", "cards", ANY_VALUE, "id"))))  # fmt: skip
-    assert [one.arguments for one in fill(keys, sources)] == [{"k": "k1", "v": "v1"}, {"k": "k2", "v": "v2"}]
+    assert [one.arguments for one in fill(keys, sources).values()] == [{"k": "k1", "v": "v1"}, {"k": "k2", "v": "v2"}]
 
 
 leaf = st.text(alphabet="bcdfgh", min_size=4, max_size=8)
@@ -210,4 +210,4 @@ def test_a_value_is_found_again_wherever_it_stands(tree, data):
         sources = Sources()
         sources.add_call(0, session[0])
         wanted = dict(session[1].arguments)
-        assert any(wanted == one.arguments for _, bindings in sets for one in fill(bindings, sources))
+        assert any(wanted == one.arguments for _, bindings in sets for one in fill(bindings, sources).values())

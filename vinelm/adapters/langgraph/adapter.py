@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, overload
@@ -22,6 +22,7 @@ from vinelm.adapters.langgraph.runs.run_context import AMBIENT, MOST_PRIORITY, C
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.adapters.tools.declaring import declare_tool
+from vinelm.adapters.tools.run_end import watch_graphs
 from vinelm.adapters.tools.undeclared import Watch, watch_tools
 from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
@@ -161,6 +162,8 @@ class GraphInterface:
         writes: Scope | None = None,
         cost_usd: float = 0.0,
         ttl_s: float | None = None,
+        ahead: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None,
+        before: str | Sequence[str] = "",
     ) -> Any:
         """Return the tool with what its owner says of it: an ordinary LangChain tool, wherever tools stand (docs/tools.md).
 
@@ -174,16 +177,23 @@ class GraphInterface:
             writes: what a call makes stale: what was read in this run ("session"), or in all runs of this object ("all").
             cost_usd: dollars of one call, >= 0.
             ttl_s: seconds for which a result stays true, > 0; None: until a write.
+            ahead: where a node of the graph calls the tool: returns the arguments of that call from the state, by key, as it
+                is when the stage before begins; None where it does not tell them yet. Then the call may start meanwhile, as
+                likely as the plan says that ``before`` comes next.
+            before: the stages that come right after the node that calls the tool, and after no other arm.
 
         Raises:
             ConfigError: a read-only tool takes injected state, store or runtime, returns a Command, interrupts or is a
-                generator; another tool has its name; a figure is out of range.
+                generator; another tool has its name; a figure is out of range; ``ahead`` or ``before`` is given alone, or
+                to a tool that writes.
         """
         how: dict[str, Any] = {"read_only": read_only, "writes": writes, "cost_usd": cost_usd, "ttl_s": ttl_s}
+        how |= {"ahead": ahead, "before": before}
         if fn is None:
             return lambda given: self.tool(given, **how)
         made: BaseTool = declare_tool(self.adapter.tools, self.adapter.reads_finder.here, fn, **how)
         watch_tools(self.adapter.watch)
+        watch_graphs()
         return made
 
     @property

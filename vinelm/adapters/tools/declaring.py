@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
 from functools import cache, wraps
@@ -20,7 +20,7 @@ from pydantic import PrivateAttr
 
 from vinelm.adapters.tools.read_ahead import Read, ReadAhead
 from vinelm.adapters.tools.shadow import IS_AHEAD, ToolCode, apaid, paid, settled
-from vinelm.adapters.tools.tool_box import DeclaredTool, ToolBox
+from vinelm.adapters.tools.tool_box import DeclaredTool, FixedCall, ToolBox
 from vinelm.adapters.tools.undeclared import IN_DECLARED
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.tools.declaration import Scope, ToolDeclaration
@@ -36,10 +36,12 @@ def declare_tool(
     find: FindMemory,
     given: BaseTool | Callable[..., Any],
     *,
-    read_only: bool,
-    writes: Scope | None,
-    cost_usd: float,
-    ttl_s: float | None,
+    read_only: bool = False,
+    writes: Scope | None = None,
+    cost_usd: float = 0.0,
+    ttl_s: float | None = None,
+    ahead: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None,
+    before: str | Sequence[str] = "",
 ) -> BaseTool:
     """Return the tool as LangChain and LangGraph know it, of the same type and fields, and note it in the box.
 
@@ -51,6 +53,8 @@ def declare_tool(
         writes: what a call makes stale.
         cost_usd: dollars of one call.
         ttl_s: seconds for which a result stays true.
+        ahead: returns the arguments with which the graph itself will call it, from the state; None: it does not, or not yet.
+        before: the stages that come after that call.
 
     Raises:
         ConfigError: it is no tool, cannot be called ahead although it is said to read only, or shares another one's name.
@@ -59,9 +63,23 @@ def declare_tool(
     says = ToolDeclaration(name=plain.name, read_only=read_only, writes=writes, cost_usd=cost_usd, ttl_s=ttl_s)
     if says.read_only:
         _require_callable_ahead(plain)
-    declared = DeclaredTool(says, _code_of(plain))
+    declared = DeclaredTool(says, _code_of(plain), _fixed_call(says, ahead, before))
     box.add(declared)
     return _as_tool(declared, _Calls(box, find, declared))
+
+
+def _fixed_call(says: ToolDeclaration, ahead: Any, before: str | Sequence[str]) -> FixedCall | None:
+    stages = (before,) if isinstance(before, str) else tuple(before)
+    if ahead is None and not any(stages):
+        return None
+    label = f"tool {says.name!r}"
+    if not says.read_only:
+        raise ConfigError(f"{label} writes, and is never called ahead: leave ahead= and before= out, or say read_only=True")
+    if not callable(ahead) or inspect.iscoroutinefunction(ahead):
+        raise ConfigError(f"{label}: give ahead= a function that returns the arguments from the state, or None")
+    if not all(stages):
+        raise ConfigError(f"{label}: ahead= needs before=: the stage that comes after the node that calls the tool")
+    return FixedCall(ahead, stages)
 
 
 def _tool_of(given: Any) -> BaseTool:
@@ -201,7 +219,7 @@ class _Calls:
 
     def __init__(self, box: ToolBox, find: FindMemory, declared: DeclaredTool) -> None:
         self._box, self._find, self._of = box, find, declared
-        self._says, self._code = declared
+        self._says, self._code = declared.says, declared.code
 
     def call(self, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         """The result, of a read that ran ahead or of the tool itself."""

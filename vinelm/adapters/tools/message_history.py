@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from vinelm.errors import WorkflowError
-from vinelm.tools.call import ToolEvent, canonical_key, is_answered, text_of, value_of
+from vinelm.tools.call import History, ToolEvent, begins_with, canonical_key, is_answered, text_of, value_of
 
 
 def messages_in(state: Mapping[str, Any]) -> Sequence[BaseMessage] | None:
@@ -20,29 +20,45 @@ def messages_in(state: Mapping[str, Any]) -> Sequence[BaseMessage] | None:
     return None
 
 
-def history_of(messages: Sequence[BaseMessage]) -> list[str | ToolEvent]:
-    """Return the user's messages and the calls that were answered, earlier turns included."""
-    found: list[str | ToolEvent] = []
-    asked: dict[str | None, tuple[str, Mapping[str, Any]]] = {}
-    for message in messages:
+class Conversation:
+    """The history that a conversation shows, earlier turns included, kept up to date as messages are added. Not thread-safe."""
+
+    __slots__ = ("_asked", "_found", "_messages")
+
+    def __init__(self) -> None:
+        self._messages: list[BaseMessage] = []
+        self._asked: dict[str | None, tuple[str, Mapping[str, Any]]] = {}
+        self._found: list[str | ToolEvent] = []
+
+    def history(self, messages: Sequence[BaseMessage]) -> History:
+        """Return the user's messages and the calls that were answered; what was read before is not read again.
+
+        The events that are returned again are the same objects. A conversation that is not a longer one is read anew.
+        """
+        if not begins_with(messages, self._messages):
+            self.__init__()  # type: ignore[misc]
+        for message in messages[len(self._messages) :]:
+            self._messages.append(message)
+            self._take_in(message)
+        return self._found
+
+    def _take_in(self, message: BaseMessage) -> None:
         if isinstance(message, HumanMessage):
-            found.append(message.text)
+            self._found.append(message.text)
         elif isinstance(message, AIMessage):
-            asked.update({call["id"]: (call["name"], call["args"]) for call in message.tool_calls})
-        elif isinstance(message, ToolMessage) and message.tool_call_id in asked:
-            tool, arguments = asked[message.tool_call_id]
+            self._asked.update({call["id"]: (call["name"], call["args"]) for call in message.tool_calls})
+        elif isinstance(message, ToolMessage) and message.tool_call_id in self._asked:
+            tool, arguments = self._asked[message.tool_call_id]
+            content = text_of(message.content)
             with suppress(WorkflowError):  # arguments that are no JSON: no guess can come from them
-                key = canonical_key(tool, arguments)
-                content = text_of(message.content)
-                found.append(
+                self._found.append(
                     ToolEvent(
                         request_id="",
-                        seq=len(found),
+                        seq=len(self._found),
                         tool=tool,
-                        key=key,
+                        key=canonical_key(tool, arguments),
                         is_ok=is_answered(message.status, content),
                         arguments=arguments,
                         result=value_of(content),
                     )
                 )
-    return found

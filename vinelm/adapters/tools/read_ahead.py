@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from threading import RLock
-from typing import Any
+from threading import Lock, RLock
+from typing import Any, cast
 
+from langchain_core.messages import BaseMessage
 from pydantic_core import to_jsonable_python
 
+from vinelm.adapters.tools.message_history import Conversation
 from vinelm.adapters.tools.shadow import Shadow, can_wait, launch
 from vinelm.adapters.tools.tool_box import DeclaredTool, ToolBox
 from vinelm.clock import Clock
 from vinelm.requests.protocols import CallGuard
-from vinelm.tools.call import CallKind, History, ToolEvent, value_of
+from vinelm.tools.call import CallKind, ToolEvent, value_of
 from vinelm.tools.declaration import Scope
-from vinelm.tools.speculation import Candidate, Speculation
+from vinelm.tools.speculation import Candidate, Candidates, Speculation
 
 NOTHING = Shadow(None)
 """Stands for the shadow of a call that the application makes itself."""
@@ -82,6 +84,7 @@ class ReadAhead:
         self._seq = 0
         self._has_ended = False
         self._lock = RLock()  # as that of the box
+        self._guessing, self._guesser, self._conversation = Lock(), cast("Candidates | None", None), Conversation()
         box.opened(self)
 
     def now(self) -> float:
@@ -90,17 +93,23 @@ class ReadAhead:
 
     # -- starting ------------------------------------------------------------------------------------------------
 
-    def speculate(self, history: History, choose: Callable[..., Sequence[Candidate]]) -> None:
+    def speculate(
+        self,
+        messages: Sequence[BaseMessage] | None,
+        choose: Callable[..., Sequence[Candidate]],
+        fixed: Sequence[Candidate] = (),
+    ) -> None:
         """Start the guesses that ``choose`` takes, in its order, while a model is called. Does not wait.
 
         Args:
-            history: what the request has shown.
+            messages: the conversation so far; None: the calls of this run are all that is known.
             choose: called as :meth:`vinelm.policies.Policy.speculated` is, from the candidates on.
+            fixed: calls that the graph itself may make.
         """
-        if self.speculation is None or self.box.candidates is None:
+        if self.speculation is None:
             return
         known = self.box.declared
-        guesses = [Candidate(*one) for one in self.box.candidates.candidates(history)]
+        guesses = [*fixed, *self._guesses(messages)]
         took = getattr(self.box.candidates, "seconds", {})
         found = [
             one._replace(cost_usd=known[one.tool].says.cost_usd, seconds=tuple(took.get(one.tool, ())))
@@ -109,6 +118,17 @@ class ReadAhead:
         ]
         for one in choose(found, self.speculation, wasted_usd=self._waste_usd, running=self._running()):
             self.start(one.tool, one.arguments, "speculated", one.probability)
+
+    def _guesses(self, messages: Sequence[BaseMessage] | None) -> list[Candidate]:
+        """What is guessed from what the request has shown; of that only what is new is read."""
+        with self._guessing:  # the calls of a fan-out begin at once; never held while a tool's call waits
+            if self._guesser is None and self.box.candidates is not None:
+                for_run = getattr(self.box.candidates, "for_run", None)
+                self._guesser = self.box.candidates if for_run is None else for_run()
+            if self._guesser is None:
+                return []
+            history = list(self.history) if messages is None else self._conversation.history(messages)
+            return [Candidate(*one) for one in self._guesser.candidates(history)]
 
     def _may_start(self, known: DeclaredTool, arguments: Mapping[str, Any]) -> bool:
         """Whether a guess is about a read that is not there yet, so that a place may be given to it."""

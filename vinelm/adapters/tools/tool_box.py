@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from threading import RLock
 from typing import Any, Literal, NamedTuple
 from weakref import WeakSet
@@ -23,11 +23,19 @@ Record = Literal["digests", "values"]
 """What is told of a call's arguments and result: a digest of the arguments, or the values themselves."""
 
 
+class FixedCall(NamedTuple):
+    """A call that the graph itself makes: what returns its arguments from the state, and the stages that come after it."""
+
+    arguments: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+    before: tuple[str, ...]
+
+
 class DeclaredTool(NamedTuple):
-    """A declared tool: what its owner says of it, and its code."""
+    """A declared tool: what its owner says of it, its code, and where the graph itself calls it, if that is known."""
 
     says: ToolDeclaration
     code: ToolCode
+    fixed: FixedCall | None = None
 
     def call_of(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of ``_run`` for those of a call, as LangChain converts and checks them."""
@@ -80,6 +88,19 @@ class ToolBox:
         if known is not None and (known.says != tool.says or _source(known) != _source(tool)):
             raise ConfigError(f"two tools are called {name!r}: give one of them another name")
         self.declared[name] = tool
+
+    @property
+    def guesses(self) -> bool:
+        """Whether anything says which calls may come before a model writes them."""
+        return self.candidates is not None or any(tool.fixed is not None for tool in self.declared.values())
+
+    def require_stages(self, stages: Collection[str]) -> None:
+        """Raise :class:`ConfigError` where a tool is said to be called before a stage that is none of these."""
+        for name, tool in self.declared.items():
+            wrong = [] if tool.fixed is None else [one for one in tool.fixed.before if one not in stages]
+            if wrong:
+                known = ", ".join(sorted(stages))
+                raise ConfigError(f"tool {name!r}: before= names {wrong[0]!r}, which is no stage of the trie: it has {known}")
 
     def require_reads(self) -> None:
         """Raise :class:`ConfigError` where nothing is declared that could be called ahead."""

@@ -138,9 +138,11 @@ class RunRegistry:
         )
 
     def forget(self, control: Any) -> None:
-        """Drop that run, if it is kept here."""
+        """Drop that run, which is over, if it is kept here."""
         with self._lock:
-            self._kept.pop(id(control), None)
+            run = self._kept.pop(id(control), None)
+        if run is not None and run.reads is not None:
+            run.reads.end()
 
 
 class InvokeOptions(TypedDict, total=False):

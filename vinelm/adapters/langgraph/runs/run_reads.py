@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -13,10 +14,13 @@ from langgraph.runtime import Runtime
 from vinelm.adapters.langgraph.path.graph_values import graph_values
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
-from vinelm.adapters.tools.message_history import history_of, messages_in
+from vinelm.adapters.tools.message_history import messages_in
 from vinelm.adapters.tools.read_ahead import ReadAhead
+from vinelm.adapters.tools.run_end import end_with_graph
 from vinelm.adapters.tools.tool_box import ToolBox
+from vinelm.errors import WorkflowError
 from vinelm.requests.protocols import CallGuard
+from vinelm.tools.speculation import Candidate
 
 _LOCK = Lock()
 """Held while a run is given its memory: calls of a fan-out begin at once."""
@@ -41,7 +45,8 @@ def reads_of(run: GraphRun, box: ToolBox) -> ReadAhead | None:
                     request_id=run.context.request_id or "",
                     speculation=run.context.speculate or box.speculation,
                 )
-                finalize(run, run.reads.end).atexit = False
+                finalize(run, run.reads.end).atexit = False  # at the latest
+                end_with_graph(run.reads)
     return run.reads
 
 
@@ -63,16 +68,30 @@ def start_reads(
     """
     try:
         reads = reads_of(run, settings.tools)
-        if reads is None or reads.speculation is None or settings.tools.candidates is None:
+        if reads is None or reads.speculation is None or not settings.tools.guesses:
             return
-        messages = None if config is None else messages_in(graph_values(config, None, fresh=False))
-        history = list(reads.history) if messages is None else history_of(messages)
         forget_where_retried(reads, runtime)
-        reads.speculate(history, partial(run.policy.speculated, *called))
+        state = {} if config is None else graph_values(config, None, fresh=False)
+        choose = partial(run.policy.speculated, *called)
+        reads.speculate(messages_in(state), choose, _fixed(settings.tools, run, called[1], state) if state else ())
     except Exception as error:
         if settings.on_error == "raise":
             raise
         run.note_failure("a read ahead", error, called[1][:-1], called[0])
+
+
+def _fixed(box: ToolBox, run: GraphRun, prefix: tuple[str, ...], state: Mapping[str, Any]) -> list[Candidate]:
+    """The calls of fixed tool nodes that may come right after this invocation, as likely as the plan says."""
+    found = []
+    for name, tool in box.declared.items():
+        chance = None if tool.fixed is None else run.policy.comes_next(prefix, tool.fixed.before)
+        arguments = tool.fixed.arguments(state) if chance and tool.fixed is not None else None
+        if arguments is not None and not isinstance(arguments, Mapping):
+            kind = type(arguments).__name__
+            raise WorkflowError(f"tool {name!r}: ahead= returned a {kind}: return its arguments by name, or None")
+        if arguments is not None:
+            found.append(Candidate(name, arguments, min(1.0, chance or 0.0)))
+    return found
 
 
 def forget_where_retried(reads: ReadAhead, runtime: Runtime[Any] | None) -> None:

@@ -1,0 +1,79 @@
+"""Ends what was read ahead in a run when its graph ends, whether by a result, an exception, an interrupt or a cancellation."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any
+from uuid import UUID
+from weakref import WeakSet
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.tracers.context import register_configure_hook
+
+from vinelm.adapters.tools.read_ahead import ReadAhead
+
+_IN_NODE = "langgraph_node"
+"""Key of the metadata of what runs inside a node of a graph."""
+_GRAPHS: dict[UUID, UUID] = {}
+"""For each chain under way, the outermost graph that it is a part of: the chain itself, unless it runs inside a node."""
+_MEMORIES: dict[UUID, WeakSet[ReadAhead]] = {}
+"""The memories to end, by graph."""
+
+
+class _GraphWatch(BaseCallbackHandler):
+    """LangChain's own way to be told of the end of a graph: of its stream, too, where its consumer leaves it early."""
+
+    run_inline = True
+    ignore_llm = ignore_agent = ignore_retriever = ignore_retry = ignore_chat_model = ignore_custom_event = True
+
+    def on_chain_start(
+        self,
+        serialized: dict[str, Any],
+        inputs: Any,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        metadata: dict[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        """A graph begins, or a part of one."""
+        is_part = parent_run_id is not None and metadata is not None and _IN_NODE in metadata
+        _GRAPHS[run_id] = _GRAPHS.get(parent_run_id, run_id) if is_part and parent_run_id is not None else run_id
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
+        """It has ended."""
+        _ended(run_id)
+
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """The same: it failed, was interrupted or cancelled, or nobody reads its stream any more."""
+        _ended(run_id)
+
+
+def _ended(chain: UUID) -> None:
+    _GRAPHS.pop(chain, None)
+    for memory in _MEMORIES.pop(chain, ()):
+        with suppress(Exception):  # an observer that raises, where failures are not to pass
+            memory.end()
+
+
+_WATCH = _GraphWatch()
+_HANDLER: ContextVar[_GraphWatch | None] = ContextVar("vinelm_graph_watch", default=_WATCH)
+_IS_REGISTERED: list[bool] = []
+
+
+def watch_graphs() -> None:
+    """Be told of graphs that begin from now on. What begins before is ended when it is collected."""
+    if not _IS_REGISTERED:
+        _IS_REGISTERED.append(True)
+        register_configure_hook(_HANDLER, inheritable=True)
+
+
+def end_with_graph(memory: ReadAhead) -> None:
+    """End the memory of the run around when its graph ends; nothing outside of a graph's node."""
+    config = var_child_runnable_config.get() or {}
+    if _IN_NODE in (config.get("metadata") or {}):
+        graph = _GRAPHS.get(getattr(config.get("callbacks"), "parent_run_id", None))  # type: ignore[arg-type]
+        if graph is not None:
+            _MEMORIES.setdefault(graph, WeakSet()).add(memory)
