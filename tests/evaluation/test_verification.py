@@ -19,6 +19,7 @@ from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage
 from vinelm.traces import ObservationStore, ServedRequest, check_store
 from vinelm.traces.testing import an_identity
+from vinelm.profiler.execution.ledger import Ledger
 from vinelm.verdicts.serving_record import serving_record
 from vinelm.verdicts.verification import _digest, held_out
 from vinelm.verdicts.verification_result import _verdict
@@ -152,7 +153,7 @@ def test_a_store_that_cannot_be_written_ends_the_run(monkeypatch):
         return row("q1")
 
     with serving_record(None, an_identity(), 1.0) as record:
-        monkeypatch.setattr(type(record._ledger), "top_up", lambda *given: (_ for _ in ()).throw(StoreError("full")))
+        monkeypatch.setattr(Ledger, "top_up", lambda *given: (_ for _ in ()).throw(StoreError("full")))
         with pytest.raises(StoreError, match="full"):
             record.serve("plan", "q1", answer)
         assert not record.served
