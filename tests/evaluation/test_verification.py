@@ -15,13 +15,13 @@ import vinelm
 from vinelm.errors import CallRefused, ConfigError, StoreError
 from vinelm.money import GuardPair, SpendGuard
 from vinelm.objective import Objective
+from vinelm.profiler.execution.ledger import Ledger
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage
 from vinelm.traces import ObservationStore, ServedRequest, check_store
 from vinelm.traces.testing import an_identity
-from vinelm.profiler.execution.ledger import Ledger
 from vinelm.verdicts.serving_record import serving_record
-from vinelm.verdicts.verification import _digest, held_out
+from vinelm.verdicts.verification import digest_of_plans, held_out
 from vinelm.verdicts.verification_result import _verdict
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -327,8 +327,8 @@ def test_a_promise_that_is_too_high_is_broken(app):
 @pytest.mark.parametrize("template", [agent(2, 2, memory=1), branching(2, memory=1)])
 def test_a_record_knows_its_trie_also_where_histories_merge(template):
     one, other = (random_merged(template, seed) for seed in (0, 1))
-    assert _digest(one) == _digest(random_merged(template, 0))
-    assert _digest(one) != _digest(other)
+    assert digest_of_plans(one) == digest_of_plans(random_merged(template, 0))
+    assert digest_of_plans(one) != digest_of_plans(other)
 
 
 def test_the_plan_is_one_of_the_models_that_are_served(app, tmp_path):
