@@ -55,8 +55,7 @@ def depth_first(shapes: Iterable[Shape]) -> Order:
     passing = count[point]
     is_last = np.zeros(len(passing), np.bool_)
     is_last[bounds[1:][np.diff(bounds) > 0] - 1] = True
-    # All points of one edge tell the same, and where nobody else goes there is nothing to order.
-    edge_ends = (is_last | np.append(np.diff(passing) != 0, True)) & (passing >= 2)
+    edge_ends = is_last | np.append(np.diff(passing) != 0, True)  # all points of one edge tell the same
     ranks = first[point].astype(">u4")
     keys = [ranks[start:stop][edge_ends[start:stop]].tobytes() for start, stop in pairwise(bounds)]
     places = sorted(range(len(keys)), key=keys.__getitem__)

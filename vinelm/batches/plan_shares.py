@@ -21,7 +21,7 @@ from vinelm.controller.planning.decision import Decision
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 
-STEPS_PER_OCTAVE = 4
+STEPS_PER_OCTAVE = 16
 """Prices of a second lie on a grid, so that few planners are made: this many for each factor of two."""
 OCTAVES = 24
 """A price is at most 2**OCTAVES times the trie's own dollars per second: then dollars have no say. Lower: it is 0."""

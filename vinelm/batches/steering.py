@@ -75,9 +75,9 @@ class Steering:
         keys: Of the requests, in the order in which they begin.
         groups: Of each request, those whose prompts begin alike have the same; None: each request is its own.
         workers: Requests under way at a time, >= 1.
-        finish: What happens when dollars or seconds do not suffice for the plans of the start. ``"all"``: dearer plans are given
-            up, down to the cheapest, and all requests are answered as long as that is possible. ``"good"``: those plans are kept,
-            and the last requests stay unanswered.
+        finish: If dollars or seconds do not suffice for the plans of the start, ``"all"`` gives dearer plans up, down to the
+            cheapest, and answers all requests as long as that is possible; ``"good"`` keeps those plans, and the last requests
+            stay unanswered.
 
     Raises:
         ConfigError: The objective is none for a batch, or a deadline is given and the trie knows no seconds.
