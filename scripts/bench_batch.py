@@ -123,7 +123,7 @@ def orders(options: argparse.Namespace) -> dict[str, Any]:
 def landed(options: argparse.Namespace) -> dict[str, Any]:
     """Measure how near simulated batches come to what bounds them."""
     with ProcessPoolExecutor(options.jobs) as pool:
-        return {"landing": list(pool.map(landings, *zip(*_landings(options.quick), strict=True)))}
+        return {"landing": list(pool.map(landings, *zip(*_landings(5 if options.quick else options.runs), strict=True)))}
 
 
 def _cell(asked: tuple[Any, ...]) -> dict[str, Any]:
@@ -134,12 +134,11 @@ def _replicas(asked: tuple[Any, ...]) -> dict[str, Any]:
     return replicas(*asked)
 
 
-def _landings(quick: bool) -> Iterator[tuple[str, bool, int, int]]:
+def _landings(runs: int) -> Iterator[tuple[str, bool, int, int]]:
     """What is bounded, whether drift moves, simulated runs and requests."""
-    for bounded in ("dollars", "dollars and seconds", "seconds"):
-        yield bounded, False, 5 if quick else 200, 5000
-    for bounded in ("dollars", "dollars and seconds"):
-        yield bounded, True, 5 if quick else 50, 5000
+    for moving in (False, True):
+        for bounded in ("dollars", "dollars and seconds"):
+            yield bounded, moving, max(runs // 4, 5) if moving else runs, 5000
 
 
 def table(found: dict[str, Any]) -> Iterator[str]:
@@ -170,6 +169,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with tatqa.jsonl.gz and the others")
     parser.add_argument("--contexts", type=int, help="TAT-QA's contexts; default: all")
     parser.add_argument("--quick", action="store_true", help="few contexts, cells and runs")
+    parser.add_argument("--runs", type=int, default=200, help="simulated batches whose drift is steady (default 200)")
     parser.add_argument("--only", choices=("order", "landing"), help="measure one of them")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
