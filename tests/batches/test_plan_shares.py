@@ -57,6 +57,20 @@ def test_the_value_is_concave_in_both_bounds():
         assert value[-1] > value[0] + 0.1
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_within_dollars_alone_it_is_the_linear_program_as_well(kind):
+    for rng, planner, plans in small_tries(kind, 6, seed=3):
+        accuracy, usd = np.array(plans).T
+        budget = float(rng.choice(usd) * rng.uniform(1.0, 1.3))
+        best = linprog(-accuracy, A_ub=[usd], b_ub=[budget], A_eq=np.ones((1, len(usd))), b_eq=[1.0])
+        shares = PlanShares(planner, BEST).within(budget, None)
+        assert mean(shares, "accuracy") == pytest.approx(-best.fun, abs=1e-4)
+        assert mean(shares, "usd") <= budget * (1 + 1e-6)
+        if planner.annotated.knows_latency:
+            by_program = PlanShares(planner, BEST).within(budget, 1e9)
+            assert mean(by_program, "accuracy") == pytest.approx(mean(shares, "accuracy"), abs=1e-4)
+
+
 def test_bounds_that_nothing_meets_are_missed_by_as_little_as_can_be_dollars_first():
     trie = routed_trie(3, 3)
     found = PlanShares(Planner(trie), BEST)

@@ -17,7 +17,6 @@ import numpy as np
 from scipy.optimize import linprog
 
 from vinelm.controller import Planner
-from vinelm.controller.planning.decision import Decision
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 
@@ -99,6 +98,8 @@ class PlanShares:
         """
         if seconds is not None and not self._planner.annotated.knows_latency:
             raise ConfigError("the trie knows no seconds of its models, so that no deadline can be planned for: leave it out")
+        if seconds is None and self.objective.target == "accuracy":
+            return self._mixed(usd)
         self._plans = {key: plan for key, plan in self._plans.items() if key in self._best}  # the others keep planners alive
         price, tried = self._near if seconds is not None else None, set()
         while True:
@@ -109,6 +110,15 @@ class PlanShares:
             if price in tried or len(tried) >= MOST_STEPS:
                 self._best, self._near = {_key(plan) for _, plan in shares}, price
                 return shares
+
+    def _mixed(self, usd: float | None) -> tuple[Share, ...]:
+        """The best shares within dollars alone, which the planner itself knows."""
+        objective = self.objective if usd is None else replace(self.objective, max_cost_usd=usd)
+        mixture = self._planner.mixture(objective)
+        if mixture is None:
+            return (Share(1.0, self._kept(self._planner, objective)),)
+        low, high = (self._kept(self._planner, one) for one in (mixture.low, mixture.high))
+        return Share(1.0 - mixture.share, low), Share(mixture.share, high)
 
     def _find(self, price: int | None, usd: float | None, seconds: float | None) -> None:
         """Add the plans to which a price of a second leads, and the bounds at that price."""
@@ -124,15 +134,16 @@ class PlanShares:
         for objective in objectives:
             mixture = planner.mixture(objective)
             for one in [objective] if mixture is None else [mixture.low, mixture.high]:
-                plan = planner.plan(one, elapsed_s=float(planner.annotated.latency_s[0]))
-                self._keep(planner, one, plan)
+                self._kept(planner, one)
 
-    def _keep(self, planner: Planner, objective: Objective, decision: Decision) -> None:
+    def _kept(self, planner: Planner, objective: Objective) -> Drawn:
+        """The plan of an objective, which is kept; an equal one that was found before in its place."""
+        decision = planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0]))
         annotated, reached = self._planner.annotated, decision.reached
         reached[0] = 1.0  # what runs before the first invocation
         usd, seconds = float(reached @ annotated.cost_usd), float(reached @ annotated.latency_s)
         plan = Drawn(planner, objective, usd, seconds, decision.accuracy)
-        self._plans.setdefault(_key(plan), plan)
+        return self._plans.setdefault(_key(plan), plan)
 
     def _shared(self, usd: float | None, seconds: float | None) -> tuple[tuple[Share, ...], float]:
         """The best shares of the plans found so far, and the dollars that a second is worth there."""
