@@ -1,4 +1,4 @@
-"""Throughput of ``vinelm.batch`` against a bare loop: the same application, the same server, the same number of calls at a time.
+"""Throughput of ``vinelm.batch`` against a bare loop: the same application, server and number of calls at a time.
 
     python scripts/batch_parts/throughput.py --requests 2000
 
@@ -88,7 +88,11 @@ def trie(catalog: Catalog) -> vinelm.AnnotatedTrie:
 def write_dataset(path: Path, requests: int) -> None:
     with path.open("w", encoding="utf-8") as file:
         for number in range(requests):
-            row = {"id": f"r{number}", "document": f"Document {number % DOCUMENTS}. {DOCUMENT}", "question": f"Question {number}?"}
+            row = {
+                "id": f"r{number}",
+                "document": f"Document {number % DOCUMENTS}. {DOCUMENT}",
+                "question": f"Question {number}?",
+            }
             file.write(json.dumps(row) + "\n")
 
 

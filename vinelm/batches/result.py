@@ -37,8 +37,8 @@ class BatchResult:
         elapsed_s: Seconds since it was first started; with simulated models those of the requests, divided among the workers.
         deadline_s: Seconds that it may take; None: no limit.
         forecast: What was expected before the first request; None where nothing was forecast.
-        shared: Share of the tokens of first prompts, in [0, 1], with which a prompt begins as the one before it does; None where
-            that is not known.
+        shared: Share of the tokens of first prompts, in [0, 1], with which a prompt begins as the one before it does; None
+            where that is not known.
         note: Why it is not known; empty where it is.
         output: The file of the lines.
         store: What keeps the answers: a file or the address of a database, as text.

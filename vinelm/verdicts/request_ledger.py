@@ -41,9 +41,7 @@ class RequestLedger:
         """Dollars spent and reserved, by interrupted runs too; calls of unknown outcome count at their upper bound."""
         return self._ledger.committed_usd
 
-    def serve(
-        self, name: str, answer: Callable[[CallGuard], Served], keep: Callable[[int, Served], None]
-    ) -> Served | None:
+    def serve(self, name: str, answer: Callable[[CallGuard], Served], keep: Callable[[int, Served], None]) -> Served | None:
         """Return what ``answer`` returns, once it is durable; None if the budget refused a call: what it paid is counted.
 
         Args:
