@@ -261,7 +261,7 @@ def _require_enough(forecast: Forecast, steered: Steered, requests: int) -> None
     bounds += [] if steered.deadline_s is None else [f"{steered.deadline_s:,.0f} s"]
     raise InfeasibleError(
         f"about {forecast.requests:,} of the {requests:,} different requests can be answered within {' and '.join(bounds)}: "
-        + ('raise that, or leave the rest unanswered with finish="good"' if forecast.requests else "raise that"),
+        "raise that",
         code="batch-too-large",
     )
 
