@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vinelm.batches.requests import BatchRequests
-from vinelm.batches.steering import Forecast
+from vinelm.batches.steering import BatchForecast
 from vinelm.errors import ConfigError
 from vinelm.io.atomic import atomic_path
 from vinelm.requests.workflow import Request
@@ -55,7 +55,7 @@ class BatchResult:
     budget_usd: float | None
     elapsed_s: float = 0.0
     deadline_s: float | None
-    forecast: Forecast | None
+    forecast: BatchForecast | None
     shared: float | None
     note: str
     output: Path

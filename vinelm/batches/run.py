@@ -10,9 +10,10 @@ from typing import Any
 
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.api import VineLM
+from vinelm.batches.plan_shares import Drawn
 from vinelm.batches.requests import BatchRequests
 from vinelm.batches.result import Tally
-from vinelm.batches.steering import Drawn, Steering
+from vinelm.batches.steering import Steering
 from vinelm.errors import FailureKind, StageBroken, WorkflowError
 from vinelm.requests.protocols import CallGuard
 from vinelm.requests.workflow import Request, Workflow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vinelm.batches.result import BatchResult
 from vinelm.objective import Objective
 from vinelm.reports.document import Report, Row, Section, Table
@@ -43,5 +45,5 @@ def _tables(found: BatchResult) -> list[Table]:
     return [*tables, _table("Failures", ("reason", "requests"), reasons)] if reasons else tables
 
 
-def _table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
     return Table(title=title, columns=columns, rows=tuple(Row(cells=cells) for cells in rows))

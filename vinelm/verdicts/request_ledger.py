@@ -41,6 +41,12 @@ class RequestLedger:
         """Dollars spent and reserved, by interrupted runs too; calls of unknown outcome count at their upper bound."""
         return self._ledger.committed_usd
 
+    @property
+    def used(self) -> float:
+        """The part of the budget that is spent or reserved, in [0, 1]; 0 without a limit."""
+        budget_usd = self._ledger.limits.budget_usd
+        return 0.0 if budget_usd is None else min(self.committed_usd / max(budget_usd, 1e-300), 1.0)
+
     def serve(self, name: str, answer: Callable[[CallGuard], Served], keep: Callable[[int, Served], None]) -> Served | None:
         """Return what ``answer`` returns, once it is durable; None if the budget refused a call: what it paid is counted.
 
