@@ -18,7 +18,7 @@ from vinelm.backends import create_backends
 from vinelm.batches.requests import BatchRequests, requests_of
 from vinelm.batches.result import BatchResult, write_lines
 from vinelm.batches.run import INTERRUPTED, BatchRun, Served
-from vinelm.batches.steering import Finish, BatchForecast, Steering
+from vinelm.batches.steering import BatchForecast, Finish, Steering
 from vinelm.catalog import Catalog
 from vinelm.datasets import Columns
 from vinelm.errors import BudgetExhausted, ConfigError, InfeasibleError

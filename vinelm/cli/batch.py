@@ -125,8 +125,8 @@ def _show_price(found: BatchResult) -> None:
     assert forecast is not None
     different = found.requests - found.equal
     say(
-        f"{found.requests:,} requests ({found.equal:,} equal to others): {usd(forecast.usd)}, {seconds(forecast.seconds)}, accuracy "
-        f"{percent(forecast.accuracy)}."
+        f"{found.requests:,} requests ({found.equal:,} equal to others): {usd(forecast.usd)}, {seconds(forecast.seconds)}, "
+        f"accuracy {percent(forecast.accuracy)}."
     )
     if forecast.requests < different:
         say(f"Only about {forecast.requests:,} of the {different:,} different ones can be answered within that.")
@@ -148,8 +148,6 @@ def _show(found: BatchResult) -> None:
     of_time = "" if found.deadline_s is None else f" of {seconds(found.deadline_s)}"
     equal = f"; {found.equal:,} share the answer of an equal one" if found.equal else ""
     simulated = " Simulated models." if found.is_simulated else ""
-    say(
-        f"{found.requests:,} requests{equal}. {usd(found.spent_usd)}{of_budget} spent, {seconds(found.elapsed_s)}{of_time} taken."
-        f"{simulated}"
-    )
+    used = f"{usd(found.spent_usd)}{of_budget} spent, {seconds(found.elapsed_s)}{of_time} taken"
+    say(f"{found.requests:,} requests{equal}. {used}.{simulated}")
     echo(f"Wrote {found.output}")
