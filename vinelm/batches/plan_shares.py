@@ -80,6 +80,7 @@ class PlanShares:
         self._planners: dict[int | None, Planner] = {None: planner}
         self._plans: dict[tuple[str, ...], Drawn] = {}
         self._best: set[tuple[str, ...]] = set()
+        self._near: int | None = None  # the last price: the next one is near it
         usd, seconds = float(annotated.cost_usd.sum()), float(annotated.latency_s.sum())
         self._usd_per_second = usd / seconds if usd > 0.0 < seconds else 1.0
 
@@ -99,14 +100,14 @@ class PlanShares:
         if seconds is not None and not self._planner.annotated.knows_latency:
             raise ConfigError("the trie knows no seconds of its models, so that no deadline can be planned for: leave it out")
         self._plans = {key: plan for key, plan in self._plans.items() if key in self._best}  # the others keep planners alive
-        price, tried = self._price(0.0), set()
+        price, tried = self._near if seconds is not None else None, set()
         while True:
             self._find(price, usd, seconds)
             shares, per_second = self._shared(usd, seconds)
             tried.add(price)
             price = self._price(per_second)
             if price in tried or len(tried) >= MOST_STEPS:
-                self._best = {_key(plan) for _, plan in shares}
+                self._best, self._near = {_key(plan) for _, plan in shares}, price
                 return shares
 
     def _find(self, price: int | None, usd: float | None, seconds: float | None) -> None:

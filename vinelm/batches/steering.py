@@ -29,9 +29,9 @@ BELIEF = 5.0
 """Requests that the trie's figures count for, against those that have ended."""
 KEPT_BACK = 2.5
 """Standard deviations of what results that are not known may cost above what is expected, for which dollars are kept back."""
-TAIL = 4.0
+TAIL = 6.0
 """Standard deviations of a request's seconds, above the mean, for which the last requests have to begin before the deadline."""
-LATEST = 2.0
+LATEST = 4.0
 """The same, after which a request is not begun any more."""
 
 
