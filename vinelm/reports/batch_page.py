@@ -17,10 +17,9 @@ def batch_page(found: BatchResult, objective: Objective) -> Report:
     answered = found.by_status.get("ok", 0)
     of_budget = "" if found.budget_usd is None else f" of {usd(found.budget_usd)}"
     of_time = "" if found.deadline_s is None else f" of {seconds(found.deadline_s)}"
-    findings = [
-        f"{usd(found.spent_usd)}{of_budget} spent, {seconds(found.elapsed_s)}{of_time} taken.",
-        f"{found.equal:,} requests are equal to others and share their answers.",
-    ]
+    findings = [f"{usd(found.spent_usd)}{of_budget} spent, {seconds(found.elapsed_s)}{of_time} taken."]
+    if found.equal:
+        findings.append(f"{found.equal:,} requests are equal to others and share their answers.")
     if found.unanswered_because is not None:
         findings.append(f"{found.by_status['unanswered']:,} requests are unanswered: {found.unanswered_because}.")
     if found.shared is not None:
