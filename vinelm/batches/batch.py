@@ -18,7 +18,7 @@ from vinelm.backends import create_backends
 from vinelm.batches.requests import BatchRequests, requests_of
 from vinelm.batches.result import BatchResult, write_lines
 from vinelm.batches.run import INTERRUPTED, BatchRun, Served
-from vinelm.batches.steering import BatchForecast, Finish, Steering
+from vinelm.batches.steering import DatasetForecast, Finish, Steering
 from vinelm.catalog import Catalog
 from vinelm.datasets import Columns
 from vinelm.errors import BudgetExhausted, ConfigError, InfeasibleError
@@ -252,7 +252,7 @@ class _Batch:
         return lambda: time.time() - began_s
 
 
-def _require_enough(forecast: BatchForecast, steered: Steered, requests: int) -> None:
+def _require_enough(forecast: DatasetForecast, steered: Steered, requests: int) -> None:
     """:class:`InfeasibleError` where all are to be finished, or one at least, and not even the cheapest plans could."""
     wanted = requests if steered.finish == "all" else min(requests, 1)
     if forecast.requests >= wanted:

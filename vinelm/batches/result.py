@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vinelm.batches.requests import BatchRequests
-from vinelm.batches.steering import BatchForecast
+from vinelm.batches.steering import DatasetForecast
 from vinelm.errors import ConfigError
 from vinelm.io.atomic import atomic_path
 from vinelm.requests.workflow import Request
@@ -55,7 +55,7 @@ class BatchResult:
     budget_usd: float | None
     elapsed_s: float = 0.0
     deadline_s: float | None
-    forecast: BatchForecast | None
+    forecast: DatasetForecast | None
     shared: float | None
     note: str
     output: Path
@@ -84,7 +84,8 @@ class Tally:
 
     def __init__(self, found: BatchRequests) -> None:
         self._times = Counter(found.keys)
-        self.by_status: Counter[Status] = Counter(unanswered=len(found.keys))
+        self.by_status: Counter[Status] = Counter()
+        self.by_status["unanswered"] = len(found.keys)
         self.reasons: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
 
