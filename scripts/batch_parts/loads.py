@@ -10,12 +10,13 @@ import csv
 import gzip
 import json
 import random
+import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from batch_parts.engine import Prefixes, Prompt, compressed
 
@@ -68,13 +69,17 @@ class Load:
     sorted_by: Sequence[Any]
 
 
+Answer: TypeAlias = Callable[[str, int], str]
+
+
 @dataclass
 class _Writing:
-    """Writes the calls of a request."""
+    """Writes the calls of a request; ``answer`` tells what a prompt is answered, in so many tokens."""
 
     name: str
     prefixes: Prefixes
     lengths: tuple[int, int]
+    answer: Answer | None = None
     calls: list[Call] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
@@ -87,7 +92,10 @@ class _Writing:
             text = self.texts[after] + self.answers[after] + "\n\n" + text
         rng = random.Random(f"{self.name}:{number}")
         length = rng.randint(*self.lengths)
-        answer = (f"{self.name}.{number} {rng.getrandbits(64):x} " * length)[: 4 * length]
+        if self.answer is None:
+            answer = (f"{self.name}.{number} {rng.getrandbits(64):x} " * length)[: 4 * length]
+        else:
+            answer = self.answer(text, length)
         depth = 1 + max((self.calls[one].depth for one in needs), default=-1)
         self.texts.append(text)
         self.answers.append(answer)
@@ -96,20 +104,18 @@ class _Writing:
 
 
 def load(name: str, data: Path, contexts: int | None = None) -> Load:
-    """Return a batch over so many contexts; None: all."""
+    """Return a batch over so many contexts, eight times as many of Trading; None: all."""
     if name == "mooncake":
         return _mooncake(data, 2000 if contexts is None else 5 * contexts)
-    prompts = json.loads((data / "helium_prompts.json").read_text())
-    with gzip.open(data / "tatqa.jsonl.gz", "rt") as lines:
-        found_contexts = [json.loads(line) for line in lines][:contexts]
+    of_request = DOCUMENTS if name == "trading" else 1
+    found_contexts, prompts = _read(data, None if contexts is None else contexts * of_request)
     prefixes = Prefixes(BLOCK)
     if name == "trading":
         found = _trading(found_contexts, prompts, prefixes)
     else:
         rows = [(_context(one), question["question"]) for one in found_contexts for question in one["questions"]]
         random.Random(0).shuffle(rows)
-        roles = prompts["parallel/prompts/amazon.yaml"]
-        write = {"debate": _debate, "reflect": _reflect}.get(name, _mapreduce)
+        roles, write = prompts["parallel/prompts/amazon.yaml"], _WRITES.get(name, _mapreduce)
         found = []
         for number, (context, question) in enumerate(rows):
             writing = _Writing(f"{name} {number}", prefixes, (40, 160))
@@ -125,6 +131,33 @@ def _load(name: str, block_tokens: int, requests: Sequence[Sequence[Call]], sort
     return Load(
         name, block_tokens, sizes, [[replace(call, prompt=next(made)) for call in calls] for calls in requests], sorted_by
     )
+
+
+def really_answered(name: str, data: Path, contexts: int, answer: Answer, *, shuffled: bool) -> list[Prompt]:
+    """Return the calls of a batch, one request after the other, whose answers are told as they are asked for.
+
+    A token is a character, and each is a block. Texts are put into ASCII, so that a character is a byte.
+    """
+    found, prompts = _read(data, contexts, ascii_only=True)
+    rows = [(_context(one), question["question"]) for one in found for question in one["questions"]]
+    if shuffled:
+        random.Random(0).shuffle(rows)
+    prefixes, calls = Prefixes(1, 1), []
+    for number, (context, question) in enumerate(rows):
+        writing = _Writing(f"{name} {number}", prefixes, (4, 40), answer)
+        _WRITES[name](writing, context, question, prompts["parallel/prompts/amazon.yaml"], False)
+        calls += [call.prompt for call in writing.calls]
+    return calls
+
+
+def _read(data: Path, contexts: int | None, *, ascii_only: bool = False) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    texts = [(data / "helium_prompts.json").read_text()]
+    with gzip.open(data / "tatqa.jsonl.gz", "rt") as lines:
+        texts += islice(lines, contexts)
+    if ascii_only:
+        texts = [re.sub(r"\\u[0-9a-f]{4}", "?", json.dumps(json.loads(text))) for text in texts]
+    prompts, *found = (json.loads(text) for text in texts)
+    return found, prompts
 
 
 def _context(row: Mapping[str, Any]) -> str:
@@ -167,6 +200,9 @@ def _reflect(writing: _Writing, context: str, question: str, roles: Mapping[str,
     for at, (critic, its) in enumerate(critics):
         told = writing.call(critic, its, context, question, writing.answers[answer], needs=[answer])
         answer = writing.call(f"{name}, again {at}", writing.answers[told], needs=[told], after=answer)
+
+
+_WRITES = {"debate": _debate, "mapreduce": _mapreduce, "reflect": _reflect}
 
 
 def _trading(
