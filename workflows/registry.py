@@ -65,9 +65,9 @@ def load_workflow(
     """Load the workflow that ``spec`` names. Importing the module runs its code.
 
     Args:
-        spec: a name from :func:`available`, or ``module:attribute``; of the working folder also ``module.py:attribute``. The attribute is a :class:`Workflow` or a callable that
-            returns one, without arguments or with the argument ``dataset``. Modules are searched as by ``python -m``, the
-            working folder first.
+        spec: a name from :func:`available`, or ``module:attribute``; of the working folder also ``module.py:attribute``. The
+            attribute is a :class:`Workflow` or a callable that returns one, without arguments or with the argument ``dataset``.
+            Modules are searched as by ``python -m``, the working folder first.
         dataset: a file or folder of requests. A callable with the argument ``dataset`` is given the path, and reads it as it
             likes. Any other workflow gets the requests that :func:`vinelm.read_dataset` reads from it in place of its own.
         columns: which columns of the dataset become inputs, labels and ids, where the callable does not read it itself.

@@ -153,7 +153,7 @@ def test_a_store_that_cannot_be_written_ends_the_run(monkeypatch):
         return row("q1")
 
     with serving_record(None, an_identity(), 1.0) as record:
-        monkeypatch.setattr(Ledger, "top_up", lambda *given: (_ for _ in ()).throw(StoreError("full")))
+        monkeypatch.setattr(Ledger, "reserve", lambda *given, **more: (_ for _ in ()).throw(StoreError("full")))
         with pytest.raises(StoreError, match="full"):
             record.serve("plan", "q1", answer)
         assert not record.served

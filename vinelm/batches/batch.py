@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vinelm.adapters.langgraph import build_graph
 from vinelm.api import VineLM
@@ -18,10 +18,10 @@ from vinelm.backends import create_backends
 from vinelm.batches.requests import BatchRequests, requests_of
 from vinelm.batches.result import BatchResult, write_lines
 from vinelm.batches.run import INTERRUPTED, BatchRun, Served
-from vinelm.batches.steering import Finish, Steering
+from vinelm.batches.steering import DatasetForecast, Finish, Steering
 from vinelm.catalog import Catalog
 from vinelm.datasets import Columns
-from vinelm.errors import ConfigError
+from vinelm.errors import BudgetExhausted, ConfigError, InfeasibleError
 from vinelm.io.atomic import draft_path, require_regular
 from vinelm.objective import Objective
 from vinelm.requests.workflow import Workflow
@@ -120,13 +120,32 @@ def batch(
         "store": str(address_of(store or output.with_suffix(".db"))),
         **made.fields,
     }
-    steering = made.steering(budget_usd, deadline_s, finish, workers)
+    steered = Steered(budget_usd, deadline_s, finish, workers)
+    forecast = made.steering(steered).forecast()
     if dry_run:
-        return BatchResult(forecast=steering.forecast(), **settings)
+        return BatchResult(forecast=forecast, **settings)
     require_budget(made.backends, budget_usd)
     address = address_of(store or output.with_suffix(".db"))
     _require_output(output, dataset, address)
-    return made.run(address, steering, settings, workers, on_done)
+    _require_enough(forecast, steered, len(made.found.order))
+    return made.run(address, steered, settings, on_done)
+
+
+class Steered(NamedTuple):
+    """What bounds a batch; see :func:`batch`."""
+
+    budget_usd: float | None
+    deadline_s: float | None
+    finish: Finish
+    workers: int
+
+    def without(self, lost_usd: float) -> Steered:
+        """Return the same with less money: calls that interrupted runs made, and that led to no answer, are paid."""
+        if self.budget_usd is None or lost_usd <= 1e-9:
+            return self
+        if lost_usd >= self.budget_usd:
+            raise BudgetExhausted(f"interrupted runs have used up the ${self.budget_usd:g}: raise the budget")
+        return self._replace(budget_usd=self.budget_usd - lost_usd)
 
 
 class _Batch:
@@ -167,16 +186,14 @@ class _Batch:
             "is_simulated": self.is_simulated,
         }
 
-    def steering(self, budget_usd: float | None, deadline_s: float | None, finish: Finish, workers: int) -> Steering:
+    def steering(self, steered: Steered) -> Steering:
         """Return what draws the plans of this batch."""
         return Steering(
             self.served.vine.served_planner(),
             self.objective,
-            budget_usd=budget_usd,
-            deadline_s=deadline_s,
-            requests=len(self.found.order),
-            workers=workers,
-            finish=finish,
+            keys=self.found.order,
+            groups=self.found.groups,
+            **steered._asdict(),
         )
 
     def identity(self) -> StoreIdentity:
@@ -196,28 +213,23 @@ class _Batch:
         )
 
     def run(
-        self,
-        address: StoreAddress,
-        steering: Steering,
-        settings: dict[str, Any],
-        workers: int,
-        on_done: Callable[[int, int], None],
+        self, address: StoreAddress, steered: Steered, settings: dict[str, Any], on_done: Callable[[int, int], None]
     ) -> BatchResult:
         """Answer what the store has no answer to, and write the lines."""
         with opened_record(address, self.identity(), "batch") as store, store.exclusive():
-            answers = Answers(store)
-            began_s = datetime.fromisoformat(store.identity.created_at).timestamp()
-            is_virtual = all(backend.is_virtual_time for backend in self.backends.values())
+            answers, ledger = Answers(store), RequestLedger(store, steered.budget_usd)
+            lost_usd = ledger.committed_usd - sum(answer.cost_usd for answer in answers.brief())
             run = BatchRun(
                 self.served,
                 self.found,
                 answers,
-                ledger := RequestLedger(store, settings["budget_usd"]),
-                steering,
-                elapsed_s=None if is_virtual else lambda: time.time() - began_s,
-                workers=workers,
+                ledger,
+                self.steering(steered.without(lost_usd)),
+                elapsed_s=self._clock(store.identity.created_at),
+                deadline_s=steered.deadline_s,
+                workers=steered.workers,
             )
-            _require_time(run, settings["deadline_s"])
+            _require_time(run, steered.deadline_s)
             try:
                 run.run(on_done)
             finally:
@@ -231,6 +243,27 @@ class _Batch:
                 **run.tally.to_fields(),
                 **settings,
             )
+
+    def _clock(self, began_at: str) -> Callable[[], float] | None:
+        """Seconds since the batch was first started; None where time is virtual."""
+        if all(backend.is_virtual_time for backend in self.backends.values()):
+            return None
+        began_s = datetime.fromisoformat(began_at).timestamp()
+        return lambda: time.time() - began_s
+
+
+def _require_enough(forecast: DatasetForecast, steered: Steered, requests: int) -> None:
+    """:class:`InfeasibleError` where all are to be finished, or one at least, and not even the cheapest plans could."""
+    wanted = requests if steered.finish == "all" else min(requests, 1)
+    if forecast.requests >= wanted:
+        return
+    bounds = [] if steered.budget_usd is None else [f"${steered.budget_usd:g}"]
+    bounds += [] if steered.deadline_s is None else [f"{steered.deadline_s:,.0f} s"]
+    raise InfeasibleError(
+        f"about {forecast.requests:,} of the {requests:,} different requests can be answered within {' and '.join(bounds)}: "
+        "raise that",
+        code="batch-too-large",
+    )
 
 
 def _require_time(run: BatchRun, deadline_s: float | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +17,6 @@ from vinelm.api import VineLM
 from vinelm.backends.offline.chat_model import OfflineChatModel
 from vinelm.backends.turns import prompt_parts
 from vinelm.catalog import Catalog, Model
-from vinelm.prompts.shape import BYTES_PER_TOKEN, CACHE_MINIMUM
 from vinelm.requests.protocols import CallContext
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Usage
@@ -132,34 +131,3 @@ class _Pilot:
 
     def _keep(self, messages: Sequence[BaseMessage], tools: Sequence[Any]) -> None:
         self._seen.append("\n".join(prompt_parts(messages, tools)))
-
-
-def shared_tokens(prompts: Iterable[Sequence[str]]) -> tuple[int, int]:
-    """Return (tokens, tokens of all), about: those with which prompts begin as the one before them does.
-
-    A prefix that is too short for the caches of most providers does not count.
-    """
-    shared = total = 0
-    before: Sequence[str] = ()
-    for prompt in prompts:
-        common = 0
-        for one, other in zip(before, prompt, strict=False):
-            common += _common(one, other)
-            if one != other:
-                break
-        shared += common // BYTES_PER_TOKEN if common >= CACHE_MINIMUM * BYTES_PER_TOKEN else 0
-        total += sum(map(len, prompt)) // BYTES_PER_TOKEN
-        before = prompt
-    return shared, total
-
-
-def _common(one: str, other: str) -> int:
-    """The characters with which both begin."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

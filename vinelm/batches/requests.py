@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from vinelm.adapters.langgraph.build import keys_of_state
-from vinelm.batches.first_prompt import first_prompt, of_inputs, shared_tokens
+from vinelm.batches.first_prompt import first_prompt, of_inputs
+from vinelm.batches.order import depth_first
 from vinelm.catalog import Catalog
 from vinelm.errors import DatasetError
+from vinelm.prompts.shape import shape_of
 from vinelm.requests.workflow import Request, Workflow
 
 SAMPLE = 1000
 """Requests whose inputs are compared where the first prompt is not known."""
+_KEY = b"texts that are at hand and are not kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class BatchRequests:
         keys: Of each request, in the order of the data set: a digest of what the graph is given.
         first: Key to the first request that has it.
         order: The keys in the order in which they are served: prompts that begin alike side by side.
+        groups: Of each key in this order, the same number for those whose prompts begin alike.
         shared: The share of the tokens of first prompts, in [0, 1], with which a prompt begins as the one before it does; None
             where the first prompt is not known.
         note: Why it is not known; empty where it is.
@@ -34,6 +38,7 @@ class BatchRequests:
     keys: tuple[str, ...]
     first: Mapping[str, Request]
     order: tuple[str, ...]
+    groups: tuple[int, ...]
     shared: float | None
     note: str
 
@@ -61,12 +66,16 @@ def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> BatchRequests
         first.setdefault(key, request)
     found, note = first_prompt(workflow, catalog, list(first.values()))
     prompt = found or of_inputs([_given(workflow, request) for request in list(first.values())[:SAMPLE]])
-    order = sorted(first, key=lambda key: prompt.of(_given(workflow, first[key])))
-    shared = None
-    if found is not None:
-        same, tokens = shared_tokens(found.of(_given(workflow, first[key])) for key in order)
-        shared = same / tokens if tokens else 0.0
-    return BatchRequests(keys, first, tuple(order), shared, note)
+    order = depth_first(shape_of(prompt.of(_given(workflow, request)), _KEY) for request in first.values())
+    ordered = [*first]
+    return BatchRequests(
+        keys,
+        first,
+        tuple(ordered[place] for place in order.places),
+        tuple(order.groups),
+        order.shared / max(order.tokens, 1) if found is not None else None,
+        note,
+    )
 
 
 def _key(workflow: Workflow, request: Request, state: Collection[str] | None) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vinelm.batches.requests import BatchRequests
-from vinelm.batches.steering import Forecast
+from vinelm.batches.steering import DatasetForecast
 from vinelm.errors import ConfigError
 from vinelm.io.atomic import atomic_path
 from vinelm.requests.workflow import Request
@@ -37,8 +37,8 @@ class BatchResult:
         elapsed_s: Seconds since it was first started; with simulated models those of the requests, divided among the workers.
         deadline_s: Seconds that it may take; None: no limit.
         forecast: What was expected before the first request; None where nothing was forecast.
-        shared: Share of the tokens of first prompts, in [0, 1], with which a prompt begins as the one before it does; None where
-            that is not known.
+        shared: Share of the tokens of first prompts, in [0, 1], with which a prompt begins as the one before it does; None
+            where that is not known.
         note: Why it is not known; empty where it is.
         output: The file of the lines.
         store: What keeps the answers: a file or the address of a database, as text.
@@ -55,7 +55,7 @@ class BatchResult:
     budget_usd: float | None
     elapsed_s: float = 0.0
     deadline_s: float | None
-    forecast: Forecast | None
+    forecast: DatasetForecast | None
     shared: float | None
     note: str
     output: Path
@@ -84,7 +84,8 @@ class Tally:
 
     def __init__(self, found: BatchRequests) -> None:
         self._times = Counter(found.keys)
-        self.by_status: Counter[Status] = Counter(unanswered=len(found.keys))
+        self.by_status: Counter[Status] = Counter()
+        self.by_status["unanswered"] = len(found.keys)
         self.reasons: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,11 +10,11 @@ from typing import Any
 
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.api import VineLM
+from vinelm.batches.plan_shares import Drawn
 from vinelm.batches.requests import BatchRequests
 from vinelm.batches.result import Tally
-from vinelm.batches.steering import Drawn, Steering
-from vinelm.errors import ConfigError, FailureKind, StageBroken, WorkflowError
-from vinelm.policies import Policy
+from vinelm.batches.steering import Steering
+from vinelm.errors import FailureKind, StageBroken, WorkflowError
 from vinelm.requests.protocols import CallGuard
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.signals.declaration import canonical
@@ -71,7 +70,11 @@ class Served:
                 return self.workflow.signals.answer_text(state), None, None
             given = self.workflow.graph_input(request)
             values = dict(state) if isinstance(state, dict) else {"answer": state}
-            return canonical({key: value for key, value in values.items() if key != PATH_KEY and not _is(given, key, value)}), None, None
+            return (
+                canonical({key: value for key, value in values.items() if key != PATH_KEY and not _is(given, key, value)}),
+                None,
+                None,
+            )
         except WorkflowError as error:
             return None, "tool", str(error)
 
@@ -96,6 +99,7 @@ class BatchRun:
         steering: Draws the plans.
         elapsed_s: Returns the seconds since the batch was first started; None where time is virtual: the seconds of the
             requests count, divided among the workers.
+        deadline_s: Seconds that it may take; None: no limit.
         workers: Requests under way at a time, >= 1.
     """
 
@@ -108,20 +112,22 @@ class BatchRun:
         steering: Steering,
         *,
         elapsed_s: Callable[[], float] | None,
+        deadline_s: float | None,
         workers: int,
     ) -> None:
         self._served, self._found, self._answers, self._ledger = served, found, answers, ledger
         self._steering, self._elapsed_s, self._workers = steering, elapsed_s, workers
+        self._deadline_s = deadline_s
         self.tally = Tally(found)
         self.because: str | None = None
         self._virtual_s = 0.0
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._guards: dict[str, CallGuard] = {}
         self._is_stopping = self._is_over = False
         self._error: BaseException | None = None
         self._failed_first = 0
         done = self._resumed()
-        self._left = iter([key for key in found.order if key not in done])
+        self._left = [key for key in reversed(found.order) if key not in done]
         self._total = len(found.order)
         self._done = len(done)
 
@@ -173,6 +179,7 @@ class BatchRun:
             done.add(answer.key)
             self.tally.add(answer)
             self._virtual_s += answer.latency_s
+            self._steering.ended(answer.key, cost_usd=answer.cost_usd, seconds=answer.latency_s)
         return done
 
     def _work(self) -> None:
@@ -183,32 +190,48 @@ class BatchRun:
             with self._lock:
                 self._error = self._error or error
                 self._is_stopping = True
+                self._lock.notify_all()
 
     def _next(self) -> tuple[str, Request, Drawn] | None:
         """The next request with its plan; None if none is to be begun any more."""
         with self._lock:
-            while not self._is_stopping and (key := next(self._left, None)) is not None:
+            while not self._is_stopping and self._left:
+                key = self._left[-1]
+                if self._steering.waits(key):
+                    self._lock.wait(_WAIT_S)
+                    continue
+                self._left.pop()
                 drawn = self._steering.next(key, elapsed_s=self.elapsed_s)
                 if drawn is not None:
                     return key, self._found.first[key], drawn
-                self.because = self.because or BUDGET
+                self.because = self.because or self._bound()
             return None
 
+    def _bound(self) -> str:
+        """What leaves a request unanswered: of money and time, that of which the larger part is used up."""
+        time_used = self.elapsed_s / self._deadline_s if self._deadline_s is not None else 0.0
+        return DEADLINE if time_used > self._ledger.used else BUDGET
+
     def _serve(self, key: str, request: Request, drawn: Drawn) -> None:
+        made: list[Answer] = []
+
         def answer(guard: CallGuard) -> Answer:
             self._guards[request.id] = guard
             try:
-                return self._served.answer(key, request, drawn)
+                made.append(self._served.answer(key, request, drawn))
             finally:
                 del self._guards[request.id]
+            return made[0]
 
         found = self._ledger.serve(request.id, answer, self._answers.add)
         with self._lock:
+            paid_usd, seconds = (made[0].cost_usd, made[0].latency_s) if made else (0.0, 0.0)
+            self._steering.ended(key, cost_usd=paid_usd, seconds=seconds)
+            self._virtual_s += seconds
+            self._lock.notify_all()
             if found is None:
                 self.because = BUDGET
                 return
-            self._steering.ended(cost_usd=found.cost_usd, seconds=found.latency_s)
-            self._virtual_s += found.latency_s
             self.tally.add(found)
             self._done += 1
             self._stop_if_broken(found)

@@ -36,7 +36,7 @@ LATEST = 4.0
 
 
 @dataclass(frozen=True)
-class Forecast:
+class DatasetForecast:
     """What a batch is expected to come to.
 
     Args:
@@ -153,7 +153,7 @@ class Steering:
         while self._known < len(self._keys) and not math.isnan(self._usd[self._known]):
             self._known += 1
 
-    def forecast(self) -> Forecast:
+    def forecast(self) -> DatasetForecast:
         """Return what the batch comes to if every figure of the trie is right."""
         requests = len(self._keys)
         usd, seconds, accuracy = (_mean(self._first, name) for name in ("usd", "seconds", "accuracy"))
@@ -162,7 +162,7 @@ class Steering:
         if self._deadline_s is not None and seconds * requests > self._deadline_s * self._workers * (1.0 + 1e-9):
             requests = int(self._deadline_s * self._workers / seconds)
         length_s = max(requests / self._workers, min(requests, 1)) * seconds
-        return Forecast(requests, usd * requests, length_s, accuracy, self._first)
+        return DatasetForecast(requests, usd * requests, length_s, accuracy, self._first)
 
     # -- a block -------------------------------------------------------------------------------------------------
 

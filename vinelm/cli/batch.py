@@ -123,25 +123,31 @@ def _left(found: BatchResult) -> str:
 def _show_price(found: BatchResult) -> None:
     forecast = found.forecast
     assert forecast is not None
-    shared = f", {percent(found.shared)} of first prompts shared" if found.shared is not None else ""
+    different = found.requests - found.equal
     say(
-        f"{found.requests:,} requests ({found.equal:,} equal), {usd(forecast.usd)}, {seconds(forecast.seconds)}, accuracy "
-        f"{percent(forecast.accuracy)}{shared}."
+        f"{found.requests:,} requests ({found.equal:,} equal to others): {usd(forecast.usd)}, {seconds(forecast.seconds)}, "
+        f"accuracy {percent(forecast.accuracy)}."
     )
-    if found.note:
-        say(f"Ordered by the inputs: {found.note}.")
+    if forecast.requests < different:
+        say(f"Only about {forecast.requests:,} of the {different:,} different ones can be answered within that.")
+    if found.shared is not None:
+        say(f"In this order, {percent(found.shared)} of the tokens of first prompts begin as the prompt before them does.")
+    else:
+        say(f"Ordered by the inputs alone: {found.note}.")
     simulated = " The models are simulated." if found.is_simulated else ""
     say(f"Nothing was called.{simulated}")
 
 
 def _show(found: BatchResult) -> None:
     rows = [(status, f"{count:,}", percent(count / found.requests)) for status, count in found.by_status.items()]
-    simulated = " Simulated models." if found.is_simulated else ""
-    of_budget = "" if found.budget_usd is None else f" of {usd(found.budget_usd)}"
-    of_time = "" if found.deadline_s is None else f" of {seconds(found.deadline_s)}"
-    show_table(f"{found.requests:,} requests, {found.equal:,} of them equal to others", ("status", "requests", "share"), rows)
-    show_table("", ("model", "calls"), [(model, f"{count:,}") for model, count in found.calls_by_model.items()])
-    say(f"{usd(found.spent_usd)}{of_budget} spent, {seconds(found.elapsed_s)}{of_time} taken.{simulated}")
+    show_table("By status", ("status", "requests", "share"), rows)
+    show_table("By model", ("model", "calls"), [(model, f"{count:,}") for model, count in found.calls_by_model.items()])
     for reason, number in list(found.reasons.items())[:MOST_REASONS]:
         say(f"{number:,} failed: {reason}", indent="  ", hanging=2)
+    of_budget = "" if found.budget_usd is None else f" of {usd(found.budget_usd)}"
+    of_time = "" if found.deadline_s is None else f" of {seconds(found.deadline_s)}"
+    equal = f"; {found.equal:,} share the answer of an equal one" if found.equal else ""
+    simulated = " Simulated models." if found.is_simulated else ""
+    used = f"{usd(found.spent_usd)}{of_budget} spent, {seconds(found.elapsed_s)}{of_time} taken"
+    say(f"{found.requests:,} requests{equal}. {used}.{simulated}")
     echo(f"Wrote {found.output}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vinelm.batches.result import BatchResult
 from vinelm.objective import Objective
 from vinelm.reports.document import Report, Row, Section, Table
@@ -15,10 +17,9 @@ def batch_page(found: BatchResult, objective: Objective) -> Report:
     answered = found.by_status.get("ok", 0)
     of_budget = "" if found.budget_usd is None else f" of {usd(found.budget_usd)}"
     of_time = "" if found.deadline_s is None else f" of {seconds(found.deadline_s)}"
-    findings = [
-        f"{usd(found.spent_usd)}{of_budget} spent, {seconds(found.elapsed_s)}{of_time} taken.",
-        f"{found.equal:,} requests are equal to others and share their answers.",
-    ]
+    findings = [f"{usd(found.spent_usd)}{of_budget} spent, {seconds(found.elapsed_s)}{of_time} taken."]
+    if found.equal:
+        findings.append(f"{found.equal:,} requests are equal to others and share their answers.")
     if found.unanswered_because is not None:
         findings.append(f"{found.by_status['unanswered']:,} requests are unanswered: {found.unanswered_because}.")
     if found.shared is not None:
@@ -43,5 +44,5 @@ def _tables(found: BatchResult) -> list[Table]:
     return [*tables, _table("Failures", ("reason", "requests"), reasons)] if reasons else tables
 
 
-def _table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
     return Table(title=title, columns=columns, rows=tuple(Row(cells=cells) for cells in rows))

@@ -41,9 +41,13 @@ class RequestLedger:
         """Dollars spent and reserved, by interrupted runs too; calls of unknown outcome count at their upper bound."""
         return self._ledger.committed_usd
 
-    def serve(
-        self, name: str, answer: Callable[[CallGuard], Served], keep: Callable[[int, Served], None]
-    ) -> Served | None:
+    @property
+    def used(self) -> float:
+        """The part of the budget that is spent or reserved, in [0, 1]; 0 without a limit."""
+        budget_usd = self._ledger.limits.budget_usd
+        return 0.0 if budget_usd is None else min(self.committed_usd / max(budget_usd, 1e-300), 1.0)
+
+    def serve(self, name: str, answer: Callable[[CallGuard], Served], keep: Callable[[int, Served], None]) -> Served | None:
         """Return what ``answer`` returns, once it is durable; None if the budget refused a call: what it paid is counted.
 
         Args:
@@ -54,14 +58,12 @@ class RequestLedger:
         Raises:
             StoreError: The store failed.
         """
-        try:
-            reservation = self._commits.run(partial(self._ledger.reserve, name, (), 0.0))
-        except BudgetExhausted:  # calls have cost more than their bounds
+        if self._ledger.refusal(0.0) is not None:  # calls have cost more than their bounds
             return None
         with self._changed:
             self._under_way += 1
         try:
-            return self._served(reservation, answer, keep)
+            return self._served(_Paying(self, name), answer, keep)
         finally:
             with self._changed:
                 self._under_way -= 1
@@ -69,18 +71,18 @@ class RequestLedger:
                 self._changed.notify_all()
 
     def _served(
-        self, reservation: Reservation, answer: Callable[[CallGuard], Served], keep: Callable[[int, Served], None]
+        self, paying: _Paying, answer: Callable[[CallGuard], Served], keep: Callable[[int, Served], None]
     ) -> Served | None:
-        errors: list[StoreError] = []
-        budget = UnitBudget(0.0, partial(self._top_up, reservation, errors))
+        budget = UnitBudget(0.0, paying.top_up)
         request = answer(budget)
-        if errors:
-            raise errors[0]
+        if paying.error is not None:
+            raise paying.error
         is_refused, budget.was_refused = budget.was_refused, True
         budget.limit_usd = 0.0  # a thread that the request has left behind makes no call any more
         budget.note_recorded(request.cost_usd)
 
         def settle() -> None:
+            reservation = paying.reservation or self._ledger.reserve(paying.name, (), 0.0, is_paid=True)
             with self._ledger.settling(reservation, budget.spent_usd + budget.reserved_usd):
                 if not is_refused:
                     keep(reservation.entry, request)
@@ -88,18 +90,23 @@ class RequestLedger:
         self._commits.run(settle)
         return None if is_refused else request
 
-    def _top_up(self, reservation: Reservation, errors: list[StoreError], upper_usd: float) -> bool:
-        """True if the reservation is raised; what the store fails with is raised at the end: the application may catch it."""
+    def raised(self, paying: _Paying, upper_usd: float) -> bool:
+        """Reserve that many dollars for a request, durably; False if the budget has no room, and will have none."""
+        while True:
+            ended = self._ended
+            if self._commits.run(partial(self._raise, paying, upper_usd)):
+                return True
+            if not self._waits(ended):
+                return False
+
+    def _raise(self, paying: _Paying, upper_usd: float) -> bool:
+        if paying.reservation is not None:
+            return self._ledger.top_up(paying.reservation, upper_usd)
         try:
-            while True:
-                ended = self._ended
-                if self._commits.run(partial(self._ledger.top_up, reservation, upper_usd)):
-                    return True
-                if not self._waits(ended):
-                    return False
-        except StoreError as error:
-            errors.append(error)
-            raise
+            paying.reservation = self._ledger.reserve(paying.name, (), upper_usd)
+        except BudgetExhausted:
+            return False
+        return True
 
     def _waits(self, ended: int) -> bool:
         """Wait until a request has ended since; False if none is left that could: all others wait, too."""
@@ -112,3 +119,20 @@ class RequestLedger:
                 return True
             finally:
                 self._waiting -= 1
+
+
+class _Paying:
+    """A request under way: its entry in the ledger, made before its first call, and what the store failed with."""
+
+    def __init__(self, ledger: RequestLedger, name: str) -> None:
+        self._ledger, self.name = ledger, name
+        self.reservation: Reservation | None = None
+        self.error: StoreError | None = None
+
+    def top_up(self, upper_usd: float) -> bool:
+        """True if the reservation is raised; what the store fails with is raised at the end: the application may catch it."""
+        try:
+            return self._ledger.raised(self, upper_usd)
+        except StoreError as error:
+            self.error = error
+            raise

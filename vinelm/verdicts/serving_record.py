@@ -12,8 +12,7 @@ from vinelm.errors import ConfigError
 from vinelm.requests.protocols import CallGuard
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.databases import opening
-from vinelm.traces.databases.address import require_store_file
-from vinelm.traces.databases.address import StoreAddress
+from vinelm.traces.databases.address import StoreAddress, require_store_file
 from vinelm.traces.served.served_requests import ServedRequest, ServedRequests
 from vinelm.verdicts.request_ledger import RequestLedger
 
