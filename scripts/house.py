@@ -36,6 +36,7 @@ LEVELS = (
     ("evaluation",),
     ("api",),
     ("verdicts", "examples", "scaffold"),
+    ("batches",),
     ("reports",),
     ("demo",),
     ("cli",),

@@ -45,6 +45,9 @@ WORKFLOWS: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 _SPEC = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
+_FILE = re.compile(r"^([^\W\d]\w*)\.py:")
+"""A file of the working folder in place of its module."""
+
 
 def available() -> list[tuple[str, str]]:
     """Return (name, description) of every workflow of the package."""
@@ -52,24 +55,31 @@ def available() -> list[tuple[str, str]]:
 
 
 def load_workflow(
-    spec: str, *, dataset: str | Path | None = None, columns: Columns | None = None, limit: int | None = None
+    spec: str,
+    *,
+    dataset: str | Path | None = None,
+    columns: Columns | None = None,
+    limit: int | None = None,
+    labelled: bool = True,
 ) -> Workflow:
     """Load the workflow that ``spec`` names. Importing the module runs its code.
 
     Args:
-        spec: a name from :func:`available`, or ``module:attribute``. The attribute is a :class:`Workflow` or a callable that
-            returns one, without arguments or with the argument ``dataset``. Modules are searched as by ``python -m``, the
-            working folder first.
+        spec: a name from :func:`available`, or ``module:attribute``; of the working folder also ``module.py:attribute``. The
+            attribute is a :class:`Workflow` or a callable that returns one, without arguments or with the argument ``dataset``.
+            Modules are searched as by ``python -m``, the working folder first.
         dataset: a file or folder of requests. A callable with the argument ``dataset`` is given the path, and reads it as it
             likes. Any other workflow gets the requests that :func:`vinelm.read_dataset` reads from it in place of its own.
         columns: which columns of the dataset become inputs, labels and ids, where the callable does not read it itself.
         limit: read no more requests than that from the dataset, where the callable does not read it itself.
+        labelled: False where nobody scores the answers: rows then need no label, and may repeat where they have no id.
 
     Raises:
         ConfigError: unknown name, or columns that have no effect.
         WorkflowError: the module cannot be imported, lacks the attribute, or the attribute is not a workflow.
         DatasetError: the dataset cannot be used.
     """
+    spec = _FILE.sub(r"\1:", spec)
     if spec in WORKFLOWS:
         target = WORKFLOWS[spec][0]
     elif _SPEC.fullmatch(spec):
@@ -81,7 +91,7 @@ def load_workflow(
         raise ConfigError(f"unknown workflow {spec!r}: use one of {names}, or module:attribute for your own")
     if columns is not None and dataset is None and not columns.is_default:
         raise ConfigError("columns have no effect without a dataset: leave them out", code="columns-without-dataset")
-    return _made(spec, _resolve(spec, target), dataset, columns, limit)
+    return _made(spec, _resolve(spec, target), dataset, columns, limit, labelled=labelled)
 
 
 def _resolve(spec: str, target: str) -> Any:
@@ -107,7 +117,9 @@ def _import(spec: str, module_name: str) -> ModuleType:
         raise WorkflowError(f"{spec}: importing {module_name!r} fails: {_line(error)}: fix the module") from error
 
 
-def _made(spec: str, found: Any, dataset: str | Path | None, columns: Columns | None, limit: int | None) -> Workflow:
+def _made(
+    spec: str, found: Any, dataset: str | Path | None, columns: Columns | None, limit: int | None, *, labelled: bool
+) -> Workflow:
     is_factory = not isinstance(found, Workflow) and callable(found)
     if is_factory and (dataset is None or _takes_dataset(found)):
         if columns is not None and not columns.is_default:
@@ -118,7 +130,7 @@ def _made(spec: str, found: Any, dataset: str | Path | None, columns: Columns | 
         return workflow
     if spec in WORKFLOWS:  # its scorer knows its own requests only
         raise ConfigError(f"{spec} takes no dataset: leave the dataset out")
-    return with_dataset(workflow, read_dataset(dataset, columns, limit=limit))
+    return with_dataset(workflow, read_dataset(dataset, columns, limit=limit, may_repeat=not labelled), labelled=labelled)
 
 
 def _takes_dataset(factory: Callable[..., Any]) -> bool:

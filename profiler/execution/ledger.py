@@ -168,6 +168,7 @@ class Ledger:
         *,
         is_new: bool = True,
         is_batched: bool = False,
+        is_paid: bool = False,
     ) -> Reservation:
         """Reserve the bound, durably.
 
@@ -178,6 +179,7 @@ class Ledger:
             upper_calls: its model calls at most.
             is_new: it is to make a row; False for a row that is there, which only the run that begins may look at.
             is_batched: all its calls go in batches.
+            is_paid: it has run: the budget is not asked any more.
 
         Raises:
             BudgetExhausted: a budget would be exceeded.
@@ -189,7 +191,7 @@ class Ledger:
                 self._shared.claim(request_id, prefix)
             replaced_usd = self.replaceable.get((request_id, prefix), 0.0) if is_batched else 0.0
             reason = self.refusal(upper_usd - replaced_usd, upper_calls)
-            if reason is not None:
+            if reason is not None and not is_paid:
                 raise BudgetExhausted(reason)
             # The entry is written before the sums change here: where the store refuses it, nothing is reserved.
             if self._shared is None:

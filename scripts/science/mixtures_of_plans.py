@@ -105,13 +105,12 @@ _Made = tuple[AnnotatedTrie, list[Figures]] | None
 
 def _paths(rng: random.Random, number: int) -> _Made:
     annotated = random_annotated(rng)
-    ends = np.flatnonzero(annotated.trie.answerable)
-    return annotated, [(float(annotated.accuracy[end]), float(annotated.path_cost_usd[end])) for end in ends if end]
+    return annotated, plans_of(annotated)
 
 
 def _branching(rng: random.Random, number: int) -> _Made:
     annotated = small_branching(rng)
-    return annotated, _contingent(annotated)
+    return annotated, plans_of(annotated)
 
 
 def _kinds(rng: random.Random, number: int) -> _Made:
@@ -125,13 +124,13 @@ def _kinds(rng: random.Random, number: int) -> _Made:
     catalog = Catalog(_model(name, engine="e") for name in models)
     annotated = annotated_at_random(rng, Trie.from_template(template), template, catalog)
     is_small = 2 <= number_of_plans(annotated, 0, False) <= MOST_PLANS
-    return (annotated, _contingent(annotated)) if is_small else None
+    return (annotated, plans_of(annotated)) if is_small else None
 
 
 def _signals(rng: random.Random, number: int) -> _Made:
     annotated = signals(Draw(rng, is_coarse=number % 4 == 0))
     is_small = 2 <= number_of_plans(annotated, 0, False) <= MOST_PLANS
-    return (annotated, _contingent(annotated)) if is_small else None
+    return (annotated, plans_of(annotated)) if is_small else None
 
 
 def _merged(rng: random.Random, number: int) -> _Made:
@@ -142,11 +141,17 @@ def _merged(rng: random.Random, number: int) -> _Made:
             options *= len(below) + bool(trie.answerable[node])
     if options > MOST_PLANS or DecisionGraph.of(annotated).loses:
         return None
-    rates, begun = arm_rates(annotated), float(annotated.cost_usd[0])
-    plans = (worth(annotated, plan, rates) for plan in all_plans(trie, trie.answerable))
-    return annotated, [(accuracy, usd + begun) for accuracy, usd, _ in plans]
+    return annotated, plans_of(annotated)
 
 
-def _contingent(annotated: AnnotatedTrie) -> list[Figures]:
+def plans_of(annotated: AnnotatedTrie) -> list[Figures]:
+    """Return the figures of all deterministic plans over a small trie; in the same order whatever its rates are."""
+    if annotated.trie.is_merged:
+        rates, begun = arm_rates(annotated), float(annotated.cost_usd[0])
+        found = (worth(annotated, plan, rates) for plan in all_plans(annotated.trie, annotated.trie.answerable))
+        return [(accuracy, usd + begun) for accuracy, usd, _ in found]
+    if not annotated.is_contingent:
+        ends = np.flatnonzero(annotated.trie.answerable)
+        return [(float(annotated.accuracy[end]), float(annotated.path_cost_usd[end])) for end in ends if end]
     plans = ContingentQuestion(annotated, Objective(maximize="accuracy")).plans()
     return [(plan.accuracy, plan.cost_usd) for plan in plans if not plan.lost]

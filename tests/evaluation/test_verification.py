@@ -16,12 +16,13 @@ import vinelm
 from vinelm.errors import CallRefused, ConfigError, StoreError
 from vinelm.money import GuardPair, SpendGuard
 from vinelm.objective import Objective
+from vinelm.profiler.execution.ledger import Ledger
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage
 from vinelm.traces import ObservationStore, ServedRequest, check_store
 from vinelm.traces.testing import an_identity
 from vinelm.verdicts.serving_record import serving_record
-from vinelm.verdicts.verification import _digest, held_out
+from vinelm.verdicts.verification import digest_of_plans, held_out
 from vinelm.verdicts.verification_result import _verdict
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -153,7 +154,7 @@ def test_a_store_that_cannot_be_written_ends_the_run(monkeypatch):
         return row("q1")
 
     with serving_record(None, an_identity(), 1.0) as record:
-        monkeypatch.setattr(type(record._ledger), "top_up", lambda *given: (_ for _ in ()).throw(StoreError("full")))
+        monkeypatch.setattr(Ledger, "reserve", lambda *given, **more: (_ for _ in ()).throw(StoreError("full")))
         with pytest.raises(StoreError, match="full"):
             record.serve("plan", "q1", answer)
         assert not record.served
@@ -339,8 +340,8 @@ def test_a_promise_that_is_too_high_is_broken(app):
 @pytest.mark.parametrize("template", [agent(2, 2, memory=1), branching(2, memory=1)])
 def test_a_record_knows_its_trie_also_where_histories_merge(template):
     one, other = (random_merged(template, seed) for seed in (0, 1))
-    assert _digest(one) == _digest(random_merged(template, 0))
-    assert _digest(one) != _digest(other)
+    assert digest_of_plans(one) == digest_of_plans(random_merged(template, 0))
+    assert digest_of_plans(one) != digest_of_plans(other)
 
 
 def test_the_plan_is_one_of_the_models_that_are_served(app, tmp_path):

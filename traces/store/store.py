@@ -91,6 +91,7 @@ class ObservationStore:
         self.identity_id = identity_id
         """Its number in the table ``identities``; new rows carry it."""
         self._place: CheckpointPlace | Literal["unread"] | None = "unread"
+        self._is_together = False
 
     # -- opening -----------------------------------------------------------------------------------------------
 
@@ -196,9 +197,16 @@ class ObservationStore:
             StoreError: the store has another version by now: it was upgraded while the run was at work. Nothing is written.
         """
         with self._database.transaction() as connection:
-            yield
-            # Last: a transaction that reads before it writes may find that it cannot write any more.
-            self._database.require_version(connection.execute(_META, {"name": "schema_version"}).scalar_one_or_none())
+            if self._is_together:  # a block within a block of this thread, which has the connection
+                yield
+                return
+            self._is_together = True
+            try:
+                yield
+                # Last: a transaction that reads before it writes may find that it cannot write any more.
+                self._database.require_version(connection.execute(_META, {"name": "schema_version"}).scalar_one_or_none())
+            finally:
+                self._is_together = False
 
     # -- requests ----------------------------------------------------------------------------------------------
 

@@ -311,6 +311,7 @@ class VineLM(VineInterface, LongRunning):
         returns_earlier: bool | None = None,
         configurable: Mapping[str, Any] | None = None,
         run_id: str | None = None,
+        planner: Planner | None = None,
     ) -> Session | DefaultPolicy:
         """Return a new policy for one request, to be passed as ``vine.context(policy=...)``.
 
@@ -327,13 +328,14 @@ class VineLM(VineInterface, LongRunning):
                 ``vine.finish``.
             configurable: LangGraph's, in a fleet: names the conversation and the tenant.
             run_id: what the rows of the request are called, where evidence is kept; by default a new name.
+            planner: of a batch, which knows what is left for all of its requests; by default :meth:`served_planner`.
 
         Raises:
             ConfigError: the trie stops by the oracle and there is no ``judge``, or cannot serve the objective.
         """
         if self._planners is None:
             return self.adapter.defaults.policy(RunContext(objective=objective, request=request, started_at=started_at), clock)
-        planner = self.served_planner(returns_earlier=returns_earlier)
+        planner = planner or self.served_planner(returns_earlier=returns_earlier)
         clock = clock or self.models.new_clock()
         kept = None if self.evidence is None else self.evidence.request(run_id, clock)
         drawn = None

@@ -23,6 +23,8 @@ LONGEST_NAME = 60
 
 HINTS: Mapping[str, str] = MappingProxyType(
     {
+        "answers-not-written": "-o names the file of answers",
+        "batch-too-large": "--budget-usd and --deadline bound it, --finish good leaves the rest unanswered",
         "batch-prices": "or leave --batch-prices out",
         "batches-need-threads": "leave --isolation and --engine out with --batch-prices",
         "budget-required": "use --budget-usd",

@@ -22,7 +22,7 @@ SECTIONS = {
     "Begin": ("demo", "try", "init", "check"),
     "Measure": ("profile", "store", "estimate", "trie", "reprice", "export"),
     "Decide": ("plan", "explain", "evaluate", "verify", "drift", "report"),
-    "Serve together": ("fleet",),
+    "Serve": ("batch", "fleet"),
     "Tools": ("tools",),
     "Engines of your own": ("engine", "calibrate"),
 }
@@ -42,7 +42,7 @@ if not os.environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
 
 def module_of(command: str) -> str:
     """Return the module that defines a subcommand: ``try`` is a word of Python's own, and no name of one."""
-    elsewhere = {"try": "vinelm.cli.try_app", "tools": "vinelm.cli.tools"}
+    elsewhere = {"try": "vinelm.cli.try_app", "tools": "vinelm.cli.tools", "batch": "vinelm.cli.batch"}
     return elsewhere.get(command, f"vinelm.cli.commands.{command}")
 
 

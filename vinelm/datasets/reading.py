@@ -211,7 +211,9 @@ class RequestSet:
     places: tuple[str, ...]
 
 
-def read_dataset(path: str | Path, columns: Columns | None = None, *, limit: int | None = None) -> RequestSet:
+def read_dataset(
+    path: str | Path, columns: Columns | None = None, *, limit: int | None = None, may_repeat: bool = False
+) -> RequestSet:
     """Read requests from CSV, JSON lines, JSON, Parquet, Arrow, a Hugging Face ``datasets`` folder, or an export.
 
     The format follows from the file's name (``.csv``, ``.tsv``, ``.json``, ``.jsonl``, ``.ndjson``, ``.parquet``, ``.arrow``;
@@ -221,6 +223,7 @@ def read_dataset(path: str | Path, columns: Columns | None = None, *, limit: int
         path: The file or folder.
         columns: Which columns become inputs, labels and ids; None leaves that to the format.
         limit: Stop reading after that many requests; None reads all.
+        may_repeat: Rows without an id are named by their line, so that equal ones may come more than once.
 
     Returns:
         The requests, with their ids: the column ``id``, or a digest of the row, which does not depend on its place.
@@ -240,7 +243,7 @@ def read_dataset(path: str | Path, columns: Columns | None = None, *, limit: int
         parts = unfolded(row, where) if not (columns.inputs and columns.labels) else Unfolded(decoded(row), {})
         if parts is None:
             continue
-        request, hidden = _request(row, parts, columns, where)
+        request, hidden = _request(row, parts, columns, where, may_repeat=may_repeat)
         if request.id in seen:
             raise DatasetError(_repeats(request.id, row, columns, where, places[seen[request.id]]))
         size += len(str(request.data))
@@ -278,7 +281,9 @@ def _records(path: Path) -> Iterator[Record]:
     return reader(path)
 
 
-def _request(row: Mapping[str, Any], parts: Unfolded, columns: Columns, where: str) -> tuple[Request, tuple[str, ...]]:
+def _request(
+    row: Mapping[str, Any], parts: Unfolded, columns: Columns, where: str, *, may_repeat: bool
+) -> tuple[Request, tuple[str, ...]]:
     """The request of a row, and the keys that the graph must not see."""
     whole: dict[str, Any] = {**decoded(row), **parts.inputs, **parts.labels}
     inputs = {str(key): value for key, value in parts.inputs.items()}
@@ -292,6 +297,8 @@ def _request(row: Mapping[str, Any], parts: Unfolded, columns: Columns, where: s
         inputs = {key: value_at(whole, column, where) for key, column in columns.inputs}
     data = {**inputs, **{key: value for key, value in labels.items() if columns.labels or key not in inputs}}
     name = columns.id or ("id" if "id" in whole else None)
+    if name is None and may_repeat:
+        return Request(where.rpartition(":")[2], data), tuple(labels)
     return Request(_id(whole, name, data, where), data), tuple(labels)
 
 
@@ -306,18 +313,19 @@ def _id(whole: Mapping[str, Any], name: str | None, data: Mapping[str, Any], whe
 
 
 def _repeats(request_id: str, row: Mapping[str, Any], columns: Columns, where: str, first: str) -> str:
-    if columns.id or "id" in row:
+    if columns.id or "id" in row or where.endswith(f":{request_id}"):
         return f"{where}: the id {request_id[:60]!r} repeats that of {first}: ids must be unique"
     return f"{where}: the same row as {first}: take it out, or give the rows ids"
 
 
-def with_dataset(workflow: Workflow, dataset: RequestSet) -> Workflow:
+def with_dataset(workflow: Workflow, dataset: RequestSet, *, labelled: bool = True) -> Workflow:
     """Return the workflow with the dataset's requests in place of its own.
 
     Args:
         workflow: A finished workflow. Every request must have the keys that all of its own have, and a value for each of its
             labels; those that a judge scores need no label.
         dataset: The requests.
+        labelled: False where nobody scores the answers, so that no request needs a label.
 
     Raises:
         DatasetError: A request lacks a key or a label. Names the file, the line and the key.
@@ -325,7 +333,7 @@ def with_dataset(workflow: Workflow, dataset: RequestSet) -> Workflow:
     own = [set(request.data) for request in workflow.requests]
     wanted = set.intersection(*own) - {"id"}
     keys = [key for key in workflow.requests[0].data if key in wanted]
-    if isinstance(workflow.score, LLMJudge):
+    if isinstance(workflow.score, LLMJudge) or not labelled:
         keys = [key for key in keys if key not in workflow.labels]
     for request, where in zip(dataset.requests, dataset.places, strict=True):
         for key in keys:

@@ -60,7 +60,7 @@ class PromptTree:
 
     def add(self, stage: str, request: str, shape: Shape) -> None:
         """Add the prompt of a call."""
-        digests, tokens = _points(shape)
+        digests, tokens = points_of(shape)
         node, at, split = self._found(digests)
         if split is not None:
             node = self._split(node, split)
@@ -76,7 +76,7 @@ class PromptTree:
 
     def longest_match(self, shape: Shape) -> int:
         """Return the tokens of the longest prefix that a prompt in the tree has in common with this one, about."""
-        digests, tokens = _points(shape)
+        digests, tokens = points_of(shape)
         at = self._found(digests)[1]
         return tokens[at - 1] if at else 0
 
@@ -141,15 +141,15 @@ class PromptTree:
 
 def common_tokens(one: Shape, other: Shape) -> int:
     """Return the tokens of the longest common prefix of two prompts, about."""
-    digests, tokens = _points(one)
-    others = _points(other)[0]
+    digests, tokens = points_of(one)
+    others = points_of(other)[0]
     if not (digests and others and digests[0] == others[0]):
         return 0
     return tokens[_common(digests, 0, len(digests), others, 0) - 1]
 
 
-def _points(shape: Shape) -> tuple[array[int], array[int]]:
-    """Digests and tokens at the end of each block and of each part, in the order of the text."""
+def points_of(shape: Shape) -> tuple[array[int], array[int]]:
+    """Return the digests and the tokens at the end of each block and of each part, in the order of the text."""
     digests, tokens = array("Q"), array("I")
     blocks, taken = shape.blocks, 0
     for end in shape.ends:

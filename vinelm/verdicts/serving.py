@@ -38,27 +38,47 @@ def serve(
     Raises:
         VineLMError: The configuration or the request is invalid.
     """
-    state: Any = None
-    failure: FailureKind | None = None
-    detail = None
-    try:
-        state = whole_run(workflow, app, request, vine.context(objective, policy=policy, request=request))
-    except CallError as error:
-        failure, detail = error.kind, str(error)
-    except VineLMError:
-        raise
-    except Exception as error:  # raised by the application's own code; its text may contain a prompt
-        failure, detail = "tool", type(error).__name__
-    prefix = max((done.prefix for done in policy.invocations), key=len, default=())
+    state, failure, detail = final_state(workflow, vine, app, request, policy=policy, objective=objective)
     return ServedRequest(
         request_id=request.id,
         success=failure is None and bool(workflow.score(request, state)),
-        cost_usd=policy.spent_usd,
-        latency_s=max(policy.clock.now() - policy.started_at, 0.0),
-        prefix=prefix,
         failure=failure,
         detail=detail,
+        **measured(policy),
     )
+
+
+def final_state(
+    workflow: Workflow,
+    vine: GraphAdapter | VineLM,
+    app: Any,
+    request: Request,
+    *,
+    policy: Policy,
+    objective: Objective | None = None,
+) -> tuple[Any, FailureKind | None, str | None]:
+    """Invoke the application on one request, as :func:`serve` does, without a score.
+
+    Returns:
+        The final state, the kind of the failure, and one line about it; the state is None where there is a failure.
+    """
+    try:
+        return whole_run(workflow, app, request, vine.context(objective, policy=policy, request=request)), None, None
+    except CallError as error:
+        return None, error.kind, str(error)
+    except VineLMError:
+        raise
+    except Exception as error:  # raised by the application's own code; its text may contain a prompt
+        return None, "tool", type(error).__name__
+
+
+def measured(policy: Policy) -> dict[str, Any]:
+    """Return the dollars, the seconds and the models of the request that a policy has served."""
+    return {
+        "cost_usd": policy.spent_usd,
+        "latency_s": max(policy.clock.now() - policy.started_at, 0.0),
+        "prefix": max((done.prefix for done in policy.invocations), key=len, default=()),
+    }
 
 
 def judge_of(workflow: Workflow, request: Request) -> Any:

@@ -1,22 +1,20 @@
-"""The durable record of a verification: a store that holds each served request, and a ledger in which each call is reserved."""
+"""The durable record of a verification: a store that holds each served request and what it cost."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from vinelm.errors import BudgetExhausted, ConfigError, StoreError
-from vinelm.profiler.execution.job import UnitBudget
-from vinelm.profiler.execution.ledger import Ledger, ProfileLimits, Reservation
+from vinelm.errors import ConfigError
 from vinelm.requests.protocols import CallGuard
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.databases import opening
-from vinelm.traces.databases.address import require_store_file
+from vinelm.traces.databases.address import StoreAddress, require_store_file
 from vinelm.traces.served.served_requests import ServedRequest, ServedRequests
+from vinelm.verdicts.request_ledger import RequestLedger
 
 _OLD = b'{"format": "vinelm-verification"'
 """How the first line of a log began in which earlier versions kept served requests."""
@@ -38,12 +36,29 @@ def serving_record(path: Path | None, identity: StoreIdentity, limit_usd: float)
     with ExitStack() as stack:
         if path is None:
             path = Path(stack.enter_context(TemporaryDirectory())) / "served.db"
-        store = stack.enter_context(_opened(path, identity))
+        _refuse_old_log(path)
+        store = stack.enter_context(opened_record(path, identity, "verification"))
         stack.enter_context(store.exclusive())
         yield ServingRecord(store, limit_usd)
 
 
-def _opened(path: Path, identity: StoreIdentity) -> ObservationStore:
+def opened_record(path: StoreAddress, identity: StoreIdentity, what: str) -> ObservationStore:
+    """Return the store of one verification or batch, as ``what`` says, created if missing. The caller closes it.
+
+    Raises:
+        ConfigError: it is the record of another one; names what differs.
+        StoreError: it is something else.
+    """
+    if not opening.exists(path):
+        return ObservationStore.create(path, identity)
+    store = ObservationStore.open(path)
+    if store.identity.key != identity.key:
+        store.close()
+        raise ConfigError(f"{path}: is the record of another {what} ({_changed(store.identity, identity)}): name another")
+    return store
+
+
+def _refuse_old_log(path: Path) -> None:
     require_store_file(path)
     old = path if path.exists() else path.with_suffix(".jsonl")  # where a log stood by default
     if _is_old_log(old):
@@ -52,13 +67,6 @@ def _opened(path: Path, identity: StoreIdentity) -> ObservationStore:
             "and pay anew",
             code="old-log",
         )
-    if not opening.exists(path):
-        return ObservationStore.create(path, identity)
-    store = ObservationStore.open(path)
-    if store.identity.key != identity.key:
-        store.close()
-        raise ConfigError(f"{path}: is the record of another verification ({_changed(store.identity, identity)}): name another")
-    return store
 
 
 def _is_old_log(path: Path) -> bool:
@@ -91,7 +99,7 @@ class ServingRecord:
     def __init__(self, store: ObservationStore, limit_usd: float) -> None:
         self._kept = ServedRequests(store)
         self._limit_usd = limit_usd
-        self._ledger = Ledger(store, ProfileLimits(budget_usd=None if math.isinf(limit_usd) else limit_usd))
+        self._ledger = RequestLedger(store, None if math.isinf(limit_usd) else limit_usd)
         self.served: dict[tuple[str, str], ServedRequest] = dict(self._kept.by_policy())
 
     @property
@@ -112,30 +120,7 @@ class ServingRecord:
             request_id: The request.
             answer: Serves it; every call is asked of the guard, which makes its upper bound durable before it is made.
         """
-        try:
-            reservation = self._ledger.reserve(request_id, (), 0.0)
-        except BudgetExhausted:  # calls have cost more than their bounds
-            return None
-        errors: list[StoreError] = []
-        budget = UnitBudget(0.0, partial(self._top_up, reservation, errors))
-        request = answer(budget)
-        if errors:
-            raise errors[0]
-        is_refused, budget.was_refused = budget.was_refused, True
-        budget.limit_usd = 0.0  # a thread that the request has left behind makes no call any more
-        budget.note_recorded(request.cost_usd)
-        with self._ledger.settling(reservation, budget.spent_usd + budget.reserved_usd):
-            if not is_refused:
-                self._kept.add(reservation.entry, policy, request)
-        if is_refused:
-            return None
-        self.served[policy, request_id] = request
+        request = self._ledger.serve(request_id, answer, lambda entry, served: self._kept.add(entry, policy, served))
+        if request is not None:
+            self.served[policy, request_id] = request
         return request
-
-    def _top_up(self, reservation: Reservation, errors: list[StoreError], upper_usd: float) -> bool:
-        """True if the reservation is raised; what the store fails with is raised at the end: the application may catch it."""
-        try:
-            return self._ledger.top_up(reservation, upper_usd)
-        except StoreError as error:
-            errors.append(error)
-            raise

@@ -218,7 +218,7 @@ class ServingRun:
             catalog=self.vine.catalog.to_dict(),
             dataset_digest=self.workflow.dataset_digest,
             fingerprint={
-                "trie": _digest(self.annotated),
+                "trie": digest_of_plans(self.annotated),
                 "objective": json.dumps(self.objective.to_dict(), sort_keys=True),
                 "seed": str(self.seed),
                 **named,
@@ -275,8 +275,8 @@ class ServingRun:
         return self.vine.session(self.objective, request=request, judge=judge, clock=self.vine.new_clock())
 
 
-def _digest(annotated: AnnotatedTrie) -> str:
-    """A hash of what plans are made from."""
+def digest_of_plans(annotated: AnnotatedTrie) -> str:
+    """Return a hash of what plans are made from."""
     arrays = annotated.reading.plan_arrays
     if annotated.outcomes is not None:
         arrays += [getattr(annotated.outcomes, name) for name in OUTCOME_ARRAYS]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from langgraph.constants import START
 from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 
@@ -109,6 +110,25 @@ def nodes_of_stages(
     """Return node to stage, for the nodes of the root graph that run exactly one stage."""
     held = chat_nodes(graph) if chats is None else chats
     return single_stages(graph, held) | _routed_agents(graph, agents)
+
+
+def begins_with_stages(app: Any, agents: Iterable[str], *, but: Collection[str] = ()) -> bool:
+    """Return whether the first nodes of an application run one stage each, so that no tool comes before its first call.
+
+    Args:
+        app: what :func:`build_graph` returned; False of one without a graph.
+        agents: the stages that a middleware runs.
+        but: nodes that do not count as stages.
+    """
+    if not isinstance(app, CompiledStateGraph) or START in app.builder.branches:
+        return False
+    stages = nodes_of_stages(app, agents).keys() - set(but)
+    return {end for start, end in app.builder.edges if start == START} <= stages
+
+
+def keys_of_state(app: Any) -> frozenset[str] | None:
+    """Return the keys of an application's state; None of one without a graph, whose inputs are its own."""
+    return frozenset(app.channels) if isinstance(app, CompiledStateGraph) else None
 
 
 def replay_reason(workflow: Workflow, app: Any, agents: Iterable[str] = ()) -> str | None:

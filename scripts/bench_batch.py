@@ -1,0 +1,189 @@
+"""Batches: the order of requests on an engine model, landing on a budget and a deadline, and what ordering takes.
+
+    python scripts/bench_batch.py --data DIR --only order --results results/batch-order.json
+    python scripts/bench_batch.py --data DIR --only landing --results results/batch-landing.json
+    python scripts/bench_batch.py --data DIR --quick
+
+"order": Debate, MapReduce (the role before the context, and behind it), Reflect and Trading over real contexts with Helium's
+own prompts, and the blocks of a chat service, on a simulated engine (`batch_parts/engine.py`) whose constants are derived, not
+measured. For each size of the cache and each number of calls in flight: the seconds of our order over those of the best of
+{arrival, operator-wise, longest prefix first (the engine is shown 256 calls), depth-first over all calls, a data set sorted by
+hand}. Answers are simulated. "replicas": two engines, requests placed by what their first prompts share, against in turn.
+"ordering": processor seconds to put calls in order.
+
+"landing": simulated batches over random tries, whose prices and speeds differ from what the trie says by up to 30 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from batch_parts.landing import landings
+from batch_parts.loads import KEY, NAMES, Load, load
+from batch_parts.orders import OURS, RIVALS, fitting, placed, ranks, served
+from result_files import add_results_option, provenance, write_results
+
+from vinelm.batches.order import depth_first
+from vinelm.prompts.shape import shape_of
+
+MEMORIES = tuple(2**power for power in range(14, 19))
+WINDOWS = (8, 16, 32, 64, 128, 256)
+NEAR = 1.02
+"""Our order is to take at most so many times as long as the best one."""
+
+
+@cache
+def _loaded(name: str, data: Path, contexts: int | None) -> Load:
+    return load(name, data, contexts)
+
+
+@cache
+def _ranked(name: str, data: Path, contexts: int | None, memory: int) -> tuple[Load, int, dict[str, list[list[Any]]]]:
+    fits, missing = fitting(_loaded(name, data, contexts), memory)
+    return fits, missing, {order: ranks(fits, order) for order in (*RIVALS, OURS)}
+
+
+def cell(name: str, data: Path, contexts: int | None, memory: int, window: int) -> dict[str, Any]:
+    """Serve one batch in every order; seconds, and the share of prompt tokens that the cache had."""
+    fits, missing, ranked = _ranked(name, data, contexts, memory)
+    runs = {order: served(fits, ranked[order], memory, window, longest_first=order == "longest prefix") for order in ranked}
+    best = min(RIVALS, key=lambda order: runs[order].seconds)
+    return {
+        "load": name,
+        "memory": memory,
+        "window": window,
+        "requests": len(fits.requests),
+        "too_long": missing,
+        "best": best,
+        "over_best": runs[OURS].seconds / runs[best].seconds,
+        "faster_than_arrival": runs["arrival"].seconds / runs[OURS].seconds,
+        "seconds": {order: run.seconds for order, run in runs.items()},
+        "hits": {order: 1.0 - run.prefilled / run.prompted for order, run in runs.items()},
+    }
+
+
+def replicas(name: str, data: Path, contexts: int | None, memory: int, window: int) -> dict[str, Any]:
+    """Serve one batch on two engines, each with such a memory and half of the calls in flight."""
+    fits, _, _ = _ranked(name, data, contexts, memory)
+    taken = {by: placed(fits, memory, window, by_prefix=by == "prefix") for by in ("prefix", "turns")}
+    return {"load": name, "memory": memory, "window": window, "faster_than_turns": taken["turns"] / taken["prefix"]} | taken
+
+
+def ordering() -> list[dict[str, float]]:
+    """Return the best of five processor seconds to order so many calls of 2,000 tokens, six to a document."""
+    found = []
+    for calls in (1_000, 50_000):
+        rng = np.random.default_rng(0)
+        documents = [f"document {number} {rng.integers(1 << 60)} " * 200 for number in range(calls // 6)]
+        static = "You read reports. " * 100
+        shapes = [
+            shape_of((static, documents[rng.integers(len(documents))], f"question {number}"), KEY) for number in range(calls)
+        ]
+        seconds = []
+        for _ in range(5 if calls < 10_000 else 1):
+            begun = time.process_time()
+            depth_first(shapes)
+            seconds.append(time.process_time() - begun)
+        found.append({"calls": calls, "seconds": min(seconds)})
+    return found
+
+
+def orders(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure orders."""
+    contexts = 36 if options.quick else options.contexts
+    windows, memories = ((8, 64), (2**14, 2**16)) if options.quick else (WINDOWS, MEMORIES)
+    asked = [(name, options.data, contexts, *one) for name in NAMES for one in product(memories, windows)]
+    on_two = [(name, options.data, contexts, memory, 32) for name in NAMES for memory in memories]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        cells = list(pool.map(_cell, asked, chunksize=len(windows)))
+        two = list(pool.map(_replicas, on_two, chunksize=len(memories)))
+    missed = [one for one in cells if one["over_best"] > NEAR]
+    return {
+        "order": {
+            "cells": len(cells),
+            "within_2_percent": len(cells) - len(missed),
+            "worst": max(one["over_best"] for one in cells),
+            "missed": [{key: one[key] for key in ("load", "memory", "window", "best", "over_best")} for one in missed],
+            "each": cells,
+        },
+        "replicas": two,
+        "ordering": ordering(),
+    }
+
+
+def landed(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure how near simulated batches come to what bounds them."""
+    with ProcessPoolExecutor(options.jobs) as pool:
+        return {"landing": list(pool.map(landings, *zip(*_landings(5 if options.quick else options.runs), strict=True)))}
+
+
+def _cell(asked: tuple[Any, ...]) -> dict[str, Any]:
+    return cell(*asked)
+
+
+def _replicas(asked: tuple[Any, ...]) -> dict[str, Any]:
+    return replicas(*asked)
+
+
+def _landings(runs: int) -> Iterator[tuple[str, bool, int, int]]:
+    """What is bounded, whether drift moves, simulated runs and requests."""
+    for moving in (False, True):
+        for bounded in ("dollars", "dollars and seconds"):
+            yield bounded, moving, max(runs // 4, 5) if moving else runs, 5000
+
+
+def table(found: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of the figures for people."""
+    if "order" in found:
+        yield from _order_lines(found)
+    for one in found.get("landing", ()):
+        yield ", ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in one.items())
+
+
+def _order_lines(found: dict[str, Any]) -> Iterator[str]:
+    order = found["order"]
+    yield f"order, simulated engine: within 2 % of the best in {order['within_2_percent']} of {order['cells']} cells, "
+    yield f"at worst {order['worst']:.3f} times as long"
+    yield f"{'load':<26}{'memory':>8}{'W':>5}  {'over best':>9}  {'over arrival':>12}  best"
+    for one in order["each"]:
+        speed = f"{one['faster_than_arrival']:>12.2f}"
+        yield f"{one['load']:<26}{one['memory']:>8}{one['window']:>5}  {one['over_best']:>9.3f}  {speed}  {one['best']}"
+    for one in found["replicas"]:
+        yield f"two engines, {one['load']}, memory {one['memory']}: {one['faster_than_turns']:.3f} times as fast by prefix"
+    for one in found["ordering"]:
+        yield f"{one['calls']:,} calls ordered in {one['seconds'] * 1000:.0f} ms"
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with tatqa.jsonl.gz and the others")
+    parser.add_argument("--contexts", type=int, help="TAT-QA's contexts; default: all")
+    parser.add_argument("--quick", action="store_true", help="few contexts, cells and runs")
+    parser.add_argument("--runs", type=int, default=200, help="simulated batches whose drift is steady (default 200)")
+    parser.add_argument("--only", choices=("order", "landing"), help="measure one of them")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_results_option(parser)
+    options = parser.parse_args(words)
+    made = provenance(options)
+    measures = {"order": orders, "landing": landed}
+    found = {}
+    for name in [options.only] if options.only else measures:
+        found |= measures[name](options)
+    if options.results is not None:
+        write_results(options.results, made, found)
+    print(json.dumps(found) if options.json else "\n".join(table(found)))
+
+
+if __name__ == "__main__":
+    main()

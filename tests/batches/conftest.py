@@ -1,0 +1,37 @@
+"""The app of docs/examples with a trie, made once: 120 requests on simulated models."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import vinelm
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+NAMES = ("my_app.py", "questions.jsonl", "models.toml")
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory):
+    """A folder with the app and t.vine; not to be written to."""
+    folder = tmp_path_factory.mktemp("project")
+    for name in NAMES:
+        shutil.copy(EXAMPLES / name, folder / name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(str(folder))
+        workflow = vinelm.load_workflow("my_app:workflow")
+        vinelm.profile(replace(workflow, requests=workflow.requests[:40]), "models.toml", "s.db", coverage=0.3)
+        vinelm.save_trie("t.vine", vinelm.estimate("s.db"))
+    return folder
+
+
+@pytest.fixture
+def app(project, tmp_path, monkeypatch):
+    """A copy of it, which is the working folder."""
+    for name in (*NAMES, "t.vine"):
+        shutil.copy(project / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path

@@ -1,0 +1,373 @@
+"""A data set through an application: each request once, in its order, within the budget, whatever happens."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import vinelm
+from vinelm.errors import ConfigError, DatasetError, InfeasibleError, StageBroken, StoreError
+from vinelm.objective import Objective
+from vinelm.traces import ObservationStore, check_store
+from vinelm.traces.served.answers import Answers
+
+BEST = Objective(maximize="accuracy")
+APP = "my_app:workflow"
+
+
+def run(**changes):
+    fields = {"output": "a.jsonl", "budget_usd": 1.0, "workers": 4}
+    return vinelm.batch(APP, "t.vine", BEST, **(fields | changes))
+
+
+def answers(path="a.jsonl"):
+    """What does not depend on when a request was answered."""
+    lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
+    return [(line["id"], line["status"], line.get("answer"), line.get("models")) for line in lines]
+
+
+def committed_usd(path="a.db"):
+    with ObservationStore.open(path) as store:
+        return store.committed_usd()
+
+
+def questions(n=120):
+    return [json.loads(line) for line in Path("questions.jsonl").read_text().splitlines()][:n]
+
+
+def write(name, rows):
+    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return name
+
+
+def interrupted_at(count):
+    """Ctrl-C once so many requests have ended."""
+    told = []
+
+    def on_done(done, total):
+        if done >= count and not told:
+            told.append(done)
+            raise KeyboardInterrupt
+
+    return on_done
+
+
+def busy_s(path="a.db"):
+    with ObservationStore.open(path) as store:
+        return sum(answer.latency_s for answer in Answers(store).brief())
+
+
+# -- what comes out --------------------------------------------------------------------------------------------
+
+
+def test_every_request_is_answered_in_the_order_of_the_data_set(app):
+    found = run()
+    lines = list(found.lines())
+    assert [line["id"] for line in lines] == [str(row["id"]) for row in questions()]
+    assert found.is_complete
+    assert {line["status"] for line in lines} == {"ok"}
+    assert found.by_status == {"ok": 120, "failed": 0, "unanswered": 0}
+    assert found.spent_usd == pytest.approx(sum(line["cost_usd"] for line in lines)) == pytest.approx(committed_usd())
+    assert found.calls_by_model == Counter(model for line in lines for model in line["models"])
+    assert found.is_simulated
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["requests"] == 120
+    assert check_store("a.db").is_whole
+
+
+def test_any_number_of_workers_gives_the_same_answers(app):
+    run(workers=1)
+    one = answers()
+    run(workers=16, output="b.jsonl")
+    assert answers("b.jsonl") == one
+
+
+def test_the_same_line_again_buys_nothing(app):
+    first = run()
+    text = Path("a.jsonl").read_bytes()
+    Path("a.jsonl").unlink()
+    again = run()
+    assert Path("a.jsonl").read_bytes() == text
+    assert again.spent_usd == pytest.approx(first.spent_usd)
+    assert again.by_status == first.by_status
+
+
+def test_equal_requests_are_answered_once_and_written_for_each(app):
+    rows = questions(6)
+    twice = write("d.jsonl", [{**row, "id": f"{n}-{row['id']}"} for n in range(2) for row in rows])
+    found = run(dataset=twice)
+    lines = list(found.lines())
+    assert (found.requests, found.equal) == (12, 6)
+    assert [line["answer"] for line in lines[:6]] == [line["answer"] for line in lines[6:]]
+    assert [line["cost_usd"] for line in lines[6:]] == [0.0] * 6
+    with ObservationStore.open("a.db") as store:
+        assert len(list(Answers(store).brief())) == 6
+
+
+def test_rows_need_no_label_and_no_id(app):
+    rows = [{key: value for key, value in row.items() if key not in {"id", "label", "answer"}} for row in questions(3)]
+    found = run(dataset=write("d.jsonl", rows), dry_run=True)
+    assert (found.requests, found.equal, found.spent_usd) == (3, 0, 0.0)
+    assert not Path("a.db").exists()
+
+
+def test_a_dry_run_calls_nothing_and_forecasts(app):
+    found = run(dry_run=True)
+    assert found.forecast is not None
+    assert found.forecast.requests == 120
+    assert 0 < found.forecast.usd <= 1.0
+    assert not Path("a.jsonl").exists()
+
+
+def broken(asked):
+    """The workflow, whose own code raises on these questions."""
+    workflow = vinelm.load_workflow(APP)
+
+    def build(vine):
+        graph = workflow.build(vine)
+        check = graph.nodes["check"].runnable.func
+
+        def checked(state):
+            if asked is None or state["question"] in asked:
+                raise RuntimeError("a prompt may be in this text")
+            return check(state)
+
+        graph.nodes["check"].runnable.func = checked
+        return graph
+
+    return replace(workflow, build=build)
+
+
+def test_failures_are_data_and_not_tried_again(app):
+    chosen = [questions()[5], questions()[10]]
+    workflow = broken([row["question"] for row in chosen])
+    found = vinelm.batch(workflow, "t.vine", BEST, output="a.jsonl", budget_usd=1.0)
+    assert found.by_status == {"ok": 118, "failed": 2, "unanswered": 0}
+    assert found.is_complete
+    failed = [line for line in found.lines() if line["status"] == "failed"]
+    assert [line["id"] for line in failed] == [row["id"] for row in chosen]
+    assert {line["reason"] for line in failed} == {"tool: RuntimeError"}
+    assert run().by_status == found.by_status
+
+
+def test_a_batch_whose_first_requests_all_fail_is_stopped(app):
+    with pytest.raises(StageBroken, match="first 20 requests all failed"):
+        vinelm.batch(broken(None), "t.vine", BEST, output="a.jsonl", budget_usd=1.0)
+    with ObservationStore.open("a.db") as store:
+        assert len(list(Answers(store).brief())) < 40
+
+
+# -- money and time --------------------------------------------------------------------------------------------
+
+
+def test_the_budget_is_kept_and_more_money_answers_the_rest(app):
+    whole = run(output="b.jsonl")
+    limit = whole.spent_usd / 2
+    part = run(budget_usd=limit, finish="good")
+    assert part.spent_usd <= limit + 1e-9
+    assert part.unanswered_because == "budget"
+    assert 0 < part.by_status["unanswered"] < 120
+    left = [line for line in part.lines() if line["status"] == "unanswered"]
+    assert len(left) == part.by_status["unanswered"]
+    assert {line["reason"] for line in left} == {"budget"}
+    rest = run(budget_usd=10 * limit)
+    assert rest.is_complete
+    assert [line["id"] for line in rest.lines()] == [line["id"] for line in whole.lines()]
+
+
+def test_half_the_money_still_answers_all_with_cheaper_plans(app):
+    whole = run(output="b.jsonl")
+    part = run(budget_usd=0.7 * whole.spent_usd)
+    assert part.is_complete
+    assert part.spent_usd <= 0.7 * whole.spent_usd + 1e-9
+
+
+def test_what_cannot_be_finished_is_refused_before_anything_is_spent(app):
+    for changes in ({"budget_usd": 1e-7}, {"budget_usd": 1e-7, "finish": "good"}, {"deadline_s": 1e-3}):
+        with pytest.raises(InfeasibleError, match="can be answered within") as caught:
+            run(**changes)
+        assert "\n" not in str(caught.value)
+    assert not Path("a.db").exists()
+
+
+def test_a_deadline_that_has_passed_is_one_clear_line(app):
+    """Simulated seconds count: two thirds of them are gone, and a third is asked for."""
+    whole = run(output="b.jsonl", finish="good")
+    with pytest.raises(KeyboardInterrupt):
+        run(on_done=interrupted_at(60))
+    passed_s = busy_s() / 4
+    assert 0 < passed_s < whole.elapsed_s
+    with pytest.raises(ConfigError, match="the deadline has passed"):
+        run(deadline_s=passed_s / 2, finish="good")
+
+
+def test_a_call_waits_for_money_that_others_have_only_reserved(app):
+    """Bounds are above prices: with many workers their sum is above a budget that the prices meet."""
+    whole = run(output="b.jsonl", workers=1)
+    part = run(budget_usd=1.05 * whole.spent_usd, workers=32)
+    assert part.spent_usd <= 1.05 * whole.spent_usd
+    assert part.by_status["ok"] >= 119
+
+
+def test_ctrl_c_lets_requests_end_writes_what_there_is_and_goes_on_later(app):
+    whole = run(output="b.jsonl")
+    with pytest.raises(KeyboardInterrupt):
+        run(on_done=interrupted_at(1))
+    lines = [json.loads(line) for line in Path("a.jsonl").read_text().splitlines()]
+    assert len(lines) == 120
+    assert {line["reason"] for line in lines if line["status"] == "unanswered"} <= {"interrupted"}
+    again = run()
+    assert answers() == answers("b.jsonl")
+    assert again.spent_usd == pytest.approx(whole.spent_usd)
+
+
+# -- bad input -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (lambda: [{"id": "a", "answer": "1"}], r"d.jsonl:1: no 'question'"),
+        (lambda: [*questions(2), questions(1)[0]], r"d.jsonl:3: the id 'sum-000' repeats"),
+        (lambda: [], "empty"),
+    ],
+)
+def test_bad_rows_are_named_before_anything_is_spent(app, rows, said):
+    with pytest.raises(DatasetError, match=said) as caught:
+        run(dataset=write("d.jsonl", rows()))
+    assert "\n" not in str(caught.value)
+    assert not Path("a.db").exists()
+
+
+def test_a_line_that_is_no_json_is_named(app):
+    Path("d.jsonl").write_text(json.dumps(questions(1)[0]) + "\nnot json\n")
+    with pytest.raises(DatasetError, match=r"d.jsonl:2"):
+        run(dataset="d.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"deadline_s": 0.0}, "must be a number of seconds > 0"),
+        ({"workers": 0}, "at least one request"),
+        ({"output": "no/such/a.jsonl", "store": "a.db"}, "cannot be written"),
+        ({"output": "questions.jsonl", "dataset": "questions.jsonl"}, "this is the data set"),
+        ({"output": "models.toml"}, "no batch is known"),
+        ({"budget_usd": -1.0}, "finite number >= 0"),
+    ],
+)
+def test_bad_settings_are_refused_in_one_line_before_anything_is_spent(app, changes, said):
+    with pytest.raises(ConfigError, match=said) as caught:
+        run(**changes)
+    assert "\n" not in str(caught.value)
+    assert not list(Path().glob("*.db"))
+
+
+def test_a_store_of_another_batch_is_refused(app):
+    run()
+    with pytest.raises(ConfigError, match=r"record of another batch \(seed\)"):
+        run(seed=1)
+    with pytest.raises(ConfigError, match=r"record of another batch \(dataset\)"):
+        run(dataset=write("d.jsonl", questions(3)))
+
+
+def test_a_disk_that_is_full_at_the_end_loses_nothing(app, monkeypatch):
+    def full(path):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("vinelm.batches.result.atomic_path", full)
+        with pytest.raises(ConfigError, match=r"No space left.*buys nothing anew"):
+            run()
+    spent = committed_usd()
+    assert run().spent_usd == pytest.approx(spent)
+    assert spent > 0
+    assert len(answers()) == 120
+
+
+def test_two_at_once_on_one_store_are_one_clear_line(app):
+    def other(done, total):
+        with pytest.raises(StoreError, match="another run") as caught:
+            run(output="b.jsonl", store="a.db")
+        assert "\n" not in str(caught.value)
+        asked.append(done)
+
+    asked = []
+    assert run(on_done=other).is_complete
+    assert asked
+
+
+# -- kills -----------------------------------------------------------------------------------------------------
+
+KILLS = """
+import json, os, random, signal, sys, time
+import vinelm
+from vinelm.money.spend_guard import SpendGuard
+
+kills, budget, output = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+settled = SpendGuard._settle
+
+def settle(guard, permit, usage):
+    if usage is not None:
+        with open("paid.txt", "a") as paid:
+            paid.write(f"{usage.cost_usd}\\n")
+    settled(guard, permit, usage)
+
+SpendGuard._settle = settle
+workflow, trie = vinelm.load_workflow("my_app:workflow"), vinelm.load_trie("t.vine")
+rng, made = random.Random(0), 0
+for number in range(100 * kills):
+    child = os.fork()
+    if not child:
+        objective = vinelm.Objective(maximize="accuracy")
+        found = vinelm.batch(workflow, trie, objective, output=output, budget_usd=budget, workers=4, finish="good")
+        os._exit(0)
+    if made < kills:
+        time.sleep(rng.uniform(0.0, float(sys.argv[4])))
+        os.kill(child, signal.SIGKILL)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL:
+        made += 1
+        continue
+    if made >= kills or not os.path.exists(output):
+        break
+    for name in (output, output.replace("jsonl", "db")):  # it was done before all kills: begin anew
+        os.rename(name, f"{made}-{number}-{name}")
+print(made)
+"""
+
+
+def killed(kills, budget_usd, output, longest_s):
+    """Run, kill and continue; returns the kills."""
+    given = [sys.executable, "-c", KILLS, str(kills), str(budget_usd), output, str(longest_s)]
+    ran = subprocess.run(given, check=True, capture_output=True, text=True)
+    return int(ran.stdout.split()[-1])
+
+
+def assert_undisturbed(output, whole):
+    """Each batch that was killed again and again ended as the undisturbed one, with each request answered once."""
+    for lines in [Path(output), *Path().glob(f"*-{output}")]:
+        assert answers(lines) == whole
+        with ObservationStore.open(lines.with_suffix(".db")) as store:
+            keys = [answer.key for answer in Answers(store).brief()]
+        assert len(keys) == len(set(keys)) == 120
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.long)])
+def test_kill_9_at_any_point_and_the_same_line_again_ends_as_undisturbed(app, kills):
+    run(output="whole.jsonl")
+    assert killed(kills, 100.0, "a.jsonl", 1.5) >= kills
+    assert_undisturbed("a.jsonl", answers("whole.jsonl"))
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(40, marks=pytest.mark.long)])
+def test_no_kill_breaks_the_budget(app, kills):
+    """What was really paid is never more than what the store counts, and that never more than the budget."""
+    limit = run(output="whole.jsonl").spent_usd / 2
+    killed(kills, limit, "a.jsonl", 1.0)
+    paid = [float(line) for line in Path("paid.txt").read_text().splitlines()]
+    stores = [Path("a.db"), *Path().glob("*-a.db")]
+    assert sum(paid) <= sum(map(committed_usd, stores)) + 1e-9
+    assert all(committed_usd(one) <= limit + 1e-9 for one in stores)

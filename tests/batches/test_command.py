@@ -1,0 +1,62 @@
+"""The command: what it prints, its page and its exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vinelm.cli.batch import seconds_of
+from vinelm.cli.main import main
+from vinelm.errors import ConfigError
+
+LINE = ["batch", "my_app.py:workflow", "--trie", "t.vine", "--maximize", "accuracy", "-o", "a.jsonl", "--budget-usd"]
+
+
+def test_the_whole_way(app, capsys):
+    assert main([*LINE, "1", "--dry-run"]) == 0
+    assert "120 requests (0 equal to others)" in capsys.readouterr().out
+    assert main([*LINE, "1", "--report", "page.html", "--deadline", "2h", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["by_status"] == {"ok": 120, "failed": 0, "unanswered": 0}
+    assert told["deadline_s"] == 7200.0
+    page = Path("page.html").read_text()
+    assert "120 of 120 requests answered" in page
+    assert "simulated models" in page
+    assert len(Path("a.jsonl").read_text().splitlines()) == 120
+
+
+def test_a_budget_that_leaves_some_unanswered_is_exit_code_3(app, capsys):
+    assert main([*LINE, "0.05", "--finish", "good"]) == 3
+    told = capsys.readouterr()
+    assert "are unanswered (budget): raise --budget-usd and run the same line" in told.err
+    assert "unanswered" in Path("a.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["1", "--deadline", "soon"], "write hours, minutes or seconds"),
+        (["0.0000001"], "--budget-usd and --deadline bound it"),
+        (["1", "--max-cost-usd", "0.1"], "budget"),
+        (["1", "--dataset", "none.jsonl"], "none.jsonl"),
+    ],
+)
+def test_bad_input_is_one_line(app, capsys, more, said):
+    assert main([*LINE, *more]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+    assert not Path("a.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("7h", 25_200.0), ("1h30m", 5400.0), ("45 s", 45.0), ("0.5h", 1800.0), ("2d", 172_800.0)]
+)
+def test_durations(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "7", "h", "7 hours", "-1h"])
+def test_what_is_no_duration_is_refused(text):
+    with pytest.raises(ConfigError, match="such as 7h"):
+        seconds_of(text)

@@ -1,0 +1,2 @@
+from .batch import batch as batch
+from .result import BatchResult as BatchResult

@@ -1,0 +1,291 @@
+"""The verb: answer a data set with an application, within dollars and hours that all requests share."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vinelm.adapters.langgraph import build_graph
+from vinelm.api import VineLM
+from vinelm.api.profiling import require_budget
+from vinelm.backends import create_backends
+from vinelm.batches.requests import BatchRequests, requests_of
+from vinelm.batches.result import BatchResult, write_lines
+from vinelm.batches.run import INTERRUPTED, BatchRun, Served
+from vinelm.batches.steering import DatasetForecast, Finish, Steering
+from vinelm.catalog import Catalog
+from vinelm.datasets import Columns
+from vinelm.errors import BudgetExhausted, ConfigError, InfeasibleError
+from vinelm.io.atomic import draft_path, require_regular
+from vinelm.objective import Objective
+from vinelm.requests.workflow import Workflow
+from vinelm.template.kinds import without_kinds
+from vinelm.traces import StoreIdentity
+from vinelm.traces.databases import opening
+from vinelm.traces.databases.address import StoreAddress, address_of
+from vinelm.traces.served.answers import Answers
+from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.verdicts.request_ledger import RequestLedger
+from vinelm.verdicts.serving_record import opened_record
+from vinelm.verdicts.verification import digest_of_plans
+from vinelm.vinefile import load_trie
+from vinelm.workflows import load_workflow
+
+WORKERS = 8
+
+
+def batch(
+    workflow: Workflow | str,
+    trie: AnnotatedTrie | str | Path,
+    objective: Objective,
+    *,
+    output: str | Path,
+    dataset: str | Path | None = None,
+    columns: Columns | None = None,
+    models: Catalog | str | Path | None = None,
+    budget_usd: float | None = None,
+    deadline_s: float | None = None,
+    finish: Finish = "all",
+    workers: int = WORKERS,
+    store: str | Path | None = None,
+    seed: int = 0,
+    dry_run: bool = False,
+    on_done: Callable[[int, int], None] = lambda done, total: None,
+) -> BatchResult:
+    """Answer every request of a data set with the application, each under the plan that the dollars and hours left allow.
+
+    Calls the models, so it spends money unless they are simulated. Every call is reserved in the store before it is made, and
+    every answer is there before the next request begins: after a crash the same call continues, and repeats at most the
+    requests that were under way. Equal requests are answered once. A failed request is a result, and is not tried again.
+
+    Args:
+        workflow: The workflow, the name of a bundled one, or ``"module:attribute"``.
+        trie: The annotated trie, or the path of its file.
+        objective: What to plan for.
+        output: The file of answers, JSON lines in the order of the data set; written when the batch ends or is interrupted.
+        dataset: The requests, in any format of :func:`~vinelm.read_dataset`. They need no labels, and those without an id are
+            named by their line. None takes the workflow's own.
+        columns: Which columns become inputs and ids; None leaves that to the format.
+        models: A catalog or the path of its file; None takes the trie's.
+        budget_usd: The most that all requests may cost in dollars. Required for models that cost money.
+        deadline_s: Seconds within which all should be answered, counted from the batch's first start; None: no limit.
+        finish: Near the end of the money or the time, ``"all"`` has the cheapest plans finish all requests, ``"good"`` leaves
+            the rest unanswered.
+        workers: Requests under way at a time.
+        store: What keeps answers and dollars: a file, created if missing, or ``postgresql://...``; None: the output with the
+            suffix ``.db``.
+        seed: Decides the answers of simulated models.
+        dry_run: Answer nothing: only count, plan and forecast.
+        on_done: Called as ``on_done(done, total)`` with the different requests now and then.
+
+    Returns:
+        The counts; its ``lines()`` are those of the file.
+
+    Raises:
+        ConfigError: The parts do not belong together, models cost money and no budget is given, the deadline has passed, the
+            output cannot be written, or the store is of another batch.
+        DatasetError: A row is at fault; nothing was spent.
+        InfeasibleError: No plan meets the bounds, or all requests cannot be finished within money and time.
+        StoreError: The store cannot be used, or another process holds it.
+        StageBroken: The first requests all failed.
+
+    Examples:
+        >>> import vinelm
+        >>> best = vinelm.Objective(maximize="accuracy")
+        >>> found = vinelm.batch("my_app:workflow", "my-app.vine", best, output="answers.jsonl", budget_usd=2)
+        >>> found.is_complete, next(found.lines())["status"]
+        (True, 'ok')
+    """
+    output = Path(output)
+    if not isinstance(workflow, Workflow):
+        workflow = load_workflow(workflow, dataset=dataset, columns=columns, labelled=False)
+    elif dataset is not None:
+        raise ConfigError("dataset has no effect on a Workflow object: give it its requests, or name it as module:attribute")
+    if deadline_s is not None and not (deadline_s > 0 and math.isfinite(deadline_s)):
+        raise ConfigError(f"the deadline is {deadline_s} s: it must be a number of seconds > 0")
+    if workers < 1:
+        raise ConfigError(f"workers is {workers}: at least one request must be under way")
+    annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
+    made = _Batch(workflow, annotated, objective, None if models is None else Catalog.of(models), seed)
+    settings = {
+        "budget_usd": budget_usd,
+        "deadline_s": deadline_s,
+        "output": output,
+        "store": str(address_of(store or output.with_suffix(".db"))),
+        **made.fields,
+    }
+    steered = Steered(budget_usd, deadline_s, finish, workers)
+    forecast = made.steering(steered).forecast()
+    if dry_run:
+        return BatchResult(forecast=forecast, **settings)
+    require_budget(made.backends, budget_usd)
+    address = address_of(store or output.with_suffix(".db"))
+    _require_output(output, dataset, address)
+    _require_enough(forecast, steered, len(made.found.order))
+    return made.run(address, steered, settings, on_done)
+
+
+class Steered(NamedTuple):
+    """What bounds a batch; see :func:`batch`."""
+
+    budget_usd: float | None
+    deadline_s: float | None
+    finish: Finish
+    workers: int
+
+    def without(self, lost_usd: float) -> Steered:
+        """Return the same with less money: calls that interrupted runs made, and that led to no answer, are paid."""
+        if self.budget_usd is None or lost_usd <= 1e-9:
+            return self
+        if lost_usd >= self.budget_usd:
+            raise BudgetExhausted(f"interrupted runs have used up the ${self.budget_usd:g}: raise the budget")
+        return self._replace(budget_usd=self.budget_usd - lost_usd)
+
+
+class _Batch:
+    """A workflow and a plan, ready to answer."""
+
+    def __init__(
+        self, workflow: Workflow, annotated: AnnotatedTrie, objective: Objective, catalog: Catalog | None, seed: int
+    ) -> None:
+        self.annotated, self.objective, self.seed = annotated, objective, seed
+        catalog = catalog or annotated.catalog
+        self.workflow = workflow = replace(workflow, template=without_kinds(annotated.template))
+        self.backends = create_backends(catalog, workflow=workflow, seed=seed)
+        vine = VineLM(
+            catalog,
+            self.backends,
+            trie=annotated,
+            signals=workflow.signals,
+            kind=workflow.kind,
+            allow_unproven=True,  # the plan that was asked for is what the budget was given for
+        )
+        self.served = Served(workflow, vine, build_graph(workflow, vine))
+        self.found: BatchRequests = requests_of(workflow, catalog, self.served.app)
+
+    @property
+    def is_simulated(self) -> bool:
+        """True if some models are simulated."""
+        return any(backend.is_simulated for backend in self.backends.values())
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What a result says of the requests."""
+        found = self.found
+        return {
+            "requests": len(found.keys),
+            "equal": found.equal,
+            "shared": found.shared,
+            "note": found.note,
+            "is_simulated": self.is_simulated,
+        }
+
+    def steering(self, steered: Steered) -> Steering:
+        """Return what draws the plans of this batch."""
+        return Steering(
+            self.served.vine.served_planner(),
+            self.objective,
+            keys=self.found.order,
+            groups=self.found.groups,
+            **steered._asdict(),
+        )
+
+    def identity(self) -> StoreIdentity:
+        """Return what decides the answers; budget, deadline and workers do not, so that they can be raised later."""
+        return StoreIdentity(
+            workflow=f"{self.workflow.name} (batch)",  # so that no profile adds to its ledger
+            template=self.annotated.template.to_dict(),
+            catalog=self.served.vine.catalog.to_dict(),
+            dataset_digest=self.workflow.dataset_digest,
+            fingerprint={
+                "trie": digest_of_plans(self.annotated),
+                "objective": json.dumps(self.objective.to_dict(), sort_keys=True),
+                "seed": str(self.seed),
+            },
+            is_simulated=self.is_simulated,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    def run(
+        self, address: StoreAddress, steered: Steered, settings: dict[str, Any], on_done: Callable[[int, int], None]
+    ) -> BatchResult:
+        """Answer what the store has no answer to, and write the lines."""
+        with opened_record(address, self.identity(), "batch") as store, store.exclusive():
+            answers, ledger = Answers(store), RequestLedger(store, steered.budget_usd)
+            lost_usd = ledger.committed_usd - sum(answer.cost_usd for answer in answers.brief())
+            run = BatchRun(
+                self.served,
+                self.found,
+                answers,
+                ledger,
+                self.steering(steered.without(lost_usd)),
+                elapsed_s=self._clock(store.identity.created_at),
+                deadline_s=steered.deadline_s,
+                workers=steered.workers,
+            )
+            _require_time(run, steered.deadline_s)
+            try:
+                run.run(on_done)
+            finally:
+                if run.because == INTERRUPTED or run.is_over:
+                    write_lines(settings["output"], self.workflow.requests, self.found.keys, answers, run.because)
+            return BatchResult(
+                forecast=None,
+                spent_usd=ledger.committed_usd,
+                elapsed_s=run.elapsed_s,
+                unanswered_because=run.because,
+                **run.tally.to_fields(),
+                **settings,
+            )
+
+    def _clock(self, began_at: str) -> Callable[[], float] | None:
+        """Seconds since the batch was first started; None where time is virtual."""
+        if all(backend.is_virtual_time for backend in self.backends.values()):
+            return None
+        began_s = datetime.fromisoformat(began_at).timestamp()
+        return lambda: time.time() - began_s
+
+
+def _require_enough(forecast: DatasetForecast, steered: Steered, requests: int) -> None:
+    """:class:`InfeasibleError` where all are to be finished, or one at least, and not even the cheapest plans could."""
+    wanted = requests if steered.finish == "all" else min(requests, 1)
+    if forecast.requests >= wanted:
+        return
+    bounds = [] if steered.budget_usd is None else [f"${steered.budget_usd:g}"]
+    bounds += [] if steered.deadline_s is None else [f"{steered.deadline_s:,.0f} s"]
+    raise InfeasibleError(
+        f"about {forecast.requests:,} of the {requests:,} different requests can be answered within {' and '.join(bounds)}: "
+        "raise that",
+        code="batch-too-large",
+    )
+
+
+def _require_time(run: BatchRun, deadline_s: float | None) -> None:
+    if deadline_s is not None and run.left and run.elapsed_s >= deadline_s:
+        raise ConfigError(
+            f"the deadline has passed: the batch was first started {run.elapsed_s:,.0f} s ago, and {run.left:,} requests are "
+            f"left: give a deadline beyond that"
+        )
+
+
+def _require_output(output: Path, dataset: str | Path | None, address: StoreAddress) -> None:
+    """:class:`ConfigError` if the answers could not be written at the end, or would replace what is not theirs."""
+    if dataset is not None and output.exists() and Path(dataset).exists() and output.samefile(dataset):
+        raise ConfigError(f"{output}: this is the data set and would be overwritten: use another name for the output")
+    if output.exists() and not opening.exists(address):
+        raise ConfigError(f"{output}: exists, and no batch is known that it belongs to: use another name, or move it away")
+    try:
+        require_regular(output)
+        draft = draft_path(output)
+        draft.touch()
+        draft.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"{output}: cannot be written ({error.strerror}): use another name for the output", code="answers-not-written"
+        ) from error

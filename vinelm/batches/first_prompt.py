@@ -1,0 +1,133 @@
+"""The prompt of a request's first call, learnt from a few requests without a call: which inputs it has, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+
+from vinelm.adapters.langgraph import build_graph
+from vinelm.adapters.langgraph.build import begins_with_stages
+from vinelm.adapters.langgraph.whole_run import whole_run
+from vinelm.api import VineLM
+from vinelm.backends.offline.chat_model import OfflineChatModel
+from vinelm.backends.turns import prompt_parts
+from vinelm.catalog import Catalog, Model
+from vinelm.requests.protocols import CallContext
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.rows.observation import Usage
+
+PILOTS = 3
+"""Requests whose first prompts are read: the first tells, the others check."""
+LEAST_CHARS = 3
+"""A shorter value is in any text, and tells nothing of where it stands."""
+
+
+class _FirstCall(BaseException):
+    """Ends a run at its first call; no ``except Exception`` of the application goes on behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstPrompt:
+    """What the first prompts of a workflow have in common.
+
+    Args:
+        pieces: of the prompt in the order in which a server reads it: texts, and keys of the graph's input.
+        is_key: whether each piece is a key.
+    """
+
+    pieces: tuple[str, ...]
+    is_key: tuple[bool, ...]
+
+    def of(self, given: Mapping[str, Any]) -> list[str]:
+        """Return the pieces of the first prompt of a request whose graph is given this."""
+        return [str(given.get(piece, "")) if key else piece for piece, key in zip(self.pieces, self.is_key, strict=True)]
+
+    @classmethod
+    def learnt(cls, text: str, given: Mapping[str, Any]) -> FirstPrompt:
+        """Return the prompt ``text`` as pieces: each value of the input that is a text in it, wherever it stands first."""
+        found = sorted(
+            (text.index(value), key, len(value))
+            for key, value in given.items()
+            if isinstance(value, str) and len(value) >= LEAST_CHARS and value in text
+        )
+        places = [place for n, place in enumerate(found) if not any(at + size > place[0] for at, _, size in found[:n])]
+        pieces, is_key, done = [], [], 0
+        for at, key, size in places:
+            pieces += [text[done:at], key]
+            is_key += [False, True]
+            done = at + size
+        return cls((*pieces, text[done:]), (*is_key, False))
+
+
+def of_inputs(requests: Sequence[Mapping[str, Any]]) -> FirstPrompt:
+    """Return what stands in for a first prompt that is not known: the inputs, those first that most requests share."""
+    different: dict[str, set[str]] = {}
+    for given in requests:
+        for key, value in given.items():
+            different.setdefault(key, set()).add(str(value)[:256])
+    keys = sorted(different, key=lambda key: len(different[key]))
+    return FirstPrompt(tuple(keys), (True,) * len(keys))
+
+
+def first_prompt(workflow: Workflow, catalog: Catalog, requests: Sequence[Request]) -> tuple[FirstPrompt | None, str]:
+    """Run the graph of up to :data:`PILOTS` requests to its first call, which is not made, and return the prompt of it.
+
+    Spends nothing. The application's own code before the call is run, but no node that is not a stage.
+
+    Returns:
+        The prompt, and why it is not known where it is None, as the end of a sentence.
+    """
+    pilot = _Pilot()
+    vine = VineLM(
+        catalog,
+        {model.provider: pilot for model in catalog.models},
+        template=workflow.template,
+        fallback=False,
+        labelled=True,
+        signals=workflow.signals,
+        kind=workflow.kind,
+    )
+    app = build_graph(workflow, vine)
+    if not begins_with_stages(app, vine.adapter.agents, but=workflow.unrepeatable):
+        return None, "a node that is no stage comes before the first call"
+    chosen = requests[:PILOTS]
+    texts = [pilot.prompt_of(workflow, vine, app, request) for request in chosen]
+    if texts[0] is None:
+        return None, "the graph of the first request calls no model"
+    found = FirstPrompt.learnt(texts[0], workflow.graph_input(chosen[0]))
+    if any("".join(found.of(workflow.graph_input(one))) != text for one, text in zip(chosen, texts, strict=True)):
+        return None, "the prompt is made of more than the inputs as they are"
+    return found, ""
+
+
+class _Pilot:
+    """A :class:`~vinelm.requests.protocols.Backend` that keeps the prompt of a call and ends the run there."""
+
+    is_simulated = True
+    is_virtual_time = True
+
+    def __init__(self) -> None:
+        self._seen: list[str] = []
+
+    def prompt_of(self, workflow: Workflow, vine: VineLM, app: Any, request: Request) -> str | None:
+        """Return the prompt of a request's first call; None if it makes none."""
+        self._seen.clear()
+        with suppress(_FirstCall, Exception):  # what the application raises, it raises again when the request is served
+            whole_run(workflow, app, request, vine.context(request=request))
+        return self._seen[0] if self._seen else None
+
+    def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
+        """See :meth:`vinelm.requests.protocols.Backend.chat_model`."""
+        return OfflineChatModel.bound(self, model, replace(call, on_prompt=self._keep))
+
+    def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
+        """End the run."""
+        raise _FirstCall
+
+    def _keep(self, messages: Sequence[BaseMessage], tools: Sequence[Any]) -> None:
+        self._seen.append("\n".join(prompt_parts(messages, tools)))

@@ -1,0 +1,78 @@
+"""The order of a batch: requests whose first prompts begin alike follow each other, so that a cache has what they share."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from vinelm.prompts.radix import STATIC_SHARE, IntArray, points_of
+from vinelm.prompts.shape import Shape
+
+
+class Order(NamedTuple):
+    """An order of requests.
+
+    Args:
+        places: The requests in this order, by their numbers from 0.
+        groups: A number for each request in this order, the same for neighbours that share more than nearly all do.
+        shared: Tokens, about, with which prompts begin as the one before them.
+        tokens: Of all prompts, about.
+    """
+
+    places: list[int]
+    groups: list[int]
+    shared: int
+    tokens: int
+
+
+def depth_first(shapes: Iterable[Shape]) -> Order:
+    """Return the order in which a walk of the radix tree of prompts meets them, the branch that came first at first.
+
+    Whatever the size of a cache that drops what was used longest ago, as long as it holds one prompt, each prefix that several
+    share is computed once if one request is served at a time. Equal prompts keep their order. About 100 bytes for a prompt of
+    2,000 tokens, and a second for 50,000 of them.
+
+    Args:
+        shapes: Of the first prompt of each request, all made with one key.
+    """
+    digests, tokens, stops, ends = array("Q"), array("I"), array("Q", [0]), array("I")
+    for shape in shapes:
+        ours = points_of(shape)
+        digests.extend(ours[0])
+        tokens.extend(ours[1])
+        stops.append(len(digests))
+        ends.append(shape.tokens)
+    bounds = np.asarray(stops, np.int64)
+    if not digests:
+        return Order(list(range(len(ends))), list(range(len(ends))), 0, 0)
+    _, first, point, count = np.unique(
+        np.asarray(digests, np.uint64), return_index=True, return_inverse=True, return_counts=True
+    )
+    passing = count[point]
+    is_last = np.zeros(len(passing), np.bool_)
+    is_last[bounds[1:][np.diff(bounds) > 0] - 1] = True
+    edge_ends = is_last | np.append(np.diff(passing) != 0, True)  # all points of one edge tell the same
+    ranks = first[point].astype(">u4")
+    keys = [ranks[start:stop][edge_ends[start:stop]].tobytes() for start, stop in pairwise(bounds)]
+    places = sorted(range(len(keys)), key=keys.__getitem__)
+    common = _common_with_the_one_before(places, bounds, point, np.asarray(tokens, np.int64))
+    static = int(np.asarray(tokens)[passing >= max(STATIC_SHARE * len(ends), 2)].max(initial=0))
+    groups = np.cumsum(common <= static) - 1
+    return Order(places, groups.tolist(), int(common.sum()), sum(ends))
+
+
+def _common_with_the_one_before(places: list[int], bounds: IntArray, point: IntArray, tokens: IntArray) -> IntArray:
+    """The tokens of the longest common prefix of each prompt and the one before it, in this order."""
+    common = np.zeros(len(places), np.int64)
+    for at in range(1, len(places)):
+        before, here = places[at - 1], places[at]
+        size = min(bounds[before + 1] - bounds[before], bounds[here + 1] - bounds[here])
+        one, other = bounds[before], bounds[here]
+        same = point[one : one + size] == point[other : other + size]
+        known = size if same.all() else int(same.argmin())
+        common[at] = tokens[other + known - 1] if known else 0
+    return common

@@ -1,0 +1,235 @@
+"""The plans that the requests of a batch are divided between, under common bounds on mean dollars and mean seconds.
+
+A price of a second turns the cost of every invocation into its dollars and the price of its seconds, so that the planner for
+bounds on dollars finds the plans on the hull in both. Which price that is follows from a linear program over the plans found so
+far: the worth of a second over the worth of a dollar there. It is solved again with the plans of that price, until no new price
+follows (column generation; Dantzig and Wolfe, 1960).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linprog
+
+from vinelm.controller import Planner
+from vinelm.errors import ConfigError
+from vinelm.objective import Objective
+
+STEPS_PER_OCTAVE = 16
+"""Prices of a second lie on a grid, so that few planners are made: this many for each factor of two."""
+OCTAVES = 24
+"""A price is at most 2**OCTAVES times the trie's own dollars per second: then dollars have no say. Lower: it is 0."""
+PLANNERS = 8
+"""Most planners that are kept, each of the size of the trie."""
+MOST_STEPS = 20
+"""Most prices that are tried for one pair of bounds."""
+LEAST_SHARE = 1e-6
+"""A smaller share is rounding."""
+_OVER_USD, _OVER_SECONDS, _BELOW = 1e4, 1e3, 1e2
+"""What missing a bound is worth against the target, by the part of the bound: dollars are kept first, then seconds."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The plan of a request.
+
+    Args:
+        planner: Leads to it, for :class:`~vinelm.controller.Session`. Its dollars include the price of seconds.
+        objective: Leads to it over the planner.
+        usd: Expected dollars of a request, by the trie.
+        seconds: Expected seconds of a request, by the trie at zero load.
+        accuracy: Expected accuracy.
+    """
+
+    planner: Planner
+    objective: Objective
+    usd: float
+    seconds: float
+    accuracy: float
+
+
+class Share(NamedTuple):
+    """A plan and the share of the requests that follow it, in (0, 1]."""
+
+    share: float
+    plan: Drawn
+
+
+class PlanShares:
+    """Finds the best shares of all plans over a trie within bounds on means. Not thread-safe.
+
+    Args:
+        planner: Over the trie.
+        objective: Its target, floor and bounds of each request; a budget of its own it must not have.
+
+    Raises:
+        ConfigError: The objective bounds dollars, or cannot be kept on average.
+    """
+
+    def __init__(self, planner: Planner, objective: Objective) -> None:
+        _check(objective)
+        annotated = planner.annotated
+        self._planner, self.objective = planner, objective
+        self._available = [name for name in annotated.trie.models if name not in planner.metrics.missing]
+        self._planners: dict[int | None, Planner] = {None: planner}
+        self._plans: dict[tuple[str, ...], Drawn] = {}
+        self._best: set[tuple[str, ...]] = set()
+        self._near: int | None = None  # the last price: the next one is near it
+        usd, seconds = float(annotated.cost_usd.sum()), float(annotated.latency_s.sum())
+        self._usd_per_second = usd / seconds if usd > 0.0 < seconds else 1.0
+
+    def within(self, usd: float | None, seconds: float | None) -> tuple[Share, ...]:
+        """Return the best shares whose means are at most so many dollars and seconds, the cheapest plan first.
+
+        Where no shares are, those that exceed the dollars least, and then the seconds.
+
+        Args:
+            usd: Mean dollars of a request, >= 0; None: any.
+            seconds: Mean seconds of a request, >= 0; None: any.
+
+        Raises:
+            ConfigError: The trie knows no seconds, and they are bounded.
+            InfeasibleError: ``on_infeasible="raise"``, and no plan meets the objective.
+        """
+        if seconds is not None and not self._planner.annotated.knows_latency:
+            raise ConfigError("the trie knows no seconds of its models, so that no deadline can be planned for: leave it out")
+        if seconds is None and self.objective.target == "accuracy":
+            return self._mixed(usd)
+        self._plans = {key: plan for key, plan in self._plans.items() if key in self._best}  # the others keep planners alive
+        price, tried = self._near if seconds is not None else None, set()
+        while True:
+            self._find(price, usd, seconds)
+            shares, per_second = self._shared(usd, seconds)
+            tried.add(price)
+            price = self._price(per_second)
+            if price in tried or len(tried) >= MOST_STEPS:
+                self._best, self._near = {_key(plan) for _, plan in shares}, price
+                return shares
+
+    def _mixed(self, usd: float | None) -> tuple[Share, ...]:
+        """The best shares within dollars alone, which the planner itself knows."""
+        objective = self.objective if usd is None else replace(self.objective, max_cost_usd=usd)
+        mixture = self._planner.mixture(objective)
+        if mixture is None:
+            return (Share(1.0, self._kept(self._planner, objective)),)
+        low, high = (self._kept(self._planner, one) for one in (mixture.low, mixture.high))
+        return Share(1.0 - mixture.share, low), Share(mixture.share, high)
+
+    def _find(self, price: int | None, usd: float | None, seconds: float | None) -> None:
+        """Add the plans to which a price of a second leads, and the bounds at that price."""
+        planner, (of_usd, of_second) = self._at(price), self._weights(price)
+        bound = None
+        if usd is not None or price is not None:  # without a budget seconds are priced so high that dollars are rounding
+            bound = of_usd * (usd or 0.0) + of_second * (seconds or 0.0)
+        objectives = [self.objective]
+        if bound is not None:
+            # Under a floor the cheapest plan may be too dear; then the floor is missed, by the plan that this finds.
+            within = replace(self.objective, maximize="accuracy", minimize=None, max_cost_usd=bound, mix=True)
+            objectives = [within] if self.objective.target == "accuracy" else [*objectives, replace(within, min_accuracy=None)]
+        for objective in objectives:
+            mixture = planner.mixture(objective)
+            for one in [objective] if mixture is None else [mixture.low, mixture.high]:
+                self._kept(planner, one)
+
+    def _kept(self, planner: Planner, objective: Objective) -> Drawn:
+        """The plan of an objective, which is kept; an equal one that was found before in its place."""
+        decision = planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0]))
+        annotated, reached = self._planner.annotated, decision.reached
+        reached[0] = 1.0  # what runs before the first invocation
+        usd, seconds = float(reached @ annotated.cost_usd), float(reached @ annotated.latency_s)
+        plan = Drawn(planner, objective, usd, seconds, decision.accuracy)
+        return self._plans.setdefault(_key(plan), plan)
+
+    def _shared(self, usd: float | None, seconds: float | None) -> tuple[tuple[Share, ...], float]:
+        """The best shares of the plans found so far, and the dollars that a second is worth there."""
+        plans = list(self._plans.values())
+        is_cost, floor = self.objective.target == "cost", self.objective.min_accuracy
+        rows: list[list[float]] = []
+        limits: list[float] = []
+        over: list[float] = []
+        for name, bound, penalty in (("usd", usd, _OVER_USD), ("seconds", seconds, _OVER_SECONDS), ("accuracy", floor, _BELOW)):
+            sign = -1.0 if name == "accuracy" else 1.0
+            unit = max([*(getattr(plan, name) for plan in plans), bound or 0.0, 1e-300])
+            row = [sign * getattr(plan, name) / unit for plan in plans]
+            rows.append(row if bound is not None else [0.0] * len(plans))
+            limits.append(0.0 if bound is None else sign * bound / unit)
+            over.append(penalty)
+        target = [plan.usd if is_cost else -plan.accuracy for plan in plans]
+        scale = max(map(abs, target)) or 1.0
+        found = linprog(
+            [*(value / scale for value in target), *over],
+            A_ub=np.hstack([np.array(rows), -np.eye(len(rows))]),
+            b_ub=limits,
+            A_eq=[[1.0] * len(plans) + [0.0] * len(rows)],
+            b_eq=[1.0],
+        )
+        shares = [Share(float(share), plan) for share, plan in zip(found.x, plans, strict=False) if share > LEAST_SHARE]
+        total = sum(share for share, _ in shares)
+        shares = sorted((Share(share / total, plan) for share, plan in shares), key=lambda one: one.plan.usd)
+        return tuple(shares), self._worth(found.ineqlin.marginals, plans, usd, seconds, scale)
+
+    def _worth(
+        self, marginals: Sequence[float], plans: Sequence[Drawn], usd: float | None, seconds: float | None, scale: float
+    ) -> float:
+        """The dollars that a second is worth by the marginal values of both bounds."""
+        of_usd, of_second = -float(marginals[0]), -float(marginals[1])
+        if seconds is None or of_second <= 0.0:
+            return 0.0
+        of_usd /= max([*(plan.usd for plan in plans), usd or 0.0, 1e-300])
+        of_second /= max([*(plan.seconds for plan in plans), seconds, 1e-300])
+        if self.objective.target == "cost":
+            of_usd += 1.0 / scale
+        return of_second / of_usd if of_usd > 0.0 else math.inf
+
+    def _price(self, per_second: float) -> int | None:
+        """The step of the grid next to a price in dollars per second; None for 0."""
+        most = OCTAVES * STEPS_PER_OCTAVE
+        if per_second <= 0.0:
+            return None
+        step = most if math.isinf(per_second) else round(math.log2(per_second / self._usd_per_second) * STEPS_PER_OCTAVE)
+        return None if step < -most else min(step, most)
+
+    def _weights(self, price: int | None) -> tuple[float, float]:
+        """What a dollar and a second weigh at a price: their sum keeps the size of the trie's dollars."""
+        if price is None:
+            return 1.0, 0.0
+        times = 2.0 ** (price / STEPS_PER_OCTAVE)
+        return 1.0 / (1.0 + times), self._usd_per_second * times / (1.0 + times)
+
+    def _at(self, price: int | None) -> Planner:
+        """The planner over the trie in which a second has this price."""
+        found = self._planners.get(price)
+        if found is None:
+            assert price is not None
+            annotated = self._planner.annotated
+            of_usd, of_second = self._weights(price)
+            priced = of_usd * annotated.cost_usd + of_second * annotated.latency_s
+            found = Planner(replace(annotated, cost_usd=priced, cost_se=None), available=self._available)
+            if len(self._planners) >= PLANNERS:
+                del self._planners[next(one for one in self._planners if one is not None)]
+            self._planners[price] = found
+        return found
+
+
+def _key(plan: Drawn) -> tuple[str, ...]:
+    """Equal for plans that differ by rounding only."""
+    return tuple(f"{value:.9g}" for value in (plan.usd, plan.seconds, plan.accuracy))
+
+
+def _check(objective: Objective) -> None:
+    if objective.max_cost_usd is not None:
+        raise ConfigError(
+            f"the objective bounds the dollars of a request (max_cost_usd = {objective.max_cost_usd:g}), but those of a batch "
+            "have a common budget: give that, and leave max_cost_usd out"
+        )
+    if objective.target == "latency":
+        raise ConfigError('minimize="latency" is about single requests: maximize accuracy or minimize cost under a deadline')
+    if objective.risk == "dp":
+        raise ConfigError('risk="dp" plans each request by itself, and a batch plans means: leave it out')
+    if not objective.mix:
+        raise ConfigError("mix=False has no effect in a batch: its requests are divided between plans; leave it out")

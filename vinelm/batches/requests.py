@@ -1,0 +1,96 @@
+"""The requests of a batch: those that are equal, and the order in which the different ones are served."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vinelm.adapters.langgraph.build import keys_of_state
+from vinelm.batches.first_prompt import first_prompt, of_inputs
+from vinelm.batches.order import depth_first
+from vinelm.catalog import Catalog
+from vinelm.errors import DatasetError
+from vinelm.prompts.shape import shape_of
+from vinelm.requests.workflow import Request, Workflow
+
+SAMPLE = 1000
+"""Requests whose inputs are compared where the first prompt is not known."""
+_KEY = b"texts that are at hand and are not kept"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRequests:
+    """The requests of a data set, each different one once.
+
+    Args:
+        keys: Of each request, in the order of the data set: a digest of what the graph is given.
+        first: Key to the first request that has it.
+        order: The keys in the order in which they are served: prompts that begin alike side by side.
+        groups: Of each key in this order, the same number for those whose prompts begin alike.
+        shared: The share of the tokens of first prompts, in [0, 1], with which a prompt begins as the one before it does; None
+            where the first prompt is not known.
+        note: Why it is not known; empty where it is.
+    """
+
+    keys: tuple[str, ...]
+    first: Mapping[str, Request]
+    order: tuple[str, ...]
+    groups: tuple[int, ...]
+    shared: float | None
+    note: str
+
+    @property
+    def equal(self) -> int:
+        """Requests that are equal to an earlier one."""
+        return len(self.keys) - len(self.first)
+
+
+def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> BatchRequests:
+    """Return the requests of a workflow, told apart and ordered. Spends nothing; see :func:`.first_prompt`.
+
+    Args:
+        workflow: The workflow.
+        catalog: The models of its stages.
+        app: Its compiled application: columns that are no keys of its state tell nothing apart.
+
+    Raises:
+        DatasetError: The workflow's own ``inputs`` does not take a request. Names it.
+    """
+    first: dict[str, Request] = {}
+    state = keys_of_state(app)
+    keys = tuple(_key(workflow, request, state) for request in workflow.requests)
+    for key, request in zip(keys, workflow.requests, strict=True):
+        first.setdefault(key, request)
+    found, note = first_prompt(workflow, catalog, list(first.values()))
+    prompt = found or of_inputs([_given(workflow, request) for request in list(first.values())[:SAMPLE]])
+    order = depth_first(shape_of(prompt.of(_given(workflow, request)), _KEY) for request in first.values())
+    ordered = [*first]
+    return BatchRequests(
+        keys,
+        first,
+        tuple(ordered[place] for place in order.places),
+        tuple(order.groups),
+        order.shared / max(order.tokens, 1) if found is not None else None,
+        note,
+    )
+
+
+def _key(workflow: Workflow, request: Request, state: Collection[str] | None) -> str:
+    """A digest of all that the request's run is given."""
+    given = _given(workflow, request)
+    told: list[Any] = [{key: value for key, value in given.items() if state is None or key in state}]
+    told += [workflow.kind_of(request)] if workflow.kind is not None else []
+    told += [request.data] if workflow.context is not None or workflow.configurable is not None else []
+    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _given(workflow: Workflow, request: Request) -> Mapping[str, Any]:
+    try:
+        return workflow.graph_input(request)
+    except Exception as error:
+        raise DatasetError(
+            f"request {request.id!r}: inputs(request) raised {type(error).__name__}: {error}: mend the row, or the function"
+        ) from error

@@ -1,0 +1,154 @@
+"""The result of a batch: what was answered, for how much, by whom and how long it took; and its lines, as they are written."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from vinelm.batches.requests import BatchRequests
+from vinelm.batches.steering import DatasetForecast
+from vinelm.errors import ConfigError
+from vinelm.io.atomic import atomic_path
+from vinelm.requests.workflow import Request
+from vinelm.traces.served.answers import READ_AT_ONCE, Answer, Answers
+
+Status = Literal["ok", "failed", "unanswered"]
+MOST_REASONS = 10
+"""Reasons of failures that a result has, the most frequent ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchResult:
+    """A batch, finished or not.
+
+    Attributes:
+        requests: Requests of the data set.
+        equal: Of them those that are equal to an earlier one, and get its answer.
+        by_status: Requests by status: "ok", "failed" and "unanswered"; empty for a dry run.
+        unanswered_because: Why requests have no answer; None if all have one.
+        reasons: Requests that failed, by reason, the most frequent ones first.
+        calls_by_model: Invocations by model, those of equal requests once.
+        spent_usd: Dollars spent, by interrupted runs too; calls of unknown outcome count at their upper bound.
+        budget_usd: The most that it may cost; None: no limit.
+        elapsed_s: Seconds since it was first started; with simulated models those of the requests, divided among the workers.
+        deadline_s: Seconds that it may take; None: no limit.
+        forecast: What was expected before the first request; None where nothing was forecast.
+        shared: Share of the tokens of first prompts, in [0, 1], with which a prompt begins as the one before it does; None
+            where that is not known.
+        note: Why it is not known; empty where it is.
+        output: The file of the lines.
+        store: What keeps the answers: a file or the address of a database, as text.
+        is_simulated: Some models are simulated.
+    """
+
+    requests: int
+    equal: int
+    by_status: Mapping[Status, int] = field(default_factory=dict)
+    unanswered_because: str | None = None
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    calls_by_model: Mapping[str, int] = field(default_factory=dict)
+    spent_usd: float = 0.0
+    budget_usd: float | None
+    elapsed_s: float = 0.0
+    deadline_s: float | None
+    forecast: DatasetForecast | None
+    shared: float | None
+    note: str
+    output: Path
+    store: str
+    is_simulated: bool
+
+    @property
+    def is_complete(self) -> bool:
+        """True if every request has an answer, or has failed."""
+        return self.unanswered_because is None
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines of :attr:`output`, one for each request in the order of the data set."""
+        with self.output.open(encoding="utf-8") as file:
+            for line in file:
+                yield json.loads(line)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON; without the lines."""
+        plain = dict(vars(self)) | {"output": str(self.output), "is_complete": self.is_complete}
+        return plain | {"forecast": None if self.forecast is None else vars(self.forecast)}
+
+
+class Tally:
+    """Counts requests by what became of them."""
+
+    def __init__(self, found: BatchRequests) -> None:
+        self._times = Counter(found.keys)
+        self.by_status: Counter[Status] = Counter()
+        self.by_status["unanswered"] = len(found.keys)
+        self.reasons: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
+
+    def add(self, answer: Answer) -> None:
+        """Count an answer for each of the requests that get it."""
+        times = self._times[answer.key]
+        self.by_status["ok" if answer.failure is None else "failed"] += times
+        self.by_status["unanswered"] -= times
+        self.calls.update(answer.prefix)
+        if answer.failure is not None:
+            self.reasons[f"{answer.failure}: {answer.detail}" if answer.detail else answer.failure] += times
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the counts as fields of a :class:`BatchResult`."""
+        return {
+            "by_status": {status: self.by_status[status] for status in ("ok", "failed", "unanswered")},
+            "reasons": dict(self.reasons.most_common(MOST_REASONS)),
+            "calls_by_model": dict(self.calls.most_common()),
+        }
+
+
+def write_lines(output: Path, requests: Sequence[Request], keys: Sequence[str], answers: Answers, because: str | None) -> None:
+    """Write one JSON line for each request, in the order of the data set. The file appears whole or stays as it was.
+
+    Args:
+        output: The file.
+        requests: Of the data set.
+        keys: Of each of them.
+        answers: The store's.
+        because: Why a request may be unanswered.
+
+    Raises:
+        ConfigError: The file cannot be written. The answers stay in the store.
+    """
+    paid: set[str] = set()
+    try:
+        with atomic_path(output) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
+            for at in range(0, len(keys), READ_AT_ONCE):
+                found = answers.of(set(keys[at : at + READ_AT_ONCE]))
+                for request, key in zip(requests[at : at + READ_AT_ONCE], keys[at:], strict=False):
+                    line = _line(request.id, found.get(key), because, is_again=key in paid)
+                    paid.add(key)
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise ConfigError(
+            f"{output}: cannot write the answers ({error.strerror}); all are kept in the store: make room or name another file,"
+            " and run the same line again, which buys nothing anew",
+            code="answers-not-written",
+        ) from error
+
+
+def _line(request_id: str, answer: Answer | None, because: str | None, *, is_again: bool) -> dict[str, Any]:
+    """A line; the dollars of an answer stand in the first one that has it, so that a sum of all lines is what was paid."""
+    if answer is None:
+        return {"id": request_id, "status": "unanswered", "reason": because}
+    line = {
+        "id": request_id,
+        "status": "ok" if answer.failure is None else "failed",
+        "answer": None if answer.answer is None else json.loads(answer.answer),
+        "cost_usd": 0.0 if is_again else answer.cost_usd,
+        "latency_s": answer.latency_s,
+        "models": list(answer.prefix),
+    }
+    if answer.failure is not None:
+        line["reason"] = f"{answer.failure}: {answer.detail}" if answer.detail else answer.failure
+    return line

@@ -1,0 +1,246 @@
+"""The run of a batch: threads that take requests in order, each under the plan that is drawn for it, until none is left."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
+from vinelm.api import VineLM
+from vinelm.batches.plan_shares import Drawn
+from vinelm.batches.requests import BatchRequests
+from vinelm.batches.result import Tally
+from vinelm.batches.steering import Steering
+from vinelm.errors import FailureKind, StageBroken, WorkflowError
+from vinelm.requests.protocols import CallGuard
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.signals.declaration import canonical
+from vinelm.traces.served.answers import Answer, Answers
+from vinelm.verdicts.request_ledger import RequestLedger
+from vinelm.verdicts.serving import final_state, measured
+
+FIRST_FAILURES = 20
+"""A batch whose first so many requests all fail is stopped: something is broken, and every further one costs money."""
+_WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed
+
+BUDGET, DEADLINE, INTERRUPTED = "budget", "deadline", "interrupted"
+"""Why requests may be left unanswered."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """The application of a batch, ready to be run by several threads.
+
+    Args:
+        workflow: Makes the inputs, and names the keys of the answer.
+        vine: Makes the policies.
+        app: The compiled application.
+    """
+
+    workflow: Workflow
+    vine: VineLM
+    app: Any
+
+    @contextmanager
+    def guarded(self, guards: dict[str, CallGuard]) -> Iterator[None]:
+        """Let each call be asked of the guard of its request, by the request's id."""
+        self.vine.adapter.account_of = lambda run: None if run.request is None else guards.get(run.request.id)
+        try:
+            yield
+        finally:
+            self.vine.adapter.account_of = None
+
+    def answer(self, key: str, request: Request, drawn: Drawn) -> Answer:
+        """Run one request; a failure of its calls or of the application's own code is an answer, too."""
+        vine, workflow = self.vine, self.workflow
+        policy = vine.session(drawn.objective, request=request, clock=vine.new_clock(), planner=drawn.planner)
+        state, failure, detail = final_state(workflow, vine, self.app, request, policy=policy, objective=drawn.objective)
+        text = None
+        if failure is None:
+            text, failure, detail = self._text(request, state)
+        return Answer(key=key, answer=text, failure=failure, detail=detail, **measured(policy))
+
+    def _text(self, request: Request, state: Any) -> tuple[str | None, FailureKind | None, str | None]:
+        """What the graph returned, as JSON; or why that cannot be kept."""
+        try:
+            if self.workflow.signals is not None and self.workflow.answer:
+                return self.workflow.signals.answer_text(state), None, None
+            given = self.workflow.graph_input(request)
+            values = dict(state) if isinstance(state, dict) else {"answer": state}
+            return (
+                canonical({key: value for key, value in values.items() if key != PATH_KEY and not _is(given, key, value)}),
+                None,
+                None,
+            )
+        except WorkflowError as error:
+            return None, "tool", str(error)
+
+
+def _is(given: dict[str, Any], key: str, value: Any) -> bool:
+    """Whether a key of the state still has the value with which the graph began."""
+    return key in given and given[key] is value
+
+
+class BatchRun:
+    """Serves the requests that have no answer yet. A request begins only if the steering gives it a plan.
+
+    Attributes:
+        tally: What became of the requests, those of interrupted runs included.
+        because: Why some are left without an answer; None where all have one.
+
+    Args:
+        served: The application.
+        found: The requests.
+        answers: Where answers are kept.
+        ledger: In which every call is reserved.
+        steering: Draws the plans.
+        elapsed_s: Returns the seconds since the batch was first started; None where time is virtual: the seconds of the
+            requests count, divided among the workers.
+        deadline_s: Seconds that it may take; None: no limit.
+        workers: Requests under way at a time, >= 1.
+    """
+
+    def __init__(
+        self,
+        served: Served,
+        found: BatchRequests,
+        answers: Answers,
+        ledger: RequestLedger,
+        steering: Steering,
+        *,
+        elapsed_s: Callable[[], float] | None,
+        deadline_s: float | None,
+        workers: int,
+    ) -> None:
+        self._served, self._found, self._answers, self._ledger = served, found, answers, ledger
+        self._steering, self._elapsed_s, self._workers = steering, elapsed_s, workers
+        self._deadline_s = deadline_s
+        self.tally = Tally(found)
+        self.because: str | None = None
+        self._virtual_s = 0.0
+        self._lock = threading.Condition()
+        self._guards: dict[str, CallGuard] = {}
+        self._is_stopping = self._is_over = False
+        self._error: BaseException | None = None
+        self._failed_first = 0
+        done = self._resumed()
+        self._left = [key for key in reversed(found.order) if key not in done]
+        self._total = len(found.order)
+        self._done = len(done)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the batch was first started."""
+        return self._virtual_s / self._workers if self._elapsed_s is None else self._elapsed_s()
+
+    @property
+    def left(self) -> int:
+        """Different requests that have no answer."""
+        return self._total - self._done
+
+    @property
+    def is_over(self) -> bool:
+        """True if it came to its end."""
+        return self._is_over
+
+    def run(self, on_done: Callable[[int, int], None]) -> None:
+        """Serve until no request is left, the money or the time is used up, or Ctrl-C; a second one waits for nobody.
+
+        Raises:
+            VineLMError: Of the store, of the configuration, or of the first requests, which all failed.
+            KeyboardInterrupt: After the requests under way have ended.
+        """
+        threads = [threading.Thread(target=self._work, daemon=True, name=f"vinelm batch {n}") for n in range(self._workers)]
+        with self._served.guarded(self._guards):
+            try:
+                for thread in threads:
+                    thread.start()
+                self._wait(threads, on_done)
+            except KeyboardInterrupt:
+                self._is_stopping, self.because = True, INTERRUPTED
+                self._wait(threads, on_done)
+                raise
+        if self._error is not None:
+            raise self._error
+        self._is_over = True
+
+    def _wait(self, threads: Sequence[threading.Thread], on_done: Callable[[int, int], None]) -> None:
+        while any(thread.is_alive() for thread in threads):
+            next(thread for thread in [*threads, threads[0]] if thread.is_alive() or thread is threads[0]).join(_WAIT_S)
+            on_done(self._done, self._total)
+
+    def _resumed(self) -> set[str]:
+        """Count what interrupted runs have answered; returns its keys."""
+        done: set[str] = set()
+        for answer in self._answers.brief():
+            done.add(answer.key)
+            self.tally.add(answer)
+            self._virtual_s += answer.latency_s
+            self._steering.ended(answer.key, cost_usd=answer.cost_usd, seconds=answer.latency_s)
+        return done
+
+    def _work(self) -> None:
+        try:
+            while (begun := self._next()) is not None:
+                self._serve(*begun)
+        except BaseException as error:
+            with self._lock:
+                self._error = self._error or error
+                self._is_stopping = True
+                self._lock.notify_all()
+
+    def _next(self) -> tuple[str, Request, Drawn] | None:
+        """The next request with its plan; None if none is to be begun any more."""
+        with self._lock:
+            while not self._is_stopping and self._left:
+                key = self._left[-1]
+                if self._steering.waits(key):
+                    self._lock.wait(_WAIT_S)
+                    continue
+                self._left.pop()
+                drawn = self._steering.next(key, elapsed_s=self.elapsed_s)
+                if drawn is not None:
+                    return key, self._found.first[key], drawn
+                self.because = self.because or self._bound()
+            return None
+
+    def _bound(self) -> str:
+        """What leaves a request unanswered: of money and time, that of which the larger part is used up."""
+        time_used = self.elapsed_s / self._deadline_s if self._deadline_s is not None else 0.0
+        return DEADLINE if time_used > self._ledger.used else BUDGET
+
+    def _serve(self, key: str, request: Request, drawn: Drawn) -> None:
+        made: list[Answer] = []
+
+        def answer(guard: CallGuard) -> Answer:
+            self._guards[request.id] = guard
+            try:
+                made.append(self._served.answer(key, request, drawn))
+            finally:
+                del self._guards[request.id]
+            return made[0]
+
+        found = self._ledger.serve(request.id, answer, self._answers.add)
+        with self._lock:
+            paid_usd, seconds = (made[0].cost_usd, made[0].latency_s) if made else (0.0, 0.0)
+            self._steering.ended(key, cost_usd=paid_usd, seconds=seconds)
+            self._virtual_s += seconds
+            self._lock.notify_all()
+            if found is None:
+                self.because = BUDGET
+                return
+            self.tally.add(found)
+            self._done += 1
+            self._stop_if_broken(found)
+
+    def _stop_if_broken(self, found: Answer) -> None:
+        ok = self.tally.by_status["ok"]
+        self._failed_first += found.failure is not None
+        if not ok and self._failed_first >= FIRST_FAILURES and self._failed_first == self._done:
+            reason = next(iter(self.tally.reasons), "")
+            raise StageBroken(
+                f"the first {FIRST_FAILURES} requests all failed ({reason}): mend that and run the same line with another store"
+            )

@@ -1,0 +1,264 @@
+"""The plan of each request of a batch, so that all of them together keep a budget and a deadline."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from vinelm.batches.plan_shares import Drawn, PlanShares, Share
+from vinelm.controller import Planner
+from vinelm.controller.planning.mixture import drawn
+from vinelm.errors import ConfigError
+from vinelm.objective import Objective
+from vinelm.trie.arrays import BoolArray, FloatArray
+
+Finish = Literal["all", "good"]
+
+BLOCKS = 100
+"""Blocks of a batch, for each of which the plans are chosen anew."""
+MEMORY = 0.1
+"""The part of the requests that the ratio of real to promised figures looks back on."""
+LEAST_MEMORY = 50.0
+"""Requests that it looks back on at least."""
+BELIEF = 5.0
+"""Requests that the trie's figures count for, against those that have ended."""
+KEPT_BACK = 2.5
+"""Standard deviations of what results that are not known may cost above what is expected, for which dollars are kept back."""
+TAIL = 6.0
+"""Standard deviations of a request's seconds, above the mean, for which the last requests have to begin before the deadline."""
+LATEST = 4.0
+"""The same, after which a request is not begun any more."""
+
+
+@dataclass(frozen=True)
+class DatasetForecast:
+    """What a batch is expected to come to.
+
+    Args:
+        requests: That are answered, if the budget has room for no more.
+        usd: Of all of them.
+        seconds: From the first request to the last answer, at zero load.
+        accuracy: Mean over those that are answered.
+        shares: The plans at the start.
+    """
+
+    requests: int
+    usd: float
+    seconds: float
+    accuracy: float
+    shares: tuple[Share, ...]
+
+
+class Steering:
+    """Chooses the plan of each request by the dollars and seconds that are left for it and those after it. Not thread-safe.
+
+    Requests are planned in blocks. Bounds on the means of a block are what is left, over the requests left, corrected by the
+    ratio of what ended requests took to what their plans promised. Which of its plans a request follows is drawn from its key.
+
+    Without a deadline the plans of a block depend on the results of all requests before the block before it, and on nothing
+    else: a batch that was interrupted goes on as it would have. See :meth:`waits`. With one they depend on the clock as well.
+
+    Prompts that begin alike are best served by one model, whose cache is warm. Two plans of one mixture are worth the same at
+    its own price, so that to change between them gains nothing and costs a cold prefix: neighbours of one group follow one plan
+    as long as it is part of the mixture, for a block at most.
+
+    Args:
+        planner: Over the trie.
+        objective: Without a budget of its own.
+        budget_usd: The most that all requests may cost, in dollars > 0; None: any.
+        deadline_s: Seconds from the start of the batch to the last answer; None: any.
+        keys: Of the requests, in the order in which they begin.
+        groups: Of each request, those whose prompts begin alike have the same; None: each request is its own.
+        workers: Requests under way at a time, >= 1.
+        finish: If dollars or seconds do not suffice for the plans of the start, ``"all"`` gives dearer plans up, down to the
+            cheapest, and answers all requests as long as that is possible; ``"good"`` keeps those plans, and the last requests
+            stay unanswered.
+
+    Raises:
+        ConfigError: The objective is none for a batch, or a deadline is given and the trie knows no seconds.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        objective: Objective,
+        *,
+        budget_usd: float | None,
+        deadline_s: float | None,
+        keys: Sequence[str],
+        workers: int,
+        finish: Finish = "all",
+        groups: Sequence[int] | None = None,
+    ) -> None:
+        if groups is not None and len(groups) != len(keys):
+            raise ConfigError(f"{len(groups)} groups are given for {len(keys)} requests: give one for each")
+        self._plans = PlanShares(planner, objective)
+        self._budget_usd, self._deadline_s, self._workers, self._finish = budget_usd, deadline_s, workers, finish
+        self._keys, self._groups = keys, groups
+        self._place = {key: place for place, key in enumerate(keys)}
+        self._starts = _starts(len(keys), workers)
+        self._usd, self._seconds = (np.full(len(keys), np.nan) for _ in range(2))  # of requests that have ended
+        self._promised_usd, self._promised_s = (np.full(len(keys), np.nan) for _ in range(2))
+        self._known = 0  # all requests before this place have ended
+        self._block = -1
+        self._drawn: list[Drawn | None] = []
+        self._first = self._plans.within(self._each(budget_usd), self._each_s(deadline_s)) if keys else ()
+        self._of_group: tuple[int | None, Drawn | None, int] = (None, None, 0)
+        self._ratio_s, self._deviation_s = 1.0, 0.0
+
+    def waits(self, key: str) -> bool:
+        """Return whether the plan of a request depends on results that are not there yet; never with a deadline."""
+        block = self._block_of(key)
+        return self._deadline_s is None and block > max(self._block, 1) and self._known < self._starts[block - 1]
+
+    def next(self, key: str, *, elapsed_s: float) -> Drawn | None:
+        """Return the plan of the next request; None if it stays unanswered: no dollars or seconds are left for it.
+
+        Requests begin in the order of the keys; :meth:`ended` must be called for each that got a plan, whatever became of it.
+
+        Args:
+            key: One of the keys that has not ended.
+            elapsed_s: Seconds since the batch was started.
+
+        Raises:
+            InfeasibleError: ``on_infeasible="raise"``, and no plan meets the objective.
+        """
+        block, place = self._block_of(key), self._place[key]
+        if block > self._block:
+            # Each block in turn, as far as plans follow from results alone: what earlier runs drew is drawn again.
+            for one in [block] if self._deadline_s is not None else range(self._block + 1, block + 1):
+                self._begin(one, elapsed_s)
+        plan = self._drawn[place - self._starts[self._block]]
+        if plan is None or self._is_late(plan, elapsed_s):
+            self._promised_usd[place] = self._promised_s[place] = 0.0
+            self.ended(key, cost_usd=0.0, seconds=0.0)
+            return None
+        return plan
+
+    def ended(self, key: str, *, cost_usd: float, seconds: float) -> None:
+        """Count a request that has ended, or that an earlier run has answered before this one began.
+
+        Args:
+            key: Its key.
+            cost_usd: Dollars that it has cost, all of them.
+            seconds: That it kept a worker busy.
+        """
+        place = self._place[key]
+        self._usd[place], self._seconds[place] = cost_usd, seconds
+        while self._known < len(self._keys) and not math.isnan(self._usd[self._known]):
+            self._known += 1
+
+    def forecast(self) -> DatasetForecast:
+        """Return what the batch comes to if every figure of the trie is right."""
+        requests = len(self._keys)
+        usd, seconds, accuracy = (_mean(self._first, name) for name in ("usd", "seconds", "accuracy"))
+        if self._budget_usd is not None and usd * requests > self._budget_usd * (1.0 + 1e-9):
+            requests = int(self._budget_usd / usd)
+        if self._deadline_s is not None and seconds * requests > self._deadline_s * self._workers * (1.0 + 1e-9):
+            requests = int(self._deadline_s * self._workers / seconds)
+        length_s = max(requests / self._workers, min(requests, 1)) * seconds
+        return DatasetForecast(requests, usd * requests, length_s, accuracy, self._first)
+
+    # -- a block -------------------------------------------------------------------------------------------------
+
+    def _begin(self, block: int, elapsed_s: float) -> None:
+        """Choose the plans of a block and draw those of its requests."""
+        self._block = block
+        start, stop = self._starts[block], self._starts[block + 1]
+        usd, seconds, room_usd, ratio = self._bounds(block, elapsed_s)
+        shares = self._first if block == 0 and usd is None and seconds is None else self._plans.within(usd, seconds)
+        self._drawn = []
+        for place in range(start, stop):
+            plan = self._draw(place, shares, stop - start)
+            room_usd -= ratio * plan.usd
+            self._drawn.append(plan if room_usd >= 0.0 else None)
+            self._promised_usd[place], self._promised_s[place] = plan.usd, plan.seconds
+
+    def _draw(self, place: int, shares: tuple[Share, ...], most: int) -> Drawn:
+        group, (before, plan, times) = None if self._groups is None else self._groups[place], self._of_group
+        if group is None or group != before or times >= most or not any(one is plan for _, one in shares):
+            plan, times = drawn([*reversed(shares)], self._keys[place]), 0
+        assert plan is not None
+        self._of_group = (group, plan, times + 1)
+        return plan
+
+    def _bounds(self, block: int, elapsed_s: float) -> tuple[float | None, float | None, float, float]:
+        """The bounds on the means of a block in the trie's figures, the dollars that it may use, and their ratio."""
+        start, size = self._starts[block], self._starts[block + 1] - self._starts[block]
+        has_ended, left = ~np.isnan(self._usd[:start]), len(self._keys) - start
+        if self._deadline_s is None:
+            has_ended[self._starts[max(block - 1, 0)] :] = False  # some have, as it happens: plans must not depend on it
+        pending = np.flatnonzero(~has_ended)
+        ratio, deviation = self._ratio(self._usd, self._promised_usd, has_ended, "usd")
+        usd, room_usd = None, math.inf
+        if self._budget_usd is not None:
+            room_usd = self._budget_usd - float(self._usd[:start][has_ended].sum())
+            room_usd -= ratio * float(np.nansum(self._promised_usd[pending]))
+            kept_usd = KEPT_BACK * deviation * math.sqrt(len(pending) + size) if block else 0.0
+            usd = max(room_usd - kept_usd, 0.0) / left / ratio
+            if self._finish == "good":
+                usd = max(usd, _mean(self._first, "usd"))
+        return usd, self._mean_seconds(elapsed_s, has_ended, pending, left), room_usd, ratio
+
+    def _mean_seconds(
+        self, elapsed_s: float, has_ended: BoolArray, pending: np.ndarray[tuple[int], np.dtype[np.intp]], left: int
+    ) -> float | None:
+        """The bound on the mean seconds of the requests left, in the trie's figures."""
+        if self._deadline_s is None:
+            return None
+        self._ratio_s, self._deviation_s = self._ratio(self._seconds, self._promised_s, has_ended, "seconds")
+        tail_s = _mean(self._first, "seconds") * self._ratio_s + TAIL * self._deviation_s
+        under_way_s = self._ratio_s * float(np.nansum(self._promised_s[pending])) / 2  # about half of each is done
+        left_s = (self._deadline_s - elapsed_s - tail_s) * self._workers - under_way_s
+        seconds = max(left_s, 0.0) / left / self._ratio_s
+        return max(seconds, _mean(self._first, "seconds")) if self._finish == "good" else seconds
+
+    def _ratio(self, real: FloatArray, promised: FloatArray, has_ended: BoolArray, name: str) -> tuple[float, float]:
+        """What requests took over what was promised, of late, and the standard deviation of a single one."""
+        expected = max(_mean(self._first, name), 1e-300)
+        places = np.flatnonzero(has_ended & ~np.isnan(promised[: len(has_ended)]))
+        # As the end comes near, it matters less what was, and more what is.
+        memory = max(min(MEMORY * len(self._keys), len(self._keys) - len(has_ended)), LEAST_MEMORY)
+        age = (len(has_ended) - places) / memory
+        weight = np.exp(-age)
+        total, planned = float(weight @ real[places]), float(weight @ promised[places])
+        ratio = (total + BELIEF * expected) / (planned + BELIEF * expected)
+        squares = float(weight @ (real[places] - ratio * promised[places]) ** 2)
+        deviation = math.sqrt((squares + BELIEF * expected**2) / (float(weight.sum()) + BELIEF))
+        return max(ratio, 1e-9), deviation
+
+    def _is_late(self, plan: Drawn, elapsed_s: float) -> bool:
+        if self._deadline_s is None:
+            return False
+        return elapsed_s + plan.seconds * self._ratio_s + LATEST * self._deviation_s > self._deadline_s
+
+    def _block_of(self, key: str) -> int:
+        return bisect_right(self._starts, self._place[key]) - 1
+
+    def _each(self, total: float | None) -> float | None:
+        return None if total is None else total / len(self._keys)
+
+    def _each_s(self, deadline_s: float | None) -> float | None:
+        return None if deadline_s is None else deadline_s * self._workers / len(self._keys)
+
+
+def _starts(requests: int, workers: int) -> list[int]:
+    """Where each block begins, and the end: so many blocks, shorter ones at the end.
+
+    The plans of a block do not know the results of the block before it, so that the last two decide how near the budget is met.
+    But each has at least as many requests as there are workers, so that hardly any plan waits for a result.
+    """
+    starts = [0]
+    while starts[-1] < requests:
+        left = requests - starts[-1]
+        starts.append(starts[-1] + min(max(min(math.ceil(requests / BLOCKS), math.ceil(left / 10)), workers), left))
+    return starts
+
+
+def _mean(shares: tuple[Share, ...], name: str) -> float:
+    return float(sum(share * getattr(plan, name) for share, plan in shares))

@@ -1,0 +1,153 @@
+"""``vinelm batch``: answer a data set with an application, within dollars and hours that all requests share."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vinelm.cli.console import echo, print_json, progress, say, show_table
+from vinelm.cli.inputs import in_options, objective_of
+from vinelm.cli.options import column_option, flag, objective_options, option, output_options, seed_option
+from vinelm.errors import BudgetExhausted, ConfigError
+from vinelm.reports import percent, seconds, usd
+
+if TYPE_CHECKING:
+    from vinelm.batches import BatchResult
+
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|m|min|s)")
+_SECONDS = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "min": 60.0, "s": 1.0}
+MOST_REASONS = 5
+"""Reasons of failed requests that are shown."""
+
+
+@click.command("batch", short_help="Answer a data set within a budget and a deadline.")
+@click.argument("workflow")
+@option("--dataset FILE", "Requests: CSV, JSON lines, Parquet, or an export. Labels are not needed [default: the workflow's].")
+@column_option
+@option("--trie VINE", "What `vinelm estimate` made of the application's profile.", Path, required=True)
+@objective_options
+@option("--budget-usd USD", "Never spend more than this on all requests, interrupted runs included.", float)
+@option("--deadline TIME", "When all should be answered, from the first start: 7h, 90m, 1h30m.")
+@option(
+    "--finish",
+    "Near the end of the money or the time: the cheapest plans finish all requests, or the rest stays unanswered.",
+    ("all", "good"),
+    default="all",
+)
+@option("-o --output FILE", "The answers: JSON lines in the order of the data set.", Path, required=True)
+@option("--store DB", "Store of answers and dollars, or postgresql://...; the same line continues it [default: FILE with .db].")
+@option("--workers N", "Requests under way at a time [default: 8].", click.IntRange(min=1), default=8)
+@option("--models TOML", "Catalog of models with prices [default: the trie's].", Path)
+@option("--report HTML", "Write a page about the batch, too.", Path, into="page")
+@seed_option
+@flag("--dry-run", "Print what would be answered, for how much and how long. Calls nothing.")
+@output_options
+def command(
+    *,
+    workflow: str,
+    trie: Path,
+    output: Path,
+    deadline: str | None,
+    columns: tuple[str, ...],
+    page: Path | None,
+    dry_run: bool,
+    as_json: bool,
+    quiet: bool,
+    **settings: Any,
+) -> None:
+    """Answer every request of a data set with the application, each under the plan that the dollars and hours left allow.
+
+    WORKFLOW is MODULE:ATTRIBUTE, or FILE.py:ATTRIBUTE in this folder. Equal requests are answered once, and requests whose
+    prompts begin alike go one after the other. A failed request is a result. Every answer is in the store before its place is
+    taken by the next: after any interruption the same line continues, and buys nothing twice but what was under way.
+
+    Exit code 0 if every request was answered or failed, 2 for bad input, 3 if the money or the time left some unanswered.
+
+    Example: vinelm batch app.py:workflow --dataset docs.jsonl --trie app.vine --maximize accuracy --budget-usd 40
+    --deadline 7h -o answers.jsonl
+    """
+    from vinelm.batches import batch
+    from vinelm.datasets import Columns
+
+    names = ("dataset", "budget_usd", "finish", "store", "workers", "models", "seed")
+    own = {name: settings.pop(name) for name in names}
+    objective = objective_of(settings)
+    with in_options(), progress(quiet=quiet) as advance:
+        found = batch(
+            workflow,
+            trie,
+            objective,
+            output=output,
+            columns=Columns.parse(columns),
+            deadline_s=None if deadline is None else seconds_of(deadline),
+            dry_run=dry_run,
+            on_done=lambda done, total: advance(done, total, "batch", f"{done:,} of {total:,} requests"),
+            **own,
+        )
+    if as_json:
+        print_json({"objective": objective.to_dict(), "is_dry_run": dry_run, **found.to_dict()})
+    elif dry_run:
+        _show_price(found)
+    else:
+        _show(found)
+    if page is not None and not dry_run:
+        from vinelm.reports.batch_page import batch_page
+        from vinelm.reports.drawing.html import write_page
+
+        path = write_page(batch_page(found, objective), page)
+        if not as_json:
+            echo(f"Wrote {path}")
+    if not (dry_run or found.is_complete):
+        raise BudgetExhausted(_left(found))
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of a duration such as ``7h``, ``1h30m`` or ``90 s``; :class:`ConfigError` if it is none."""
+    parts = _PART.findall(text)
+    if not parts or _PART.sub("", text).strip():
+        raise ConfigError(f"--deadline is {text!r}: write hours, minutes or seconds, such as 7h, 1h30m or 45s")
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
+def _left(found: BatchResult) -> str:
+    what = "--deadline" if found.unanswered_because == "deadline" else "--budget-usd"
+    return (
+        f"{found.by_status['unanswered']:,} of {found.requests:,} requests are unanswered ({found.unanswered_because}): raise"
+        f" {what} and run the same line to answer them"
+    )
+
+
+def _show_price(found: BatchResult) -> None:
+    forecast = found.forecast
+    assert forecast is not None
+    different = found.requests - found.equal
+    say(
+        f"{found.requests:,} requests ({found.equal:,} equal to others): {usd(forecast.usd)}, {seconds(forecast.seconds)}, "
+        f"accuracy {percent(forecast.accuracy)}."
+    )
+    if forecast.requests < different:
+        say(f"Only about {forecast.requests:,} of the {different:,} different ones can be answered within that.")
+    if found.shared is not None:
+        say(f"In this order, {percent(found.shared)} of the tokens of first prompts begin as the prompt before them does.")
+    else:
+        say(f"Ordered by the inputs alone: {found.note}.")
+    simulated = " The models are simulated." if found.is_simulated else ""
+    say(f"Nothing was called.{simulated}")
+
+
+def _show(found: BatchResult) -> None:
+    rows = [(status, f"{count:,}", percent(count / found.requests)) for status, count in found.by_status.items()]
+    show_table("By status", ("status", "requests", "share"), rows)
+    show_table("By model", ("model", "calls"), [(model, f"{count:,}") for model, count in found.calls_by_model.items()])
+    for reason, number in list(found.reasons.items())[:MOST_REASONS]:
+        say(f"{number:,} failed: {reason}", indent="  ", hanging=2)
+    of_budget = "" if found.budget_usd is None else f" of {usd(found.budget_usd)}"
+    of_time = "" if found.deadline_s is None else f" of {seconds(found.deadline_s)}"
+    equal = f"; {found.equal:,} share the answer of an equal one" if found.equal else ""
+    simulated = " Simulated models." if found.is_simulated else ""
+    used = f"{usd(found.spent_usd)}{of_budget} spent, {seconds(found.elapsed_s)}{of_time} taken"
+    say(f"{found.requests:,} requests{equal}. {used}.{simulated}")
+    echo(f"Wrote {found.output}")

@@ -1,0 +1,138 @@
+"""The ledger of whole requests: each call's upper bound is durable before the call, within one budget for all of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from vinelm.errors import BudgetExhausted, StoreError
+from vinelm.profiler.execution.job import UnitBudget
+from vinelm.profiler.execution.ledger import Ledger, ProfileLimits, Reservation
+from vinelm.requests.protocols import CallGuard
+from vinelm.traces import ObservationStore
+from vinelm.traces.served.answers import Answer
+from vinelm.traces.served.served_requests import ServedRequest
+from vinelm.traces.store.group_commit import GroupCommit
+
+Served = TypeVar("Served", ServedRequest, Answer)
+
+
+class RequestLedger:
+    """Serves requests within a budget, and keeps what they leave with their price. Thread-safe; one process at a time.
+
+    While other requests are under way, a call that the budget has no room for waits until one of them has ended: what is
+    reserved for them is mostly more than they cost.
+
+    Args:
+        store: Held by the caller. Calls that an interrupted run left open are charged at their upper bound.
+        budget_usd: The most that all requests of the store may cost in dollars; None: no limit.
+    """
+
+    def __init__(self, store: ObservationStore, budget_usd: float | None) -> None:
+        self._ledger = Ledger(store, ProfileLimits(budget_usd=budget_usd))
+        self._commits = GroupCommit(store)
+        self._changed = threading.Condition()
+        self._under_way = self._waiting = self._ended = 0
+
+    @property
+    def committed_usd(self) -> float:
+        """Dollars spent and reserved, by interrupted runs too; calls of unknown outcome count at their upper bound."""
+        return self._ledger.committed_usd
+
+    @property
+    def used(self) -> float:
+        """The part of the budget that is spent or reserved, in [0, 1]; 0 without a limit."""
+        budget_usd = self._ledger.limits.budget_usd
+        return 0.0 if budget_usd is None else min(self.committed_usd / max(budget_usd, 1e-300), 1.0)
+
+    def serve(self, name: str, answer: Callable[[CallGuard], Served], keep: Callable[[int, Served], None]) -> Served | None:
+        """Return what ``answer`` returns, once it is durable; None if the budget refused a call: what it paid is counted.
+
+        Args:
+            name: The request, in the store's ledger.
+            answer: Serves it; every call is asked of the guard, which makes its upper bound durable before it is made.
+            keep: Writes what it returned, given the entry in the ledger; in the transaction that settles the price.
+
+        Raises:
+            StoreError: The store failed.
+        """
+        if self._ledger.refusal(0.0) is not None:  # calls have cost more than their bounds
+            return None
+        with self._changed:
+            self._under_way += 1
+        try:
+            return self._served(_Paying(self, name), answer, keep)
+        finally:
+            with self._changed:
+                self._under_way -= 1
+                self._ended += 1
+                self._changed.notify_all()
+
+    def _served(
+        self, paying: _Paying, answer: Callable[[CallGuard], Served], keep: Callable[[int, Served], None]
+    ) -> Served | None:
+        budget = UnitBudget(0.0, paying.top_up)
+        request = answer(budget)
+        if paying.error is not None:
+            raise paying.error
+        is_refused, budget.was_refused = budget.was_refused, True
+        budget.limit_usd = 0.0  # a thread that the request has left behind makes no call any more
+        budget.note_recorded(request.cost_usd)
+
+        def settle() -> None:
+            reservation = paying.reservation or self._ledger.reserve(paying.name, (), 0.0, is_paid=True)
+            with self._ledger.settling(reservation, budget.spent_usd + budget.reserved_usd):
+                if not is_refused:
+                    keep(reservation.entry, request)
+
+        self._commits.run(settle)
+        return None if is_refused else request
+
+    def raised(self, paying: _Paying, upper_usd: float) -> bool:
+        """Reserve that many dollars for a request, durably; False if the budget has no room, and will have none."""
+        while True:
+            ended = self._ended
+            if self._commits.run(partial(self._raise, paying, upper_usd)):
+                return True
+            if not self._waits(ended):
+                return False
+
+    def _raise(self, paying: _Paying, upper_usd: float) -> bool:
+        if paying.reservation is not None:
+            return self._ledger.top_up(paying.reservation, upper_usd)
+        try:
+            paying.reservation = self._ledger.reserve(paying.name, (), upper_usd)
+        except BudgetExhausted:
+            return False
+        return True
+
+    def _waits(self, ended: int) -> bool:
+        """Wait until a request has ended since; False if none is left that could: all others wait, too."""
+        with self._changed:
+            self._waiting += 1
+            try:
+                if self._waiting >= self._under_way and self._ended == ended:
+                    return False
+                self._changed.wait_for(lambda: self._ended != ended)
+                return True
+            finally:
+                self._waiting -= 1
+
+
+class _Paying:
+    """A request under way: its entry in the ledger, made before its first call, and what the store failed with."""
+
+    def __init__(self, ledger: RequestLedger, name: str) -> None:
+        self._ledger, self.name = ledger, name
+        self.reservation: Reservation | None = None
+        self.error: StoreError | None = None
+
+    def top_up(self, upper_usd: float) -> bool:
+        """True if the reservation is raised; what the store fails with is raised at the end: the application may catch it."""
+        try:
+            return self._ledger.raised(self, upper_usd)
+        except StoreError as error:
+            self.error = error
+            raise
