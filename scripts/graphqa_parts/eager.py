@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk
@@ -37,7 +37,7 @@ class Now:
     """The clock and the request of the run under way, and the retrievals that its program made itself or joined."""
 
     clock, request, seconds = VirtualClock(), None, 0.0
-    asked: list[str] = []
+    asked: ClassVar[list[str]] = []
 
 
 class SlowSource(GraphSource):
@@ -110,7 +110,12 @@ def hidden_at_best(answer: str, asked: Sequence[str], seconds: float) -> float:
     ends: dict[str, list[float]] = {}
     for call in ast.walk(ast.parse(program)):
         for name, args in calls_in(ast.unparse(call)) if isinstance(call, ast.Call) else ():
-            if name == "RetrieveNode" and isinstance(call.func, ast.Name) and call.func.id == name and (text := text_of(args[0])):
+            if (
+                name == "RetrieveNode"
+                and isinstance(call.func, ast.Name)
+                and call.func.id == name
+                and (text := text_of(args[0]))
+            ):
                 chars = at + len("".join(lines[: call.end_lineno - 1])) + call.end_col_offset
                 ends.setdefault(text, []).append(chars / TOKEN_CHARS / TOKENS_PER_S)
     now_s = written_s = -(-len(answer) // TOKEN_CHARS) / TOKENS_PER_S
