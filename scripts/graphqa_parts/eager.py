@@ -24,10 +24,10 @@ from vinelm.clock import VirtualClock
 from vinelm.policies import ForcedPolicy
 from vinelm.tools.speculation import Speculation
 from vinelm.workflows.graphqa import GraphSource, prompts
-from vinelm.workflows.graphqa.dataset import calls_in, text_of
+from vinelm.workflows.graphqa.dataset import text_of
 
 TTFT_S, TOKENS_PER_S, TOKEN_CHARS = 0.5, 60.0, 4
-RETRIEVAL_S = (0.1, 0.3, 1.0)
+RETRIEVAL_S = (0.3, 1.0)
 """Assumed seconds of one retrieval."""
 ROLES = {prompts.CLASSIFY: "classify", prompts.ACT: "act", prompts.PLAN: "plan", prompts.REASON: "reason"}
 PRICE = {"input": 0.0, "output": 0.0, "source": "scripted", "as_of": "2026-11-27"}
@@ -109,15 +109,10 @@ def hidden_at_best(answer: str, asked: Sequence[str], seconds: float) -> float:
     at, lines = answer.index(program), program.splitlines(keepends=True)
     ends: dict[str, list[float]] = {}
     for call in ast.walk(ast.parse(program)):
-        for name, args in calls_in(ast.unparse(call)) if isinstance(call, ast.Call) else ():
-            if (
-                name == "RetrieveNode"
-                and isinstance(call.func, ast.Name)
-                and call.func.id == name
-                and (text := text_of(args[0]))
-            ):
-                chars = at + len("".join(lines[: call.end_lineno - 1])) + call.end_col_offset
-                ends.setdefault(text, []).append(chars / TOKEN_CHARS / TOKENS_PER_S)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "RetrieveNode" and call.args:
+            last = lines[call.end_lineno - 1].encode()[: call.end_col_offset].decode()
+            chars = at + len("".join(lines[: call.end_lineno - 1])) + len(last)
+            ends.setdefault(text_of(call.args[0]), []).append(chars / TOKEN_CHARS / TOKENS_PER_S)
     now_s = written_s = -(-len(answer) // TOKEN_CHARS) / TOKENS_PER_S
     for text in asked:
         begun_s = min(ends[text].pop(0), written_s) if ends.get(text) else now_s

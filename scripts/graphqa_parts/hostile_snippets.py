@@ -48,3 +48,17 @@ HELD = {  # by the sandbox alone, without the list of allowed syntax
     "x = list(range(10**9))": "MemoryError",
     "for i in range(20000): RetrieveNode('Ann')": "RuntimeError: more than 10,000 calls: give the functions lists of ids",
 }
+"""By the start or the kind of the error that holds them."""
+FLOODS = [
+    "print('x' * 40000000)", "print(*range(1000000))", "print(*range(100000), sep='x' * 10000)",
+    "print(*['x' * 1000] * 300000)", "x = ','.join(['x' * 1000] * 300000)", "x = ('a' * 300000).replace('a', 'b' * 1000)",
+    "x = [1]\nfor i in range(30): x.extend(x)", "x = sum([[1] * 1000] * 300000, [])", "x = {i: i for i in range(3000000)}",
+    "x = []\nfor i in range(1000000): x = [x]\nprint(x)", "x = []\nx.append(x)\nRetrieveNode(x)",
+    "x = []\nfor i in range(100000): x = [x]\nRetrieveNode(x)", "NodeDegree(['x' * 1000] * 100000, 'treats')",
+    "NodeDegree(['x' * 10000] * 4000000, 'treats')", "RetrieveNode('x' * 40000000)", "RetrieveNode(10**5000)",
+    "RetrieveNode({(1, 2): 3})", "RetrieveNode('\\ud800')", "NodeFeature('a', 'k' * 10000000)", "x = 3**(10**8)",
+    "x = 1 << 3000000000", "a = 7**1000000\nfor i in range(9):\n    a = a * a", "f = lambda x: f(x)\nf(1)",
+    "while True: pass", "while True: RetrieveNode(5)", "print(sorted(['b', 'a'], key=RetrieveNode))",
+    "RetrieveNode(**{'text': 'a', 'self': 1})", "x = f'{1:>1000000000}'",
+]  # fmt: skip
+"""Allowed syntax that asks for too much of something."""
