@@ -106,7 +106,7 @@ class _Asked:
         self._ask = ask
         self.seconds = 0.0
 
-    def __call__(self, name: str, *args: Any, **options: Any) -> Any:
+    def __call__(self, name: str, /, *args: Any, **options: Any) -> Any:
         asked_s = time.monotonic()
         said = self._ask(name, args, options)
         self.seconds += time.monotonic() - asked_s
