@@ -162,8 +162,8 @@ def make_build(sources: Mapping[str, GraphSource]) -> Callable[[Vine], Any]:
 
         graph = StateGraph(GraphState)
         for name in ("classify", "act_direct", "plan", "act", "reason"):
-            ahead = {"eager": eager} if name in ("act_direct", "act") else {}
-            graph.add_node(name, vine.stage(name, getattr(stages, name), **ahead))
+            writes_code = name in ("act_direct", "act")
+            graph.add_node(name, vine.stage(name, getattr(stages, name), eager=eager if writes_code else None))
         graph.add_node("run_direct", run)
         graph.add_node("run", run)
         graph.add_node("finish", vine.finish)
