@@ -1,16 +1,20 @@
 """What a question to a graph costs by code actions (GLM) and by an agent that walks it step by step (Graph-CoT).
 
-    python scripts/bench_graphqa.py --data DIR --json
+    python scripts/bench_graphqa.py --data DIR [--json] [--results FILE] [--workers 2] [--parts counted hostile ...]
 
 DIR has nodes.tsv.gz, edges.tsv.gz and questions.jsonl.gz with gold programs. No model is asked: both agents follow gold
 scripts, so that calls and tokens are counted and nothing is said about accuracy. The prompts of GLM are those of the bundled
 workflow, which runs; Graph-CoT's are modelled in its favour (see `cot_calls`), the size of its instructions is assumed.
 Tokens are characters / 4; dollars are those of one model.
+
+Other parts: hostile snippets; retrieval that starts while the program is written (virtual time); plans by stage on simulated
+models, and models of which one is best; the bundled workflow from profile to served requests.
 """
 
 from __future__ import annotations
 
 import argparse
+import bisect
 import gzip
 import json
 import random
@@ -19,15 +23,25 @@ import statistics
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 
+from graphqa_parts import budgets, eager, hostile, pipeline
 from langchain_core.messages import AIMessage
+from result_files import add_results_option, provenance, write_results
 
+from vinelm.workflows import load_workflow
 from vinelm.workflows.graphqa import GraphSource, graphqa, run_snippet
 from vinelm.workflows.graphqa.dataset import calls_in, is_right
 from vinelm.workflows.graphqa.prompts import FUNCTIONS, names_in
+from vinelm.workflows.graphqa.workflow import demo_graphs
 
+PARTS = ("routing", "counted", "one_model", "hostile", "eager", "pipeline")
+EAGER_EVERY = 10
+"""Every so many questions are run for retrieval that starts early."""
 DIRECT, TIES = {1, 15, 16}, {17, 18, 23}
 """Templates of the questions that one action answers, and of those where any of the best is right."""
 PRICES = {"in": 2.0, "out": 8.0}
@@ -178,6 +192,35 @@ def priced(calls):
     return total
 
 
+def uncached(prompts):
+    """Tokens of these prompts that no earlier one begins with, and all tokens; the cache forgets nothing and has no least."""
+    known, fresh = [], 0
+    for prompt in prompts:
+        at = bisect.bisect(known, prompt)
+        fresh += len(prompt) - max((_shared(prompt, other) for other in known[max(at - 1, 0) : at + 1]), default=0)
+        known.insert(at, prompt)
+    return tokens(fresh), tokens(sum(map(len, prompts)))
+
+
+def reason_tokens(graph, rows, glm):
+    """Tokens of the reasoning with the notebook as it is, and with vertex chunks of the question's entities in it.
+
+    The cache is one that keeps every prompt; see `priced` for what providers really keep.
+    """
+    plain, chunked = [], []
+    for row in rows:
+        prompt = next((text for stage, text, _ in glm[row["question_id"]] if stage == "reason"), None)
+        if prompt is not None:
+            chunk = graph.info([graph.retrieve(name) for name in row["entities"].values()])
+            plain.append(prompt)
+            chunked.append(prompt.replace("Notebook:\n1. ", f"Notebook:\n1. {chunk}\n2. "))
+    found = {}
+    for name, prompts in (("plain", plain), ("vertex_chunks", chunked)):
+        fresh, whole = uncached(prompts)
+        found[name] = {"prompts": len(prompts), "tokens": whole, "uncached": fresh, "cached_share": 1 - fresh / max(whole, 1)}
+    return found
+
+
 def mean_of(found):
     return {key: statistics.fmean(one[key] for one in found) for key in found[0]} if found else {}
 
@@ -189,12 +232,18 @@ def is_equal(request, answer):
 
 
 def programs(graph, requests, change):
-    """Seconds of each gold program through the sandbox, and how many give the labelled answer."""
-    seconds, equal = [], 0
+    """Seconds of each gold program through the sandbox, and how many give the labelled answer.
+
+    `reference_ms` is the median of a snippet that does nothing, run after each of them: what the machine makes of a round trip.
+    """
+    seconds, bare, equal = [], [], 0
     for request in requests:
         started = time.perf_counter()
         ran = run_snippet(change(request.data["program"]), graph.functions())
         seconds.append(time.perf_counter() - started)
+        started = time.perf_counter()
+        run_snippet("print(1)", {})
+        bare.append(time.perf_counter() - started)
         equal += is_equal(request, ran.printed)
     seconds.sort()
     return {
@@ -203,22 +252,31 @@ def programs(graph, requests, change):
         "median_ms": 1000 * statistics.median(seconds),
         "p95_ms": 1000 * seconds[int(0.95 * (len(seconds) - 1))],
         "max_ms": 1000 * seconds[-1],
+        "reference_ms": 1000 * statistics.median(bare),
     }
 
 
-def measured(folder, limit, examples):
-    graph = GraphSource.from_tables(folder / "nodes.tsv.gz", folder / "edges.tsv.gz")
-    rows = rows_of(folder, limit)
+def workflow_of(folder, rows, kind=GraphSource):
+    """The workflow over the graph in a folder, and the graph."""
+    graph = kind.from_tables(folder / "nodes.tsv.gz", folder / "edges.tsv.gz")
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "questions.jsonl"
         file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-        workflow = graphqa(graph, file)
+        return graphqa(graph, file), graph
+
+
+def measured(folder, limit, examples):
+    """Programs, calls, tokens and dollars."""
+    rows = rows_of(folder, limit)
+    workflow, graph = workflow_of(folder, rows)
     result = {
         "programs": programs(graph, workflow.requests, str),
         "programs_with_lists": programs(graph, workflow.requests, with_lists),
     }
-    glm = {request.id: (priced(calls), right) for request, calls, right in glm_calls(workflow)}
-    result["glm_right_by_gold_script"] = sum(right for _, right in glm.values())
+    made = {request.id: (calls, right) for request, calls, right in glm_calls(workflow)}
+    result["glm_right_by_gold_script"] = sum(right for _, right in made.values())
+    result["reason"] = reason_tokens(graph, rows, {key: calls for key, (calls, _) in made.items()})
+    glm = {key: priced(calls) for key, (calls, _) in made.items()}
     static = {"rival": "x" * 4 * examples, "rival_without_examples": ""}
     rival = {
         name: {row["question_id"]: cot_calls(graph, row, text + FUNCTIONS) for row in rows} for name, text in static.items()
@@ -229,7 +287,7 @@ def measured(folder, limit, examples):
             ids = [row["question_id"] for row in rows if (row["source"], row["arm"]) == (source, arm)]
             if not ids:
                 continue
-            part = {"questions": len(ids), "glm": mean_of([glm[key][0] for key in ids])}
+            part = {"questions": len(ids), "glm": mean_of([glm[key] for key in ids])}
             for name, found in rival.items():
                 part[name] = mean_of([priced(found[key][0]) for key in ids])
                 part[f"share_of_{name}"] = {key: part["glm"][key] / part[name][key] for key in part["glm"] if part[name][key]}
@@ -237,17 +295,41 @@ def measured(folder, limit, examples):
     return result
 
 
+def figures(part, args):
+    """The figures of one part, by their names in the result."""
+    print(f"{part} ...", file=sys.stderr, flush=True)
+    if part == "counted":
+        return measured(args.data, args.limit, args.examples)
+    if part == "eager":
+        rows = rows_of(args.data, args.limit)[::EAGER_EVERY]
+        return {"eager": eager.measured(workflow_of(args.data, rows, eager.SlowSource)[0])}
+    if part == "pipeline":
+        return {"pipeline": pipeline.measured()}
+    bundled, graphs = load_workflow("graphqa"), demo_graphs()
+    if part == "hostile":
+        return {"hostile": hostile.measured(graphs["library"].functions())}
+    return {part: (budgets.measured if part == "routing" else budgets.verdict)(bundled, graphs)}
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of the graph and its questions")
     parser.add_argument("--limit", type=int, help="only so many questions")
     parser.add_argument("--examples", type=int, default=2000, help="assumed tokens of Graph-CoT's instructions and examples")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="only these")
+    parser.add_argument("--workers", type=int, default=1, help="parts that are measured at a time")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_results_option(parser)
     args = parser.parse_args(argv)
     if not (args.data / "questions.jsonl.gz").is_file():
         print(f"error: {args.data}: no questions.jsonl.gz: name the folder of the graph", file=sys.stderr)
         return 2
-    result = measured(args.data, args.limit, args.examples)
+    origin, result = provenance(args), {}
+    with ProcessPoolExecutor(args.workers, mp_context=get_context("spawn")) as pool:
+        for found in pool.map(partial(figures, args=args), args.parts):
+            result |= found
+    if args.results:
+        write_results(args.results, origin, result)
     if args.json:
         print(json.dumps(result))
         return 0

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
@@ -480,7 +480,16 @@ def _same_model(contexts: Sequence[Context]) -> FloatArray:
     return np.asarray(models[:, None] == models, np.float64)
 
 
-def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: Sequence[Context], usual: float) -> FloatArray:
+@lru_cache(maxsize=8)
+def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArray]:
+    """1 where two contexts follow the same signal; 1 where they are of one model, too. Kept: every iteration asks for it."""
+    names = {signal: place for place, signal in enumerate({c.after[2:] for c in contexts})}
+    signals = np.array([names[c.after[2:]] for c in contexts])
+    alike = np.asarray(signals[:, None] == signals, np.float64)
+    return alike, _same_model(contexts) * alike
+
+
+def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: tuple[Context, ...], usual: float) -> FloatArray:
     """P(one of ``some`` types | one of the types ``among``) by context: of each model, shrunk towards that of all.
 
     After a stage without an answer it is that after the same signal: what was found decides what an answer is worth that
@@ -488,11 +497,9 @@ def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: S
     """
     yes, asked = counts[:, some].sum(axis=(1, 2)), counts[:, among].sum(axis=(1, 2))
     overall = (yes.sum() + usual * PSEUDO_COUNTS) / (asked.sum() + PSEUDO_COUNTS)
-    signals, same = [c.after[2:] for c in contexts], _same_model(contexts)
-    alike = np.array([[float(one == other) for other in signals] for one in signals])
+    alike, of_model = _shares_signal(contexts)
     of_signal = (alike @ yes + PSEUDO_COUNTS * overall) / (alike @ asked + PSEUDO_COUNTS)
-    towards = np.where([bool(signal) for signal in signals], of_signal, overall)
-    of_model = same * alike
+    towards = np.where([bool(c.after[2:]) for c in contexts], of_signal, overall)
     return np.asarray((of_model @ yes + PSEUDO_COUNTS * towards) / (of_model @ asked + PSEUDO_COUNTS))
 
 

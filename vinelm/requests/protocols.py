@@ -73,6 +73,10 @@ class RateLimiter(Protocol):
         """Wait for admission in a coroutine; see :meth:`admit`."""
 
 
+CallsInText: TypeAlias = Callable[[str], Iterable[tuple[str, Mapping[str, Any]]]]
+"""Takes the next piece of a text that a model writes; returns the calls, ``(tool, arguments)``, that are complete with it."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class CallContext:
     """A backend's knowledge of the invocation that a chat model is made for. Not to be changed once it is handed over.
@@ -96,6 +100,8 @@ class CallContext:
             the call waits. Its attribute ``engine``, if it has one, names the replica that is preferred; None for no matter.
         on_tool_call: called with the name and the arguments of a tool call as soon as they are complete in a stream; None if
             nobody asks. Backends that do not stream do not call it.
+        on_text: called as an attempt that streams begins; returns what is then called with each piece of its text, and does not
+            raise, or None. None if nobody asks.
     """
 
     stage: str
@@ -110,6 +116,7 @@ class CallContext:
     on_gate: Callable[..., None] | None = None
     priority: SupportsFloat = 0.0
     on_tool_call: Callable[[str, Mapping[str, Any]], None] | None = None
+    on_text: Callable[[], Callable[[str], None] | None] | None = None
 
 
 @runtime_checkable
@@ -272,7 +279,13 @@ class Vine(Protocol):
     """The argument of a workflow's ``build(vine)``: it wraps the stages and routes of the graph."""
 
     def stage(
-        self, name: str, fn: Callable[..., Any], *, state: type | None = None, default: str | None = None
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *,
+        state: type | None = None,
+        default: str | None = None,
+        eager: Callable[[Any], CallsInText] | None = None,
     ) -> Callable[..., Any]:
         """Return a graph node that runs ``fn(state, model[, config, runtime, ...])`` on the policy's choice of model."""
 

@@ -11,6 +11,7 @@ import ast
 import inspect
 import json
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -23,6 +24,10 @@ from vinelm.workflows.limited.sessions import Sessions, is_supported
 SESSIONS = Sessions("vinelm.workflows.graphqa.act_process", "runs code actions")
 SILENT_S = 30.0
 """Seconds without a call or an answer after which a session is given up."""
+CALLS_S = 30.0
+"""Seconds from the start of a snippet after which its calls are answered no more."""
+MOST_LINE = 32_000_000
+"""Bytes of what a session says at once; it does not say as much."""
 MOST_CODE_CHARS = 8000
 FUNCTIONS = ("RetrieveNode", "NodeFeature", "NodeDegree", "NeighbourCheck", "NodeInfo")
 BUILTINS = (
@@ -90,9 +95,17 @@ def refusal(code: str) -> str | None:
 
 
 def run_snippet(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
-    """Run a snippet in the sandbox. Any number of threads may call; starts processes on the first call, and keeps them.
+    """Run a snippet in the sandbox, if its syntax is allowed; see :func:`in_sandbox`."""
+    why = refusal(code)
+    if why is not None:
+        return Ran(status="error" if why.startswith("SyntaxError") else "refused", error=why)
+    return in_sandbox(code, functions)
 
-    Limits are those of :mod:`vinelm.workflows.graphqa.act_process`.
+
+def in_sandbox(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
+    """Run a snippet without a look at its syntax. Any number of threads may call; starts processes at first, and keeps them.
+
+    Limits are those of :mod:`vinelm.workflows.graphqa.act_process`, and :data:`CALLS_S`.
 
     Args:
         code: Python as the model wrote it.
@@ -103,9 +116,6 @@ def run_snippet(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
         MissingExtra: pydantic-monty is not installed.
         SandboxFailure: The sandbox died or is silent, or a function raised anything but a :class:`GraphError`.
     """
-    why = refusal(code)
-    if why is not None:
-        return Ran(status="error" if why.startswith("SyntaxError") else "refused", error=why)
     require_extra("graph", "running code actions", "pydantic_monty")
     calls = _Calls(functions)
     if is_supported():
@@ -135,13 +145,13 @@ def _asked(session: socket.socket, question: Mapping[str, Any], calls: _Calls) -
     try:
         with session.makefile("rwb") as stream:
             _say(stream, question)
-            for line in stream:
+            while line := stream.readline(MOST_LINE):
                 said = json.loads(line)
                 if "call" not in said:
                     is_reusable = said["status"] != "died"
                     return cast("dict[str, Any]", said)
                 _say(stream, calls.answer(said["call"], said["args"], said["options"]))
-    except OSError:
+    except (OSError, ValueError):  # it is gone, or what it says is cut
         pass
     finally:
         if not is_reusable:
@@ -159,10 +169,13 @@ class _Calls:
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
         self._functions = functions
+        self._started_s = time.monotonic()
         self.failure: BaseException | None = None
 
     def answer(self, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the value of a call, or its error."""
+        if time.monotonic() - self._started_s > CALLS_S:
+            return {"error": f"the calls took longer than {CALLS_S:.0f} s: ask for less"}
         fn = self._functions[name]
         try:
             inspect.signature(fn).bind(*args, **options)

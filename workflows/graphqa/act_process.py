@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, BinaryIO, TypeAlias
 
 from vinelm.extras import required_extra
@@ -20,10 +21,14 @@ MOST_HOST_CALLS = 10_000
 MOST_DEPTH = 200
 MOST_PRINTED = 4096
 """UTF-8 bytes of printed text that are kept; what comes after is dropped, and the result says so."""
+MOST_SAID = 16_000_000
+"""Bytes of the arguments of one call as JSON: a list may name one long text a million times."""
 WAIT_S = 20.0
 """Seconds to wait for a worker."""
 SPACE_BYTES = 4 << 30
 """What a session may map beyond that which the process has at its start; most of it is never touched."""
+DATA_BYTES = 512 << 20
+"""What a session and its worker may each hold: the arguments of a call leave the interpreter whole before they are counted."""
 _ERROR_CHARS = 300
 _LIMITS = {
     "TimeoutError: feed time": f"TimeoutError: the snippet ran longer than {MOST_SECONDS:.0f} s",
@@ -37,7 +42,7 @@ Ask: TypeAlias = Callable[[str, Sequence[Any], Mapping[str, Any]], Mapping[str, 
 
 def main(descriptor: int) -> None:
     """Fork a session for each socket that arrives, until the other side is gone."""
-    serve_sessions(descriptor, _answer, space_bytes=SPACE_BYTES, ended=_ended)
+    serve_sessions(descriptor, _answer, space_bytes=SPACE_BYTES, data_bytes=DATA_BYTES, ended=_ended)
 
 
 def executed(code: str, names: Sequence[str], ask: Ask) -> dict[str, Any]:
@@ -60,12 +65,15 @@ def executed(code: str, names: Sequence[str], ask: Ask) -> dict[str, Any]:
         "max_total_sleep_secs": 0.0,
     }
     error = None
+    asked, started_s = _Asked(ask), time.monotonic()
     try:
         with _pool().checkout(limits=limits) as session:
-            lookup = {name: _function(name, ask) for name in names}
+            lookup = {name: partial(asked, name) for name in names}
             session.feed_run(code, external_lookup=lookup, print_callback=printed)
     except monty.MontyCrashedError:
-        return {"status": "died"}
+        if time.monotonic() - started_s - asked.seconds < MOST_SECONDS:
+            return {"status": "died"}
+        error = _LIMITS["TimeoutError: feed time"]  # one long step of arithmetic: the worker is killed, by its pool
     except monty.MontyError as failure:
         error = _line(failure)
     text = {"printed": printed.text, "error": error, "is_cut": printed.is_cut}
@@ -76,25 +84,35 @@ def _answer(line: bytes, stream: BinaryIO) -> None:
     question = json.loads(line)
 
     def ask(name: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        _say(stream, {"call": name, "args": list(args), "options": dict(options)})
+        said = _line_of({"call": name, "args": list(args), "options": dict(options)})
+        if len(said) > MOST_SAID:
+            return {"error": f"{name}: more than {MOST_SAID // 1_000_000} MB of arguments: give fewer ids at once"}
+        stream.write(said)
+        stream.flush()
         return json.loads(stream.readline())
 
-    _say(stream, executed(question["code"], question["names"], ask))
-
-
-def _say(stream: BinaryIO, plain: Mapping[str, Any]) -> None:
-    stream.write(json.dumps(plain, default=list).encode() + b"\n")
+    stream.write(_line_of(executed(question["code"], question["names"], ask)))
     stream.flush()
 
 
-def _function(name: str, ask: Ask) -> Callable[..., Any]:
-    def call(*args: Any, **options: Any) -> Any:
-        said = ask(name, args, options)
+def _line_of(plain: Mapping[str, Any]) -> bytes:
+    return json.dumps(plain, default=list).encode() + b"\n"
+
+
+class _Asked:
+    """The functions that a snippet calls, and the seconds that their answers took."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self.seconds = 0.0
+
+    def __call__(self, name: str, /, *args: Any, **options: Any) -> Any:
+        asked_s = time.monotonic()
+        said = self._ask(name, args, options)
+        self.seconds += time.monotonic() - asked_s
         if "error" in said:
             raise ValueError(said["error"])
         return said["value"]
-
-    return call
 
 
 class _Printed:

@@ -8,9 +8,10 @@ from typing import Any, TypedDict
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from vinelm.errors import DatasetError
-from vinelm.requests.protocols import Vine
+from vinelm.requests.protocols import CallsInText, Vine
 from vinelm.workflows.graphqa import prompts
 from vinelm.workflows.graphqa.act import run_snippet
+from vinelm.workflows.graphqa.literal_calls import LiteralCalls
 from vinelm.workflows.graphqa.source import GraphSource
 
 FACTS_CHARS = 1200
@@ -120,6 +121,10 @@ def _noted(state: GraphState, shown: str, printed: str, error: str | None) -> Gr
     return {"notebook": notebook, "printed": printed, "error": error, "shown": shown, "answer": answer}
 
 
+def _graph_of(state: Mapping[str, Any]) -> dict[str, str]:
+    return {"graph": state["graph"]} if "graph" in state else {}
+
+
 def _written(model: Any, system: str, prompt: str) -> GraphState:
     return {"code": prompts.code_of(_asked(model, system, prompt))}
 
@@ -141,8 +146,12 @@ def make_build(sources: Mapping[str, GraphSource]) -> Callable[[Vine], Any]:
 
         tool = vine.tool(retrieve_node, read_only=True)
 
+        def eager(state: GraphState) -> CallsInText:
+            graph, calls = _graph_of(state), LiteralCalls("RetrieveNode")
+            return lambda piece: [(tool.name, {"text": text, **graph}) for text in calls(piece)]
+
         def run(state: GraphState) -> GraphState:
-            graph = {"graph": state["graph"]} if "graph" in state else {}
+            graph = _graph_of(state)
 
             def retrieve(text: Any) -> str:
                 if not isinstance(text, str):  # the snippet's mistake: the source says so, and the tool's schema would not
@@ -153,7 +162,8 @@ def make_build(sources: Mapping[str, GraphSource]) -> Callable[[Vine], Any]:
 
         graph = StateGraph(GraphState)
         for name in ("classify", "act_direct", "plan", "act", "reason"):
-            graph.add_node(name, vine.stage(name, getattr(stages, name)))
+            writes_code = name in ("act_direct", "act")
+            graph.add_node(name, vine.stage(name, getattr(stages, name), eager=eager if writes_code else None))
         graph.add_node("run_direct", run)
         graph.add_node("run", run)
         graph.add_node("finish", vine.finish)

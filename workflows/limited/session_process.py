@@ -21,6 +21,7 @@ def serve_sessions(
     answer: Callable[[bytes, BinaryIO], None],
     *,
     space_bytes: int,
+    data_bytes: int | None = None,
     ended: Callable[[], None] = lambda: None,
 ) -> None:
     """Fork a session for each socket that arrives, until the other side is gone.
@@ -29,6 +30,7 @@ def serve_sessions(
         descriptor: of the socket over which sessions are asked for.
         answer: called in a session with each line of its socket and the stream for the answer, from which it may read more.
         space_bytes: what a session may map beyond that which the process has at its start.
+        data_bytes: what it and each of its children may hold in memory of their own; None: as much as it may map.
         ended: called in a session whose other side is gone, before its process ends.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the application, which ends this process
@@ -41,7 +43,7 @@ def serve_sessions(
         session = socket.socket(fileno=descriptors[0])
         if os.fork() == 0:
             control.close()
-            _serve(session, answer, space_bytes, ended)
+            _serve(session, answer, space_bytes, data_bytes, ended)
         session.close()
 
 
@@ -60,10 +62,14 @@ def deadline(seconds: float) -> Iterator[None]:
 
 
 def _serve(
-    session: socket.socket, answer: Callable[[bytes, BinaryIO], None], space_bytes: int, ended: Callable[[], None]
+    session: socket.socket,
+    answer: Callable[[bytes, BinaryIO], None],
+    space_bytes: int,
+    data_bytes: int | None,
+    ended: Callable[[], None],
 ) -> NoReturn:
     with suppress(OSError):
-        _limit(space_bytes)
+        _limit(space_bytes, data_bytes)
         session.sendall(b"ready\n")
         with session.makefile("rwb") as stream:
             for line in stream:
@@ -72,10 +78,12 @@ def _serve(
     os._exit(0)
 
 
-def _limit(space_bytes: int) -> None:
+def _limit(space_bytes: int, data_bytes: int | None) -> None:
     import resource
 
     limits = {resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0}
+    if data_bytes is not None:
+        limits[resource.RLIMIT_DATA] = data_bytes
     with suppress(OSError), open("/proc/self/statm", encoding="ascii") as file:
         limits[resource.RLIMIT_AS] = int(file.read().split()[0]) * resource.getpagesize() + space_bytes
     for kind, wanted in limits.items():

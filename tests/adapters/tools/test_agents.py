@@ -25,7 +25,7 @@ from langchain.agents import create_agent
 
 from vinelm import Catalog, Speculation, VineLM, VineMiddleware
 from vinelm.backends import create_backends
-from vinelm.errors import CallRefused, ConfigError
+from vinelm.errors import CallError, CallRefused, ConfigError
 from vinelm.estimator.patterns.pattern_file import read_patterns, write_patterns
 from vinelm.estimator.patterns.patterns import mine
 from vinelm.money import SpendGuard
@@ -65,12 +65,24 @@ class Chat(BaseChatModel):
         yield ChatGenerationChunk(message=AIMessageChunk(content=answer.text, response_metadata={"finish_reason": "stop"}))
 
 
+class Writer(Chat):
+    """Streams a text in pieces of three characters; its last chunk waits until the test lets it go."""
+
+    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
+        text = self.answer("m", messages, {}).text
+        for at in range(0, len(text), 3):
+            yield ChatGenerationChunk(message=AIMessageChunk(content=text[at : at + 3]))
+        if self.gate is not None:
+            self.gate()
+        yield ChatGenerationChunk(message=AIMessageChunk(content="", response_metadata={"finish_reason": "stop"}))
+
+
 class App:
     """An application with a read-only and a writing tool, and what was called in it."""
 
-    def __init__(self, answer, *, gate=None, candidates=None, mode="enforce", cost_usd=0.0, look=None, **settings):
+    def __init__(self, answer, *, gate=None, candidates=None, mode="enforce", cost_usd=0.0, look=None, chat=Chat, **settings):
         self.log, self.looked = [], threading.Event()
-        self.chat = Chat(answer=answer, gate=gate)
+        self.chat = chat(answer=answer, gate=gate)
         catalog = Catalog.from_chat_models({"m0": self.chat}, prices={"m0": PRICES})
         self.vine = VineLM(catalog, template=TEMPLATE, mode=mode, **settings)
         self.look = self.vine.tool(look or self.make_look(), read_only=True, cost_usd=cost_usd)
@@ -130,6 +142,83 @@ def test_a_call_starts_while_the_model_still_writes(mode):
     assert app.log == ["look tea True"]
     assert app.vine.tool_counts["started"] == 1
     assert app.vine.tool_counts["ready"] + app.vine.tool_counts.get("joined", 0) == 1
+
+
+def text_app(eager, **settings):
+    """A stage that writes "look tea;" and another node that does what is written."""
+    app = App(lambda *_: AIMessage("please look tea; thanks"), chat=Writer, **settings)
+
+    def think(state: MessagesState, model) -> dict:
+        return {"messages": [model.invoke("?")]}
+
+    async def athink(state: MessagesState, model) -> dict:
+        return {"messages": [await model.ainvoke("?")]}
+
+    def do(state: MessagesState) -> dict:
+        item = state["messages"][-1].text.partition("look ")[2].partition(";")[0]
+        return {"messages": [AIMessage(app.look.invoke({"item": item}))]}
+
+    def graph(mode):
+        stage = app.vine.stage("model", think if mode == "sync" else athink, eager=eager)
+        built = StateGraph(MessagesState).add_node("model", stage).add_node("do", do)
+        return built.add_edge(START, "model").add_edge("model", "do").compile()
+
+    return app, graph
+
+
+def items_in(state):
+    """Reads "look X;" in the pieces of a text."""
+    said = [""]
+
+    def read(piece):
+        said[0] += piece
+        *whole, said[0] = said[0].split(";")
+        return [("look", {"item": one.partition("look ")[2]}) for one in whole]
+
+    return read
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_call_in_a_text_starts_while_it_is_written(mode):
+    app, graph = text_app(items_in)
+    app.chat.gate = lambda: not any(app.log) and app.looked.wait(5)
+    assert texts(run(graph(mode), mode, ask(), context=app.context()))[-1] == "tea is fine"
+    assert app.log == ["look tea True"]
+    app.log.clear()
+    app.chat.gate = None
+    assert texts(run(graph(mode), mode, ask(), context=app.vine.context()))[-1] == "tea is fine"
+    assert app.log == ["look tea False"]  # nobody allowed anything ahead
+
+
+def test_what_a_reader_of_text_raises_fails_no_answer():
+    def begins(state):
+        raise RuntimeError("theirs")
+
+    def reads(state):
+        return lambda piece: 1 / 0
+
+    for eager in (begins, reads, lambda state: lambda piece: [("none", {}), ("look", {"thing": 1}), ("book", {"item": "tea"})]):
+        app, graph = text_app(eager)
+        assert texts(run(graph("sync"), "sync", ask(), context=app.context()))[-1] == "tea is fine"
+        assert app.log == ["look tea False"]
+    app, graph = text_app(reads, on_error="raise")
+    with pytest.raises(CallError, match="ZeroDivisionError"):
+        run(graph("sync"), "sync", ask(), context=app.context())
+
+
+def test_each_answer_is_read_from_its_start():
+    """Half a call at the end of one answer is no beginning of another."""
+    app, _ = text_app(items_in)
+    said = iter(["look co", "look tea;"])
+    app.chat.answer = lambda *_: AIMessage(next(said))
+
+    def think(state: MessagesState, model) -> dict:
+        return {"messages": [model.invoke("?"), model.invoke("?")]}
+
+    stage = app.vine.stage("model", think, eager=items_in)
+    StateGraph(MessagesState).add_node("model", stage).add_edge(START, "model").compile().invoke(ask(), context=app.context())
+    assert app.looked.wait(5)
+    assert app.log == ["look tea True"]
 
 
 @pytest.mark.parametrize("mode", MODES)

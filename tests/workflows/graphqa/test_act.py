@@ -3,65 +3,18 @@
 import os
 
 import pytest
+from graphqa_parts.hostile_snippets import HELD, REFUSED
 
 pytest.importorskip("pydantic_monty", reason="the extra graph is not installed")
 
 from vinelm.errors import MissingExtra
 from vinelm.workflows.graphqa import Node, act, act_process
-from vinelm.workflows.graphqa.act import Ran, SandboxFailure, refusal, run_snippet
+from vinelm.workflows.graphqa.act import Ran, SandboxFailure, in_sandbox, refusal, run_snippet
 from vinelm.workflows.graphqa.source import GraphError, GraphSource
 
 GRAPH = GraphSource(
     [Node("a", "k", "Ann"), Node("b", "k", "Bob"), Node("c", "k", "Cid")], [("a", "knows", "b"), ("a", "knows", "c")]
 )
-REFUSED = [
-    "import os", "from os import path", "__import__('os')", "open('/etc/passwd')", "eval('1')", "exec('1')",
-    "compile('1', '', 'exec')",
-    "().__class__", "''.__class__.__mro__", "print.__self__", "RetrieveNode.__globals__", "x = [].__class__", "_x = 1",
-    "def f(): pass", "async def f(): pass", "class A: pass", "try:\n    1/0\nexcept Exception:\n    pass",
-    "del x", "global x",
-    "with x: pass", "raise ValueError",
-    "assert True", "yield 1", "(x := 1)", "match 1:\n    case _: pass", "print(undefined)",
-    "getattr(1, 'real')",
-    "setattr(1, 'a', 2)", "globals()", "locals()", "vars()", "dir()", "type(1)", "id(1)", "input()", "help()",
-    "'{0.__class__}'.format(1)", "'a'.format_map({})", "object()", "super()", "memoryview(b'')", "breakpoint()", "lambda _x: 1",
-    "await x", "print(f'{().__class__}')", "'a'.join.__self__", "[].__reduce__()", "type Alias = int", "exit()", "nonlocal x",
-    "async for x in y: pass", "print((lambda: 1).__code__)", "x = 1\nx.__dict__", "delattr(1, 'a')", "iter([])", "bytes(10)",
-]  # fmt: skip
-"""Hostile or needless: none of them is executed at all."""
-HELD = {  # by the sandbox alone, without the list of allowed syntax
-    "open('/etc/passwd').read()": "PermissionError",
-    "import os\nprint(os.environ)": "Error",
-    "import os\nos.system('id')": "Error",
-    "import subprocess": "Error",
-    "import socket": "Error",
-    "import ctypes": "Error",
-    "import urllib.request": "Error",
-    "import threading": "Error",
-    "import multiprocessing": "Error",
-    "import sys\nprint(sys.modules)": "AttributeError",
-    "import os\nprint(os.listdir('/'))": "PermissionError",
-    "import os\nos.remove('/tmp/x')": "PermissionError",
-    "__import__('os').system('id')": "NameError",
-    "eval(\"open('/etc/passwd').read()\")": "PermissionError",
-    "eval('(' * 100000)": "SyntaxError",
-    "[].__class__.__base__.__subclasses__()": "AttributeError",
-    "f'{1:>1000000000}'": "MemoryError",
-    "'%1000000000d' % 1": "MemoryError",
-    "raise SystemExit": "SystemExit",
-    "from pathlib import Path\nprint(list(Path('/').iterdir()))": "PermissionError",
-    "from pathlib import Path\nPath('/tmp/x').write_text('x')": "PermissionError",
-    "import time\ntime.sleep(100)": "TimeoutError: sleep limit",
-    "RetrieveNode.__globals__": "AttributeError",
-    "print.__self__": "AttributeError",
-    "().__class__.__bases__[0].__subclasses__()": "AttributeError",
-    "def f(): return f()\nf()": "RecursionError",
-    "x = 'a' * 10**9": "MemoryError: the snippet took more than 50 MB",
-    "x = [0]\nwhile True: x = x + x": "MemoryError: the snippet took more than 50 MB",
-    "x = 9**9**9": "MemoryError",
-    "x = list(range(10**9))": "MemoryError",
-    "for i in range(20000): RetrieveNode('Ann')": "RuntimeError: more than 10,000 calls: give the functions lists of ids",
-}
 
 
 def ran(code, functions=None):
@@ -102,9 +55,8 @@ def test_syntax_and_size_are_looked_at_first():
 
 
 @pytest.mark.parametrize("code", HELD)
-def test_the_sandbox_holds_by_itself(code, monkeypatch):
-    monkeypatch.setattr(act, "refusal", lambda code: None)
-    found = ran(code)
+def test_the_sandbox_holds_by_itself(code):
+    found = in_sandbox(code, GRAPH.functions())
     assert found.status == "error"
     assert found.error.startswith(HELD[code]) or HELD[code] in found.error.split(":")[0]
     assert "\n" not in found.error
@@ -116,6 +68,29 @@ def test_a_snippet_has_two_seconds(short):
     found = short("while True: pass")
     assert (found["status"], found["error"]) == ("error", "TimeoutError: the snippet ran longer than 2 s")
     assert short("1")["status"] == "ok"
+
+
+def test_one_long_step_is_the_snippets_mistake_too(short):
+    """The interpreter looks at its clock between steps; its pool kills the worker that stays in one."""
+    power = "a = 7**1000000\nfor i in range(9):\n    a = a * a"
+    assert short(power) == {
+        "status": "error",
+        "printed": "",
+        "error": act_process._LIMITS["TimeoutError: feed time"],
+        "is_cut": False,
+    }
+    assert short("1")["status"] == "ok"
+
+
+def test_calls_end_with_their_time_and_their_size(monkeypatch):
+    assert ran("NodeDegree(['x' * 1000] * 20000, 'knows')").error.startswith(
+        "ValueError: NodeDegree: more than 16 MB of arguments"
+    )
+    assert ran("print(NodeDegree(['a'] * 20000, 'knows')[:2])").printed == "[2, 2]"
+    monkeypatch.setattr(act, "CALLS_S", -1.0)
+    assert ran("print(1)\nRetrieveNode('Ann')") == Ran(
+        status="error", printed="1", error="ValueError: the calls took longer than -1 s: ask for less (line 2)"
+    )
 
 
 def test_printed_text_is_cut_and_says_so():

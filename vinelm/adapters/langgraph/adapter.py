@@ -29,7 +29,7 @@ from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.policies import OnError
 from vinelm.policies.policy import Policy
-from vinelm.requests.protocols import ChatModelSource
+from vinelm.requests.protocols import CallsInText, ChatModelSource
 from vinelm.requests.workflow import Request
 from vinelm.signals import Signals
 from vinelm.signals.kind import Kind
@@ -54,11 +54,25 @@ class GraphInterface:
 
     @overload
     def stage(
-        self, name: str, fn: Node, *, state: type | None = None, default: str | None = None, optional: bool = False
+        self,
+        name: str,
+        fn: Node,
+        *,
+        state: type | None = None,
+        default: str | None = None,
+        optional: bool = False,
+        eager: Callable[[Any], CallsInText] | None = None,
     ) -> Node: ...
     @overload
     def stage(
-        self, name: str, fn: None = None, *, state: type | None = None, default: str | None = None, optional: bool = False
+        self,
+        name: str,
+        fn: None = None,
+        *,
+        state: type | None = None,
+        default: str | None = None,
+        optional: bool = False,
+        eager: Callable[[Any], CallsInText] | None = None,
     ) -> Callable[[Node], Node]: ...
     def stage(
         self,
@@ -68,6 +82,7 @@ class GraphInterface:
         state: type | None = None,
         default: str | None = None,
         optional: bool = False,
+        eager: Callable[[Any], CallsInText] | None = None,
     ) -> Any:
         """Return a graph node that runs ``fn(state, model[, config, runtime, writer, store, previous])`` on the planned model.
 
@@ -81,13 +96,16 @@ class GraphInterface:
             default: the model that runs where nothing is planned; by default what the template declares. ``"skip"`` leaves an
                 optional stage out.
             optional: plans may skip the stage: ``fn`` is not called, the state stays as it is, and what comes after it runs.
+            eager: finds calls of read-only tools in the text that the model writes, such as a program, so that they start while
+                it still streams (docs/tools.md): called with the state as an answer begins, it returns a function that takes
+                the next piece and returns the ``(tool, arguments)`` that are complete with it. What it raises is passed over.
 
         Raises:
             WorkflowError: ``fn`` cannot be wrapped, or is optional and chooses the next node itself.
             ConfigError: the catalog lacks the default model.
         """
         if fn is None:
-            return lambda given: self.stage(name, given, state=state, default=default, optional=optional)
+            return lambda given: self.stage(name, given, state=state, default=default, optional=optional, eager=eager)
         label = f"stage {name!r}"
         asked = injected_parameters(fn, label, INJECTED)
         if "model" not in asked.names:
@@ -98,7 +116,7 @@ class GraphInterface:
         if optional and is_command(asked.returns):
             raise WorkflowError(f"{label} chooses the next node by Command: it cannot be optional, move the choice to an edge")
         self.adapter.declare(name, default, optional=optional)
-        return make_stage(self.adapter.finder, self.adapter, name, fn, asked, state_type=state_type)
+        return make_stage(self.adapter.finder, self.adapter, name, fn, asked, state_type=state_type, eager=eager)
 
     def verifier(self, name: str, *, prompt: str, state: type, key: str = "verdict", default: str | None = SKIP) -> Node:
         """Return a graph node that asks a model whether the answer in the state is right: an optional stage.

@@ -15,7 +15,7 @@ from vinelm.adapters.tools.message_history import Conversation
 from vinelm.adapters.tools.shadow import Shadow, can_wait, launch
 from vinelm.adapters.tools.tool_box import DeclaredTool, ToolBox
 from vinelm.clock import Clock
-from vinelm.requests.protocols import CallGuard
+from vinelm.requests.protocols import CallGuard, CallsInText
 from vinelm.tools.call import CallKind, ToolEvent, value_of
 from vinelm.tools.declaration import Scope
 from vinelm.tools.speculation import Candidate, Candidates, Speculation
@@ -147,6 +147,25 @@ class ReadAhead:
         except Exception:
             if self.box.on_error == "raise":
                 raise
+
+    def hearing(self, begin: Callable[[], CallsInText]) -> Callable[[str], None]:
+        """Return what is given the text of an answer piece by piece, and starts the calls that are complete in it.
+
+        It never raises: ``begin`` and what it returns are the application's, and a model's answer must not fail by them.
+        """
+        found: list[CallsInText] = []
+
+        def hear(piece: str) -> None:
+            try:
+                if not found:
+                    found.append(begin())
+                for tool, arguments in found[0](piece):
+                    self.start(tool, arguments, "eager", 1.0)
+            except Exception:
+                if self.box.on_error == "raise":
+                    raise
+
+        return hear
 
     def start(self, tool: str, arguments: Mapping[str, Any], kind: CallKind, probability: float) -> bool:
         """Start a call ahead; False where it may not be, or no place is free.

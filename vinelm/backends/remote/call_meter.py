@@ -58,6 +58,7 @@ class MeteredCall:
     _counts: Counts | None = None
     _is_estimated: bool = False
     _has_handed_out: bool = False
+    _hear: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
         self._asked_s = self._started_s = self.context.clock.now()
@@ -67,6 +68,8 @@ class MeteredCall:
         self.attempts += 1
         self.answer = ResponseBuilder()
         self._started_s, self._ended_s, self._ttft_s = self.context.clock.now(), None, None
+        if self.is_streamed and self.context.on_text is not None:
+            self._hear = self.context.on_text()
 
     def see(self, delta: Delta) -> None:
         """Add a delta; :class:`AttemptFailed` if the attempt has taken longer than the model's ``timeout_s``."""
@@ -77,6 +80,8 @@ class MeteredCall:
         if delta.tools and self.is_streamed and self.context.on_tool_call is not None:
             for call in filter(None, (self.answer.whole_call(piece.index) for piece in delta.tools)):
                 self.context.on_tool_call(*call)
+        if self._hear is not None and delta.text:
+            self._hear(delta.text)
         if now_s - self._started_s > self.model.timeout_s:
             raise AttemptFailed("timeout", f"no end after {self.model.timeout_s:g} s")
 

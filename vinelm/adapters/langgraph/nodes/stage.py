@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -18,6 +19,7 @@ from vinelm.adapters.langgraph.runs.chat_call import ChatCall, ServesCalls
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.errors import VineLMError, WorkflowError
+from vinelm.requests.protocols import CallsInText
 
 STAGE_MARK = "__vinelm_stage__"
 """Attribute of a wrapped node's function: the stage's name."""
@@ -28,7 +30,14 @@ NO_RUNTIME: Runtime[Any] = Runtime()
 
 
 def make_stage(
-    finder: RunFinder, calls: ServesCalls, name: str, fn: Callable[..., Any], asked: InjectedParameters, *, state_type: type
+    finder: RunFinder,
+    calls: ServesCalls,
+    name: str,
+    fn: Callable[..., Any],
+    asked: InjectedParameters,
+    *,
+    state_type: type,
+    eager: Callable[[Any], CallsInText] | None = None,
 ) -> Callable[..., Any]:
     """Return a LangGraph node; async if ``fn`` is. A plain function without ``__wrapped__``: LangGraph reads its signature.
 
@@ -53,6 +62,7 @@ def make_stage(
                 raise
             own, carried = state, None
         with finder.invoke(name, carried, config, runtime) as scope:
+            scope.eager = None if eager is None else partial(eager, own)
             given = _injected(others, config, runtime) if others else {}
             out = None if scope.is_skipped else fn(own, model=scope.model, **given)
         return _written(finder, out, scope, name)
@@ -73,6 +83,7 @@ def make_stage(
                 raise
             own, carried = state, None
         async with await finder.ainvoke(name, carried, config, runtime) as scope:
+            scope.eager = None if eager is None else partial(eager, own)
             given = _injected(others, config, runtime) if others else {}
             out = None if scope.is_skipped else await fn(own, model=scope.model, **given)
         return _written(finder, out, scope, name)

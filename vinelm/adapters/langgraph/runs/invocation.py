@@ -19,7 +19,7 @@ from vinelm.adapters.langgraph.path.path_channel import Entry, Note
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun
 from vinelm.backends.base import bound_instance
 from vinelm.errors import CallError, FailureKind
-from vinelm.requests.protocols import CallContext, ChatModelSource, Invocation
+from vinelm.requests.protocols import CallContext, CallsInText, ChatModelSource, Invocation
 from vinelm.rows.observation import Usage
 from vinelm.telemetry import ObserverGroup
 from vinelm.template.steps import SKIP
@@ -41,6 +41,7 @@ class InvocationScope:
         answering: the chat model of the present attempt; neither is set where the stage is skipped.
         model: the chat model for the stage: ``answering``, or one that calls it and falls back.
         is_skipped: whether the stage is left out: its function is not to be called.
+        eager: begins to read an answer's text for calls of tools; None where the stage declared nothing.
 
     Args:
         models: makes the chat model.
@@ -63,6 +64,7 @@ class InvocationScope:
         "_tried",
         "_usages",
         "answering",
+        "eager",
         "is_skipped",
         "model",
         "path",
@@ -89,6 +91,7 @@ class InvocationScope:
         self._recorded = 0
         self._tried: set[str] = {SKIP}  # nothing is left out because a model failed
         self._lock = Lock()
+        self.eager: Callable[[], CallsInText] | None = None
         self.answering: BaseChatModel
         self.model: BaseChatModel
         self._begin(path)
@@ -127,6 +130,7 @@ class InvocationScope:
             on_gate=on_gate,
             priority=priority,
             on_tool_call=None if run.reads is None or run.reads.speculation is None else run.reads.asked_early,
+            on_text=None if run.reads is None or run.reads.speculation is None else self._hearing,
         )
         try:
             if not self.is_skipped:
@@ -137,6 +141,11 @@ class InvocationScope:
         if observers is not None:
             with suppress(Exception):
                 self._tokens = observers.began(self.stage, path, self._models.catalog[path[-1]])
+
+    def _hearing(self) -> Callable[[str], None] | None:
+        """What hears the text of an answer that begins; None where the stage finds no calls in it."""
+        reads, eager = self._run.reads, self.eager
+        return None if reads is None or eager is None else reads.hearing(eager)
 
     def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
         """Go on with another model after ``model`` has failed; False if the error is to be raised.

@@ -1,0 +1,1 @@
+"""Parts of `bench_graphqa.py`: retrieval that starts early, routing on simulated catalogs, hostile snippets."""
