@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, MutableMapping
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import (
@@ -16,12 +17,13 @@ from sqlalchemy import (
     Table,
     UniqueConstraint,
     delete,
+    func,
     insert,
     inspect,
     select,
 )
 
-from vinelm.tools.call import ToolEvent
+from vinelm.tools.call import SessionPart, ToolEvent
 from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.tools.message_log import ToolSession
 
@@ -79,6 +81,35 @@ class ToolCalls:
                     connection.execute(insert(tool_calls), rows)
                 count += sum(isinstance(event, ToolEvent) for event in session.events)
         return count
+
+    def append(self, parts: Iterable[SessionPart], begins: MutableMapping[str, float]) -> None:
+        """Add what runs have shown behind what their sessions have.
+
+        Args:
+            parts: in order; values only where they are recorded.
+            begins: the second of its session at which each run began, by the run. Runs that are not in it begin where their
+                sessions end: the time between two turns of a user is nobody's work. They are added.
+        """
+        rows, places = [], dict[str, int]()
+        with self._database.transaction() as connection:
+            metadata.create_all(connection)
+            for part in parts:
+                name = part.session
+                if name not in places or part.run not in begins:
+                    of_session = tool_calls.c.request_id == name
+                    last = func.coalesce(func.max(tool_calls.c.seq), -1), func.coalesce(func.max(tool_calls.c.ended_s), 0.0)
+                    seq, ended_s = connection.execute(select(*last).where(of_session)).one()
+                    waiting = [row["ended_s"] for row in rows if row["request_id"] == name]
+                    places.setdefault(name, seq + 1)
+                    begins.setdefault(part.run, max([ended_s, *waiting]))
+                event, begin_s = part.event, begins[part.run]
+                if isinstance(event, ToolEvent):
+                    event = replace(event, started_s=event.started_s + begin_s, ended_s=event.ended_s + begin_s)
+                row = _row(ToolSession(name, name, []), places[name], event, None)
+                rows.append({**row, "is_read": part.is_read})
+                places[name] += 1
+            if rows:
+                connection.execute(insert(tool_calls), rows)
 
     def sessions(self) -> tuple[list[ToolSession], frozenset[str]]:
         """Return the sessions, without calls that nobody asked for, and the names of the tools declared to only read."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from threading import Lock
 from typing import Any
 from weakref import finalize, ref
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
@@ -24,7 +26,7 @@ _LOCK = Lock()
 
 def reads_of(run: GraphRun, box: ToolBox) -> ReadAhead | None:
     """Return what was read ahead in the run, made on first use and forgotten with the run; None in a profiled one."""
-    if run.reads is None and box.declared and run.context.chat_host is None:
+    if run.reads is None and box.is_heard and run.context.chat_host is None:
         known = ref(run)
 
         def guard() -> CallGuard | None:
@@ -40,9 +42,19 @@ def reads_of(run: GraphRun, box: ToolBox) -> ReadAhead | None:
                     started_at=run.policy.started_at,
                     request_id=run.context.request_id or "",
                     speculation=run.context.speculate or box.speculation,
+                    session=_session_of(run),
                 )
                 finalize(run, run.reads.end).atexit = False
     return run.reads
+
+
+def _session_of(run: GraphRun) -> str | None:
+    """The name under which the run's calls are recorded: of a labelled request, of its thread, of the request."""
+    context = run.context
+    thread = None if context.configurable is None else context.configurable.get("thread_id")
+    if context.request is not None:
+        return context.request.id
+    return context.request_id if thread is None else str(thread)
 
 
 def start_reads(
@@ -63,9 +75,12 @@ def start_reads(
     """
     try:
         reads = reads_of(run, settings.tools)
-        if reads is None or reads.speculation is None or settings.tools.candidates is None:
+        if reads is None:
             return
-        messages = None if config is None else messages_in(graph_values(config, None, fresh=False))
+        reads.said(lambda: _conversation(config))
+        if reads.speculation is None or settings.tools.candidates is None:
+            return
+        messages = _conversation(config)
         history = list(reads.history) if messages is None else history_of(messages)
         forget_where_retried(reads, runtime)
         reads.speculate(history, partial(run.policy.speculated, *called))
@@ -73,6 +88,11 @@ def start_reads(
         if settings.on_error == "raise":
             raise
         run.note_failure("a read ahead", error, called[1][:-1], called[0])
+
+
+def _conversation(config: RunnableConfig | None) -> Sequence[BaseMessage] | None:
+    """The conversation in the state of the node; None where it has none."""
+    return None if config is None else messages_in(graph_values(config, None, fresh=False))
 
 
 def forget_where_retried(reads: ReadAhead, runtime: Runtime[Any] | None) -> None:
