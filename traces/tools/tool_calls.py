@@ -1,4 +1,4 @@
-"""Calls of tools in a store. They have a table of their own, which is made with the first of them."""
+"""Calls of tools in a store, as sessions."""
 
 from __future__ import annotations
 
@@ -7,50 +7,12 @@ from collections.abc import Collection, Iterable, MutableMapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Float,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    UniqueConstraint,
-    delete,
-    func,
-    insert,
-    inspect,
-    select,
-)
+from sqlalchemy import delete, func, insert, inspect, select
 
-from vinelm.tools.call import SessionPart, ToolEvent
+from vinelm.tools.call import SessionPart, ToolEvent, ToolSession
 from vinelm.traces.store.store import ObservationStore
-from vinelm.traces.tools.message_log import ToolSession
+from vinelm.traces.store.tool_rows import MESSAGE, metadata, tool_calls
 
-MESSAGE = "message"
-"""The kind of a row that is what the user said."""
-metadata = MetaData()
-tool_calls = Table(
-    "tool_calls",
-    metadata,
-    Column("call_id", Integer, primary_key=True, autoincrement=True, comment="order"),
-    Column("request_id", String, nullable=False, comment="the request"),
-    Column("grouped", String, nullable=False, comment="requests of one group repeat each other; else the request"),
-    Column("seq", Integer, nullable=False, comment="place among the request's messages and calls, from 0"),
-    Column("tool", String, nullable=False, comment="name of the tool; empty for a message"),
-    Column("key", String, nullable=False, comment="hash of the tool and its arguments; empty for a message"),
-    Column("kind", String, nullable=False, comment="authoritative, speculated or eager; message: what the user said"),
-    Column("is_read", Boolean, comment="whether the tool is declared to only read; NULL: not known"),
-    Column("is_ok", Boolean, nullable=False, comment="whether it returned"),
-    Column("is_used", Boolean, nullable=False, comment="whether the application asked for the result"),
-    Column("started_s", Float, nullable=False, comment="seconds since the request began"),
-    Column("ended_s", Float, nullable=False, comment="the same for its end"),
-    Column("cost_usd", Float, nullable=False, comment="declared dollars"),
-    Column("arguments", String, comment="JSON, where values were recorded; of a message its text"),
-    Column("result", String, comment="JSON, where values were recorded"),
-    UniqueConstraint("request_id", "seq", name="one_call"),
-    comment="Calls of tools, as they were recorded or imported. Made with the first of them.",
-)
 _PLAIN = ("request_id", "seq", "tool", "key", "kind", "is_ok", "is_used", "started_s", "ended_s", "cost_usd")
 
 

@@ -78,6 +78,8 @@ def _show(mined: MinedPatterns, target: Path) -> None:
         f"Held out by request: {percent(judged.ready_share)} of {judged.reads:,} reads ready when asked for, at "
         f"{judged.speculations_per_call:.2f} guesses for each call, {percent(judged.precision)} of them right."
     )
+    if mined.without_values:
+        say(f"{mined.without_values:,} more requests are recorded without arguments: nothing was learnt from them.")
     if judged.total_s:
         waste = f", {usd(judged.waste_usd / mined.sessions)} wasted" if judged.waste_usd else ""
         say(
@@ -113,15 +115,16 @@ def check(*, patterns: Path, app: str, as_json: bool) -> None:
         say(f"{len(found.sets)} patterns fit the application's tools: {', '.join(tools)}.")
 
 
-@command.command("import", short_help="Add a log of messages to a store.")
+@command.command("import", short_help="Add a log of messages or spans to a store.")
 @path_argument("log")
 @option("--store DB", "Store to add the tool calls to.", Path, required=True)
 @read_only_option
 @json_option
 def import_(*, log: Path, store: Path, read_only: tuple[str, ...], as_json: bool) -> None:
-    """Add the tool calls of LOG to a store: a log of OpenAI's or LangChain's messages in JSON lines, one request a line.
+    """Add the tool calls of LOG to a store: OpenAI's or LangChain's messages, one request a line, or OpenTelemetry spans.
 
-    The store then has the values of arguments and results, and what users said. A request that it has is replaced.
+    Messages are JSON lines; spans are OTLP's JSON or JSON lines, with `execute_tool` spans by the conventions for generative AI.
+    The store then has the values of arguments and results that LOG has, and what users said. A request that it has is replaced.
 
     Example: vinelm tools import messages.jsonl --store app.db --read-only 'get_*'
     """

@@ -100,5 +100,19 @@ class SessionPart(NamedTuple):
     is_read: bool | None = None
 
 
+class ToolSession(NamedTuple):
+    """One recorded session.
+
+    Args:
+        name: of the request, or of the conversation.
+        group: sessions of one group repeat each other, such as trials of one task.
+        events: the user's messages and the calls, in order.
+    """
+
+    name: str
+    group: str
+    events: list[str | ToolEvent]
+
+
 History = Sequence["str | ToolEvent"]
 """What a request has shown, in order: the messages of its user, and the calls that have ended."""

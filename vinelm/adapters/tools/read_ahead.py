@@ -342,7 +342,7 @@ class ReadAhead:
             self._record(text, None)
 
     def undeclared_begins(self, token: object, tool: str, arguments: Mapping[str, Any] | None) -> None:
-        """Note a call of a tool that nobody declared, where calls are recorded; ``arguments`` are None if they are no object."""
+        """Note a call of a tool that nobody declared, where calls are recorded; ``arguments``: None if they are no object."""
         if self.box.recorder is None or arguments is None:
             return
         with suppress(Exception):  # arguments without a JSON form
