@@ -17,6 +17,7 @@ from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.databases import opening
 from vinelm.traces.databases.address import require_store_file
 from vinelm.traces.served.served_requests import ServedRequest, ServedRequests
+from vinelm.traces.store.tool_rows import tool_counts
 
 _OLD = b'{"format": "vinelm-verification"'
 """How the first line of a log began in which earlier versions kept served requests."""
@@ -24,11 +25,11 @@ _OLD = b'{"format": "vinelm-verification"'
 
 @contextmanager
 def serving_record(path: Path | None, identity: StoreIdentity, limit_usd: float) -> Iterator[ServingRecord]:
-    """Hold the record of one verification, which continues what an interrupted one left.
+    """Hold the record of one verification, or of one recording, which continues what an interrupted one left.
 
     Args:
         path: The store, created if missing; None keeps nothing: an interrupted verification starts over.
-        identity: What is verified. A store of anything else is refused.
+        identity: What is served. A store of anything else is refused.
         limit_usd: The most that it may cost in dollars, interrupted runs included; may be infinite.
 
     Raises:
@@ -57,7 +58,7 @@ def _opened(path: Path, identity: StoreIdentity) -> ObservationStore:
     store = ObservationStore.open(path)
     if store.identity.key != identity.key:
         store.close()
-        raise ConfigError(f"{path}: is the record of another verification ({_changed(store.identity, identity)}): name another")
+        raise ConfigError(f"{path}: is the record of something else ({_changed(store.identity, identity)}): name another")
     return store
 
 
@@ -89,7 +90,7 @@ class ServingRecord:
     """
 
     def __init__(self, store: ObservationStore, limit_usd: float) -> None:
-        self._kept = ServedRequests(store)
+        self._store, self._kept = store, ServedRequests(store)
         self._limit_usd = limit_usd
         self._ledger = Ledger(store, ProfileLimits(budget_usd=None if math.isinf(limit_usd) else limit_usd))
         self.served: dict[tuple[str, str], ServedRequest] = dict(self._kept.by_policy())
@@ -99,18 +100,30 @@ class ServingRecord:
         """Dollars spent, by interrupted runs too; calls of unknown outcome count at their upper bound."""
         return self._ledger.committed_usd
 
+    def recorded_calls(self) -> int:
+        """Return how many calls of tools are kept."""
+        with self._store.database.transaction() as connection:
+            return tool_counts(connection).get("calls", 0)
+
     @property
     def is_exhausted(self) -> bool:
         """True if nothing is left of the budget."""
         return self.spent_usd >= self._limit_usd
 
-    def serve(self, policy: str, request_id: str, answer: Callable[[CallGuard], ServedRequest]) -> ServedRequest | None:
+    def serve(
+        self,
+        policy: str,
+        request_id: str,
+        answer: Callable[[CallGuard], ServedRequest],
+        keep: Callable[[ObservationStore], None] = lambda store: None,
+    ) -> ServedRequest | None:
         """Return what ``answer`` returns, once it is durable; None if the budget refused a call: the request does not count.
 
         Args:
             policy: The policy's name.
             request_id: The request.
             answer: Serves it; every call is asked of the guard, which makes its upper bound durable before it is made.
+            keep: Writes what else the request has shown, in the transaction in which it is kept.
         """
         try:
             reservation = self._ledger.reserve(request_id, (), 0.0)
@@ -127,6 +140,7 @@ class ServingRecord:
         with self._ledger.settling(reservation, budget.spent_usd + budget.reserved_usd):
             if not is_refused:
                 self._kept.add(reservation.entry, policy, request)
+                keep(self._store)
         if is_refused:
             return None
         self.served[policy, request_id] = request

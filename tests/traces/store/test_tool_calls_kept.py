@@ -9,10 +9,10 @@ from kit.tool_sessions import a_session
 
 from vinelm.cli.main import main
 from vinelm.errors import DatasetError
+from vinelm.tools.call import ToolSession
 from vinelm.traces import ObservationStore, check_store, contents_of, export_store, import_export, merge_stores
 from vinelm.traces.imports.export_import import side_file
 from vinelm.traces.testing import an_identity
-from vinelm.tools.call import ToolSession
 from vinelm.traces.tools.tool_calls import ToolCalls
 
 
@@ -99,7 +99,7 @@ def test_info_and_check_know_of_them(tmp_path, capsys):
 def test_check_finds_calls_that_cannot_be_true(tmp_path, change, says):
     path = a_store(tmp_path / "a.db", session("r1", 1))
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(f"UPDATE tool_calls SET {change} WHERE seq = 1")  # noqa: S608
+        connection.execute(f"UPDATE tool_calls SET {change} WHERE seq = 1")
     found = check_store(path)
     assert not found.is_whole
     assert says in found.findings[0].first
