@@ -102,8 +102,8 @@ def _without_values(whole: Replayed) -> str:
     """What names and times alone say of recorded calls."""
     known = (
         f"{whole.calls} calls, {whole.reads} of them reads, are recorded without arguments: which reads come next cannot be "
+        'learnt from names and times: record values (record_tools="values", or `vinelm tools record --values`)'
     )
-    known += 'learnt from names and times: record values (record_tools="values")'
     if whole.total_s:
         known += f"; with every read predicted {100.0 * whole.hideable_s / whole.total_s:.1f} % of the time would be saved"
     return known
