@@ -26,7 +26,7 @@ from vinelm.traces import ObservationStore, check_store
 from vinelm.traces.testing import an_identity
 from vinelm.traces.tools.tool_calls import ToolCalls
 
-SECRET = "s3cr3t-9911"  # noqa: S105 - planted, to be looked for
+SECRET = "s3cr3t-9911"
 PRICES = {"input": 0.0, "output": 0.0, "source": "test", "as_of": "2026-11-01"}
 CALLS = (("look", {"item": SECRET}), ("note", {"text": "a"}))
 
@@ -198,7 +198,7 @@ def test_the_queue_is_bounded(tmp_path, monkeypatch):
 
 
 def test_paths_that_cannot_be_are_refused_at_once(tmp_path):
-    with pytest.raises(ConfigError, match="tool_store=.*does not exist: create it first"):
+    with pytest.raises(ConfigError, match=r"tool_store=.*does not exist: create it first"):
         an_app(tmp_path / "no" / "tools.db")
     (tmp_path / "text.db").write_text("hello, I am no store but a text of some length")
     with pytest.raises(StoreError):

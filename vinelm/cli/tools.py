@@ -14,6 +14,7 @@ from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.reports import percent, seconds, usd
 
 if TYPE_CHECKING:
+    from vinelm.api import VineLM
     from vinelm.api.tool_patterns import MinedPatterns
     from vinelm.cli.inputs import Inputs
     from vinelm.verdicts.tool_recording import RecordedTools
@@ -68,7 +69,7 @@ def record(
     from vinelm.backends.diagnostics import require_keys
     from vinelm.verdicts.tool_recording import record_tools
 
-    inputs = _recorded_inputs(app, how)
+    inputs, own = _recorded_inputs(app, how)
     if inputs.note and not quiet:
         echo(inputs.note, err=True)
     require_keys(inputs.catalog.models)
@@ -79,6 +80,7 @@ def record(
             inputs.catalog,
             inputs.backends,
             target,
+            vine=own,
             record="values" if has_values else "digests",
             read_only=read_only,
             budget_usd=budget_usd,
@@ -96,12 +98,13 @@ def record(
         )
 
 
-def _recorded_inputs(app: str, how: dict[str, Any]) -> Inputs:
+def _recorded_inputs(app: str, how: dict[str, Any]) -> tuple[Inputs, VineLM | None]:
+    """The workflow with its models, and the object by which the application itself runs, where it is known."""
     from vinelm.cli.inputs import catalog_for_check, load_inputs, prepared_inputs
     from vinelm.datasets import Columns, read_dataset
 
     if not app.partition(":")[0].endswith(".py"):
-        return load_inputs(app, **how)
+        return load_inputs(app, **how), None
     if how["dataset"] is None:
         raise ConfigError(f"{app}: a graph needs --dataset: a file whose rows are its inputs")
     from vinelm.scaffold.recorded import graph_workflow
@@ -109,10 +112,12 @@ def _recorded_inputs(app: str, how: dict[str, Any]) -> Inputs:
     rows = read_dataset(how["dataset"], Columns.parse(how["columns"]), limit=how["limit"])
     workflow, own = graph_workflow(app, Path.cwd(), rows)
     is_named = how["models"] is not None or how["preset"] is not None
-    if not is_named and own is None:
-        raise ConfigError(f"{app}: no VineLM in its module says which models there are: give --models")
-    catalog = own if own is not None and not is_named else catalog_for_check(how["models"], how["preset"])
-    return prepared_inputs(workflow, catalog, seed=how["seed"])
+    if is_named == (own is not None):
+        unknown = "no VineLM in its module says which models there are: give --models"
+        known = "its VineLM says which models there are: leave --models and --preset out"
+        raise ConfigError(f"{app}: {known if is_named else unknown}")
+    catalog = catalog_for_check(how["models"], how["preset"]) if own is None else own.catalog
+    return prepared_inputs(workflow, catalog, seed=how["seed"]), own
 
 
 def _show_recorded(found: RecordedTools, store: Path) -> None:

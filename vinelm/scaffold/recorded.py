@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from vinelm.api import VineLM
-from vinelm.catalog import Catalog
 from vinelm.datasets import RequestSet
 from vinelm.errors import ConfigError
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.scaffold.application import read_application
 
 
-def graph_workflow(spec: str, folder: Path, requests: RequestSet) -> tuple[Workflow, Catalog | None]:
-    """Return the workflow, and the catalog of the ``VineLM`` of the graph's module, None if it has none or several.
+def graph_workflow(spec: str, folder: Path, requests: RequestSet) -> tuple[Workflow, VineLM | None]:
+    """Return the workflow, and the ``VineLM`` of the graph's module, which runs it; None if it has none or several.
 
     Args:
         spec: ``FILE.py:GRAPH``, as :func:`~vinelm.scaffold.target.find_target` takes it.
@@ -29,14 +28,15 @@ def graph_workflow(spec: str, folder: Path, requests: RequestSet) -> tuple[Workf
     app = read_application(spec, folder)
     if app.target.is_code:
         raise ConfigError(f"{app.target.spec} is code without a graph: give it a workflow (docs/langgraph.md), and name that")
-    if app.calls:
+    known = {id(value): value for value in vars(app.target.module).values() if isinstance(value, VineLM)}
+    own = next(iter(known.values())) if len(known) == 1 else None
+    # Ready chat models of a catalog are made by the application, and called by VineLM.
+    if app.calls and not (own is not None and own.catalog.live):
         places = ", ".join(f"{call.path.name}:{call.line}" for call in app.calls)
         raise ConfigError(
             f"{app.target.spec} makes its own models ({places}), whose dollars VineLM cannot bound: change these lines as "
             "`vinelm init` says, and run the same line again"
         )
-    of = [value for value in vars(app.target.module).values() if isinstance(value, VineLM)]
-    catalogs = {id(vine.catalog): vine.catalog for vine in of}
     workflow = Workflow(
         name=app.target.module.__name__.rpartition(".")[2],
         build=app.target.built,
@@ -44,7 +44,7 @@ def graph_workflow(spec: str, folder: Path, requests: RequestSet) -> tuple[Workf
         score=_unjudged,
         labels=tuple(requests.labels),
     )
-    return workflow, next(iter(catalogs.values())) if len(catalogs) == 1 else None
+    return workflow, own
 
 
 def _unjudged(request: Request, state: Mapping[str, Any]) -> bool:

@@ -69,6 +69,7 @@ def record_tools(
     backends: Mapping[str, Backend],
     store: Path,
     *,
+    vine: VineLM | None = None,
     record: Record = "digests",
     read_only: tuple[str, ...] = (),
     budget_usd: float | None = None,
@@ -86,6 +87,7 @@ def record_tools(
         catalog: The models.
         backends: One for each provider.
         store: The store, created if missing.
+        vine: The object by which the application runs; None for a new one that the workflow is built with.
         record: "digests" of arguments, or the "values" of arguments and results and what users said.
         read_only: Names of tools that only read, or patterns of names, beside those that are declared to.
         budget_usd: The most that it may cost in dollars, earlier runs included. Required for models that cost money.
@@ -98,7 +100,13 @@ def record_tools(
         StoreError: It is no store, or another process holds it.
     """
     require_budget(backends, budget_usd)
-    recording = _Recording.of(workflow, catalog, backends, record, read_only)
+    if vine is None:
+        vine = VineLM(
+            catalog, backends, template=workflow.template, fallback=False, labelled=True, signals=workflow.signals,
+            kind=workflow.kind,
+        )  # fmt: skip
+    vine.adapter.tools.record, vine.adapter.tools.speculation = record, None  # guesses would hide the tools' seconds
+    recording = _Recording.of(workflow, vine, read_only)
     identity = identity_of(workflow, catalog, backends, seed)
     identity = replace(identity, workflow=f"{workflow.name} (tools)")  # so that no profile adds to its ledger
     limit = math.inf if budget_usd is None else budget_usd
@@ -140,15 +148,9 @@ class _Recording:
     reads: frozenset[str]
 
     @classmethod
-    def of(
-        cls, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], record: Record, read_only: tuple[str, ...]
-    ) -> _Recording:
+    def of(cls, workflow: Workflow, vine: VineLM, read_only: tuple[str, ...]) -> _Recording:
         """Build the application."""
         workflow = replace(workflow, score=lambda request, state: False)
-        vine = VineLM(
-            catalog, backends, template=workflow.template, fallback=False, labelled=True, signals=workflow.signals,
-            kind=workflow.kind, record_tools=record,
-        )  # fmt: skip
         app = build_graph(workflow, vine)
         tools = tools_of(app) if hasattr(app, "builder") else {}
         declared = {name: says for name, one in tools.items() if (says := declaration_of(one)) is not None}
