@@ -51,6 +51,7 @@ tool_calls = Table(
 )
 ToolRow = Mapping[str, Any]
 """The values of one row by column, without its ``call_id``."""
+_FIGURES = ("started_s", "ended_s", "cost_usd")
 COLUMNS = tuple(column for column in tool_calls.columns if column.name != "call_id")
 
 
@@ -120,8 +121,8 @@ def tool_counts(connection: Connection) -> dict[str, int]:
 
 def problem_of(row: ToolRow) -> str | None:
     """Return what is wrong with a row; None if nothing is."""
-    figures = (row.get("started_s"), row.get("ended_s"), row.get("cost_usd"))
-    if not all(isinstance(one, int | float) and math.isfinite(one) for one in figures):
+    figures = [one for name in _FIGURES if isinstance(one := row.get(name), int | float) and math.isfinite(one)]
+    if len(figures) < len(_FIGURES):
         return "seconds or dollars are no finite numbers"
     started_s, ended_s, cost_usd = figures
     if not started_s <= ended_s or cost_usd < 0.0:

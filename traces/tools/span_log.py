@@ -119,7 +119,7 @@ def _event(name: str, seq: int, span: _Span, shift_s: float, path: Path) -> Tool
 
 
 def _is_call(span: _Span) -> bool:
-    return span.attributes.get(_OPERATION, span.name.partition(" ")[0]) == _EXECUTES
+    return str(span.attributes.get(_OPERATION, span.name.partition(" ")[0])) == _EXECUTES
 
 
 def _plain(value: Any) -> Any:

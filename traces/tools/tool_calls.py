@@ -52,7 +52,7 @@ class ToolCalls:
             begins: the second of its session at which each run began, by the run. Runs that are not in it begin where their
                 sessions end: the time between two turns of a user is nobody's work. They are added.
         """
-        rows, places = [], dict[str, int]()
+        rows, places = list[dict[str, Any]](), dict[str, int]()
         with self._database.transaction() as connection:
             metadata.create_all(connection)
             for part in parts:
