@@ -9,7 +9,9 @@ from langchain_core.messages import HumanMessage
 from vinelm import Loop, Request, Stage, Template, VineChatModel, VineMiddleware, Workflow
 
 FAR_S = 0.2  # the service is simulated: each look-up takes this long
-CUSTOMERS = {f"{name}_{10 * at + 1001}": [f"P{1000 * at + k}" for k in range(2 + at % 3)] for at, name in enumerate("abcdefgh" * 3)}
+CUSTOMERS = {
+    f"{name}_{10 * at + 1001}": [f"P{1000 * at + k}" for k in range(2 + at % 3)] for at, name in enumerate("abcdefgh" * 3)
+}
 
 
 def customer(customer_id: str) -> dict:

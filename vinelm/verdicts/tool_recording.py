@@ -101,10 +101,8 @@ def record_tools(
     """
     require_budget(backends, budget_usd)
     if vine is None:
-        vine = VineLM(
-            catalog, backends, template=workflow.template, fallback=False, labelled=True, signals=workflow.signals,
-            kind=workflow.kind,
-        )  # fmt: skip
+        how: dict[str, Any] = {"template": workflow.template, "signals": workflow.signals, "kind": workflow.kind}
+        vine = VineLM(catalog, backends, fallback=False, labelled=True, **how)
     vine.adapter.tools.record, vine.adapter.tools.speculation = record, None  # guesses would hide the tools' seconds
     recording = _Recording.of(workflow, vine, read_only)
     identity = identity_of(workflow, catalog, backends, seed)

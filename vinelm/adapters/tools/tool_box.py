@@ -83,11 +83,6 @@ class ToolBox:
             raise ConfigError(f"two tools are called {name!r}: give one of them another name")
         self.declared[name] = tool
 
-    @property
-    def is_heard(self) -> bool:
-        """Whether runs need a memory: some tool is declared, or calls are recorded."""
-        return bool(self.declared) or self.recorder is not None
-
     def require_reads(self) -> None:
         """Raise :class:`ConfigError` where nothing is declared that could be called ahead."""
         if not any(tool.says.read_only for tool in self.declared.values()):

@@ -26,7 +26,8 @@ _LOCK = Lock()
 
 def reads_of(run: GraphRun, box: ToolBox) -> ReadAhead | None:
     """Return what was read ahead in the run, made on first use and forgotten with the run; None in a profiled one."""
-    if run.reads is None and box.is_heard and run.context.chat_host is None:
+    is_heard = bool(box.declared) or box.recorder is not None
+    if run.reads is None and is_heard and run.context.chat_host is None:
         known = ref(run)
 
         def guard() -> CallGuard | None:
