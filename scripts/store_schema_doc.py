@@ -13,7 +13,7 @@ from vinelm.traces.databases import schema
 from vinelm.traces.served.served_requests import served
 from vinelm.traces.store.judgements import judgements
 from vinelm.traces.store.prompts import prompts
-from vinelm.traces.tools.tool_calls import tool_calls
+from vinelm.traces.store.tool_rows import tool_calls
 
 PAGE = Path(__file__).parents[1] / "docs" / "store.md"
 HEAD = f"""# The observation store

@@ -9,7 +9,7 @@ from .imports.log_columns import LogColumns as LogColumns
 from .imports.outcome_log import LogImport as LogImport
 from .imports.outcome_log import import_log as import_log
 from .served.served_requests import ServedRequest as ServedRequest
-from .served.writer import ServedStore as ServedStore
+from .served.served_store import ServedStore as ServedStore
 from .store.checkpoints import CheckpointPlace as CheckpointPlace
 from .store.integrity import CheckedStore as CheckedStore
 from .store.integrity import check_store as check_store

@@ -44,6 +44,21 @@ class VirtualClock:
         self.seconds += seconds
 
 
+class WorkClock:
+    """Real time, and virtual seconds on top of it for what only pretends to wait: simulated models before real tools."""
+
+    def __init__(self) -> None:
+        self._began_s, self._slept_s = time.monotonic(), 0.0
+
+    def now(self) -> float:
+        """Return the real seconds since the clock was made, and the virtual ones."""
+        return time.monotonic() - self._began_s + self._slept_s
+
+    def sleep(self, seconds: float) -> None:
+        """Advance the clock, without waiting."""
+        self._slept_s += seconds
+
+
 class SteadyClock:
     """Reads ``clock``; after its first failure, real time from its last reading on. Never raises."""
 

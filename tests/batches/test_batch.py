@@ -268,9 +268,9 @@ def test_bad_settings_are_refused_in_one_line_before_anything_is_spent(app, chan
 
 def test_a_store_of_another_batch_is_refused(app):
     run()
-    with pytest.raises(ConfigError, match=r"record of another batch \(seed\)"):
+    with pytest.raises(ConfigError, match=r"record of something else \(seed\)"):
         run(seed=1)
-    with pytest.raises(ConfigError, match=r"record of another batch \(dataset\)"):
+    with pytest.raises(ConfigError, match=r"record of something else \(dataset\)"):
         run(dataset=write("d.jsonl", questions(3)))
 
 

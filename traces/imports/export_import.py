@@ -1,7 +1,7 @@
 """Export a store's rows to a table for other tools, and import such a table.
 
 What the table cannot hold goes into a sidecar file ``FILE.store.json`` (CSV) or into the file's metadata (Parquet): the store's
-identity, its registered requests and spending that has no row. Checkpoints are not exported.
+identity, its registered requests, spending that has no row, and tool calls. Checkpoints are not exported.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from vinelm.traces.store.prompts import StoredPrompts, prompt_tokens
 from vinelm.traces.store.rows import FIELDS, cell_name, decode_prefix, encode_prefix, misfit, read_rows
 from vinelm.traces.store.shown import ShownRows, SignalRecord, record_of
 from vinelm.traces.store.store import ObservationStore
+from vinelm.traces.store.tool_rows import add_tool_rows, tool_rows
 
 NOTE = "vinelm.store"
 _FORMAT = 1
@@ -88,6 +89,8 @@ def export_store(store: ObservationStore, path: Path) -> int:
         signals = record_of(connection)
         if signals is not None:
             document["signals"] = asdict(signals)
+        if tools := [dict(row) for rows in tool_rows(connection).values() for row in rows]:
+            document["tool_calls"] = tools
     if kinds := request_kinds(store):
         document["kinds"] = kinds
     if kind == "parquet":
@@ -204,6 +207,11 @@ def import_export(table: Path, path: Path) -> int:
         if exported.signals is not None:
             ShownRows(store).set_classes({}, exported.signals)
         set_request_kinds(store, exported.kinds)
+        with store.database.transaction() as connection:
+            try:
+                add_tool_rows(connection, exported.tools)
+            except ValueError as error:
+                raise DatasetError(f"{exported.where}: its tool calls are none ({error}): export the store again") from None
         store.record_source("import", table.name, digest, count)
     return count
 
@@ -218,6 +226,7 @@ class _Exported:
     others: list[dict[str, Any]]
     signals: SignalRecord | None
     kinds: dict[str, str]
+    tools: list[dict[str, Any]]
     table_digest: str | None
 
 
@@ -233,6 +242,7 @@ def _exported(table: Path) -> _Exported:
             [dict(entry) for entry in document["other_spending"]],
             SignalRecord.of_plain(document["signals"]) if "signals" in document else None,
             {str(request): str(kind) for request, kind in document.get("kinds", {}).items()},
+            [dict(row) for row in document.get("tool_calls", ())],
             document.get("sha256"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

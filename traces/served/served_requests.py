@@ -25,13 +25,15 @@ served = Table(
     Column("policy", String, nullable=False, comment="the policy that served it"),
     Column("request_id", String, nullable=False, comment="the request"),
     Column("prefix", String, nullable=False, comment="the models that ran, in order, JSON list"),
-    Column("success", Boolean, nullable=False, comment="whether the answer is right; false for a failed request"),
+    Column(
+        "success", Boolean, nullable=False, comment="whether the answer is right; false for one that failed or was not judged"
+    ),
     Column("cost_usd", Float, nullable=False, comment="dollars of all its calls"),
     Column("latency_s", Float, nullable=False, comment="seconds from its arrival to its answer, waiting included"),
     Column("failure", String, comment="failure kind; NULL: the application returned"),
     Column("detail", String, comment="one line about the failure, without prompt or key"),
     UniqueConstraint("policy", "request_id", name="served_once"),
-    comment="Held-out requests that `vinelm verify` and `vinelm evaluate --serve` have served. Made with the first of them.",
+    comment="Requests that `vinelm verify`, `evaluate --serve` and `tools record` have served. Made with the first of them.",
 )
 
 
@@ -41,7 +43,7 @@ class ServedRequest:
 
     Attributes:
         request_id: The request.
-        success: Whether the answer is right; False for a failed request.
+        success: Whether the answer is right; False for a request that failed, or that was served without being judged.
         cost_usd: Dollars of all calls, failed ones included.
         latency_s: Seconds by the policy's clock, which is virtual for simulated and recorded backends.
         prefix: The models that ran, in order.

@@ -1,4 +1,4 @@
-"""Writes served rows in a thread of its own, so that no request waits for a disk, to a store that processes may share."""
+"""Writes what served requests show in a thread of its own, so that no request waits for a disk."""
 
 from __future__ import annotations
 
@@ -11,99 +11,18 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition, Thread, current_thread
-from types import TracebackType
-from typing import Self
+from typing import Any, Generic, TypeVar
 from weakref import WeakSet
-
-from sqlalchemy import bindparam, select, update
-from sqlalchemy.dialects.sqlite import insert
 
 from vinelm.errors import StoreError, VineLMError
 from vinelm.rows.observation import Observation
-from vinelm.traces.databases import schema
 from vinelm.traces.databases.identity import StoreIdentity
-from vinelm.traces.store.rows import decode_prefix, insert_rows
-from vinelm.traces.store.store import ObservationStore, number_of
-
-OPENING_S = 0.5
-"""How long processes that create one store at the same moment wait for each other, in seconds."""
-
-_ADD_REQUEST = insert(schema.requests).on_conflict_do_nothing()
-_CELLS = select(schema.observations.c.request_id, schema.observations.c.prefix)
-_ROWS_OF = select(schema.observations.c.row_id).where(
-    schema.observations.c.request_id == bindparam("request"), schema.observations.c.failure.is_(None)
-)
-_LAST_ROW = _ROWS_OF.order_by(schema.observations.c.depth.desc(), schema.observations.c.row_id.desc()).limit(1)
-_SET_SUCCESS = (
-    update(schema.observations).where(schema.observations.c.row_id == bindparam("row")).values(success=bindparam("right"))
-)
-
-
-class ServedStore:
-    """An :class:`~vinelm.traces.ObservationStore` to which served rows are added. Each write is one transaction.
-
-    Args:
-        path: the file; created if it does not exist. Its folder must exist.
-        identity: the workflow, template and catalog that serve.
-
-    Raises:
-        StoreError: the file is no store, or one of another workflow.
-    """
-
-    def __init__(self, path: Path, identity: StoreIdentity) -> None:
-        give_up = time.monotonic() + OPENING_S
-        while True:
-            try:
-                self.store = ObservationStore.open_or_create(path, identity)
-                break
-            except StoreError as error:
-                if error.code == "store-mismatch" or time.monotonic() > give_up or not path.parent.is_dir():
-                    raise
-                time.sleep(0.05)  # another process is creating it
-        with self.store.database.transaction() as connection:
-            self._identity_id = number_of(connection, identity)
-
-    def add(self, rows: Sequence[Observation]) -> int:
-        """Add the rows whose cells have none yet, and return their number."""
-        if not rows:
-            return 0
-        with self.store.database.transaction() as connection:
-            requests = sorted({row.request_id for row in rows})
-            connection.execute(_ADD_REQUEST, [{"request_id": name, "digest": "served"} for name in requests])
-            found = connection.execute(_CELLS.where(schema.observations.c.request_id.in_(requests)))
-            seen = {(row.request_id, decode_prefix(row.prefix)) for row in found}
-            new: list[Observation] = []
-            for row in rows:
-                if (row.request_id, row.prefix) not in seen:
-                    seen.add((row.request_id, row.prefix))
-                    new.append(row)
-            if new:
-                insert_rows(connection, new, self._identity_id)
-            return len(new)
-
-    def set_success(self, request_id: str, success: bool | float) -> bool:
-        """Say whether the last answer of a request is right; False if the store has no row of it."""
-        with self.store.database.transaction() as connection:
-            row_id = connection.execute(_LAST_ROW, {"request": request_id}).scalar()
-            if row_id is None:
-                return False
-            connection.execute(_SET_SUCCESS, {"row": row_id, "right": success})
-            return True
-
-    def close(self) -> None:
-        """Close the file. Idempotent."""
-        self.store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
+from vinelm.traces.served.served_store import ServedStore
+from vinelm.traces.store.store import ObservationStore
 
 BOUND = 10_000
 """Rows that wait in memory at most."""
@@ -116,7 +35,11 @@ CLOSING_S = 10.0
 """Seconds that :meth:`EvidenceWriter.close` waits for the disk at most."""
 
 _LOG = logging.getLogger(__name__)
-_OPEN: WeakSet[EvidenceWriter] = WeakSet()
+_OPEN: WeakSet[StoreWriter[Any, Any]] = WeakSet()
+
+
+Item = TypeVar("Item")
+Kept = TypeVar("Kept", bound=ServedStore | ObservationStore)
 
 
 @dataclass(frozen=True)
@@ -133,47 +56,50 @@ _REFUSALS = (
 )  # fmt: skip
 
 
-class EvidenceWriter:
-    """Takes rows without blocking and writes them in batches. Thread-safe; goes on in a forked child with an empty queue.
+class StoreWriter(Generic[Item, Kept]):
+    """Takes items without blocking and writes them in batches. Thread-safe; goes on in a forked child with an empty queue.
 
-    When ``bound`` rows wait, the oldest is dropped for each new one: counted, and told in the log. A row that the store
+    When ``bound`` items wait, the oldest is dropped for each new one: counted, and told in the log. An item that the store
     refuses is set aside, counted and named in the log, and the others are written. What waits when the process ends is written
     then, by the thread that ends it: no thread is started during shutdown.
 
     Args:
         path: the store, created if it does not exist.
-        identity: the workflow, template and catalog that serve.
-        on_rows: called in the writer's thread with the rows of each batch; what it raises is logged.
         on_end: called before the process ends, to queue what is still held elsewhere.
-        bound: rows that wait at most, >= 1.
+        bound: items that wait at most, >= 1.
 
     Attributes:
-        written: rows in the store.
-        dropped: rows and feedback that were lost: the queue was full, the store could not be written to the end, or refused
-            them.
+        what: what the items are called in the log.
+        written: items in the store.
+        dropped: items that were lost: the queue was full, the store could not be written to the end, or refused them.
         refused: those of them that the store refused.
-        unknown: feedback of requests without a row.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        identity: StoreIdentity,
-        *,
-        on_rows: Callable[[Sequence[Observation]], None] | None = None,
-        on_end: Callable[[], None] | None = None,
-        bound: int = BOUND,
-    ) -> None:
-        self.path, self.identity = path, identity
-        self._on_rows, self._on_end, self._bound = on_rows, on_end, bound
+    what = "rows of served requests"
+
+    def __init__(self, path: Path, *, on_end: Callable[[], None] | None = None, bound: int = BOUND) -> None:
+        self.path = path
+        self._on_end, self._bound = on_end, bound
         self._reset()
         _OPEN.add(self)
 
+    def opened(self) -> Kept:
+        """Return the open store; what it raises is tried again."""
+        raise NotImplementedError
+
+    def write(self, store: Kept, batch: list[Item]) -> None:
+        """Write a batch in order, and count it."""
+        raise NotImplementedError
+
+    def named(self, item: Item) -> str:
+        """Return what the log calls an item that is set aside, in printable characters."""
+        raise NotImplementedError
+
     def _reset(self) -> None:
-        self.written = self.dropped = self.unknown = self.refused = 0
+        self.written = self.dropped = self.refused = 0
         self._pid = os.getpid()
         self._ready = Condition()
-        self._waiting: deque[Observation | Feedback] = deque()
+        self._waiting: deque[Item] = deque()
         self._deferred: deque[Callable[[], None]] = deque()
         self._is_over = self._is_finishing = False
         _end_with_the_worker()
@@ -192,8 +118,8 @@ class EvidenceWriter:
                 self._thread = Thread(target=self._run, name="vinelm-evidence", daemon=True)
                 self._thread.start()
 
-    def put(self, item: Observation | Feedback) -> None:
-        """Queue a row, or feedback on one that was queued before."""
+    def put(self, item: Item) -> None:
+        """Queue an item."""
         self.start()
         with self._ready:
             if len(self._waiting) >= self._bound:
@@ -219,7 +145,7 @@ class EvidenceWriter:
 
     @property
     def waiting(self) -> int:
-        """Rows and feedback that are not in the store yet."""
+        """Items that are not in the store yet."""
         return len(self._waiting) + self._writing
 
     def flush(self, timeout_s: float = CLOSING_S) -> bool:
@@ -230,7 +156,7 @@ class EvidenceWriter:
     def close(self, timeout_s: float = CLOSING_S) -> bool:
         """Write what waits and end the thread; False if some of it is lost, which is counted and logged. Idempotent.
 
-        A row that is queued afterwards starts the thread again.
+        An item that is queued afterwards starts the thread again.
         """
         if self._pid != os.getpid():
             return True
@@ -257,7 +183,7 @@ class EvidenceWriter:
     # -- the thread --------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        store: ServedStore | None = None
+        store: Kept | None = None
         try:
             while (batch := self._take()) is not None:
                 store = self._write(store, batch)
@@ -284,7 +210,7 @@ class EvidenceWriter:
             with suppress(Exception):
                 finish()
 
-    def _take(self) -> list[Observation | Feedback] | None:
+    def _take(self) -> list[Item] | None:
         """The next batch; None once the queue is empty and the writer closes."""
         while True:
             self._finish_deferred()
@@ -297,7 +223,7 @@ class EvidenceWriter:
                     return None
                 return self._batch()
 
-    def _batch(self) -> list[Observation | Feedback]:
+    def _batch(self) -> list[Item]:
         """The next rows, with the lock held; others may still join them."""
         if self._closes_by is None and len(self._waiting) < BATCH:
             self._ready.wait_for(lambda: self._closes_by is not None, GATHERED_S)
@@ -305,13 +231,13 @@ class EvidenceWriter:
         self._writing = len(batch)
         return batch
 
-    def _write(self, store: ServedStore | None, batch: list[Observation | Feedback]) -> ServedStore | None:
+    def _write(self, store: Kept | None, batch: list[Item]) -> Kept | None:
         """Write a batch, again and again until it succeeds or the writer closes; the store, None if it has to be reopened."""
         while True:
             try:
                 if store is None:
-                    store = ServedStore(self.path, self.identity)
-                self._write_once(store, batch)
+                    store = self.opened()
+                self.write(store, batch)
                 self._told = None
                 break
             except Exception as error:
@@ -332,37 +258,23 @@ class EvidenceWriter:
             self._ready.notify_all()
         return store
 
-    def _one_by_one(self, batch: list[Observation | Feedback]) -> list[Observation | Feedback]:
+    def _one_by_one(self, batch: list[Item]) -> list[Item]:
         """Write each item alone, and set those aside that the store refuses; what is left where the store itself fails."""
         for at, item in enumerate(batch):
             try:
-                with ServedStore(self.path, self.identity) as store:
-                    self._write_once(store, [item])
+                with closing(self.opened()) as store:
+                    self.write(store, [item])
             except Exception as error:
                 if not _is_about_rows(error):
                     return batch[at:]
                 with self._ready:
                     self.refused += 1
                     self.dropped += 1
-                what = "the row" if isinstance(item, Observation) else "feedback"
                 _LOG.warning(
-                    "%s: %s of the run %.80s is set aside, since the store refuses it (%s)",
-                    self.path, what, ascii(item.request_id), type(error.__cause__ or error).__name__,
+                    "%s: %s is set aside, since the store refuses it (%s)",
+                    self.path, self.named(item), type(error.__cause__ or error).__name__,
                 )  # fmt: skip
         return []
-
-    def _write_once(self, store: ServedStore, batch: list[Observation | Feedback]) -> None:
-        rows = [item for item in batch if isinstance(item, Observation)]
-        self.written += store.add(rows)
-        for item in batch:  # rows are there by then
-            if isinstance(item, Feedback) and not store.set_success(item.request_id, item.success):
-                self.unknown += 1
-                _LOG.warning("feedback on the run %r: no row of it in %s", item.request_id, self.path)
-        if self._on_rows is not None and rows:
-            try:
-                self._on_rows(rows)
-            except Exception as error:
-                _LOG.warning("the drift hook raised %s: rows are written all the same", type(error).__name__)
 
     def _gives_up(self, error: Exception) -> bool:
         """Wait before another attempt; whether there is to be none."""
@@ -381,14 +293,65 @@ class EvidenceWriter:
     def _drop(self, count: int, why: str) -> None:
         """Count lost rows, with the lock held; the first of a series is told."""
         if not self.dropped:
-            _LOG.warning("%s: rows of served requests are lost: %s", self.path, why)
+            _LOG.warning("%s: %s are lost: %s", self.path, self.what, why)
         self.dropped += count
 
     def _tell(self, error: Exception) -> None:
         text = str(error) if isinstance(error, VineLMError) else type(error).__name__
         if text != self._told:
-            _LOG.warning("%s: rows of served requests wait: %s", self.path, text)
+            _LOG.warning("%s: %s wait: %s", self.path, self.what, text)
         self._told = text
+
+
+class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
+    """Writes rows, and feedback on rows that were queued before.
+
+    Args:
+        path: see :class:`StoreWriter`, as for ``on_end`` and ``bound``.
+        identity: the workflow, template and catalog that serve.
+        on_rows: called in the writer's thread with the rows of each batch; what it raises is logged.
+
+    Attributes:
+        unknown: feedback of requests without a row.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        identity: StoreIdentity,
+        *,
+        on_rows: Callable[[Sequence[Observation]], None] | None = None,
+        on_end: Callable[[], None] | None = None,
+        bound: int = BOUND,
+    ) -> None:
+        self.identity, self._on_rows = identity, on_rows
+        super().__init__(path, on_end=on_end, bound=bound)
+
+    def _reset(self) -> None:
+        self.unknown = 0
+        super()._reset()
+
+    def opened(self) -> ServedStore:
+        """Return the store."""
+        return ServedStore(self.path, self.identity)
+
+    def write(self, store: ServedStore, batch: list[Observation | Feedback]) -> None:
+        """Write the rows, then the feedback."""
+        rows = [item for item in batch if isinstance(item, Observation)]
+        self.written += store.add(rows)
+        for item in batch:  # rows are there by then
+            if isinstance(item, Feedback) and not store.set_success(item.request_id, item.success):
+                self.unknown += 1
+                _LOG.warning("feedback on the run %r: no row of it in %s", item.request_id, self.path)
+        if self._on_rows is not None and rows:
+            try:
+                self._on_rows(rows)
+            except Exception as error:
+                _LOG.warning("the drift hook raised %s: rows are written all the same", type(error).__name__)
+
+    def named(self, item: Observation | Feedback) -> str:
+        """Return whether it is a row or feedback, and the run."""
+        return f"{'the row' if isinstance(item, Observation) else 'feedback'} of the run {ascii(item.request_id)[:80]}"
 
 
 def _is_about_rows(error: BaseException | None) -> bool:

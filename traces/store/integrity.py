@@ -1,4 +1,4 @@
-"""Check a store for damage: the file, rows, checkpoints and ledger."""
+"""Check a store for damage: the file, rows, checkpoints, ledger and tool calls."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from vinelm.traces.databases.lock import holder
 from vinelm.traces.store.checkpoints import CheckpointPlace, unpacked
 from vinelm.traces.store.rows import FIELDS, cell_name, decode_prefix, encode_prefix, misfit
 from vinelm.traces.store.store import ObservationStore
+from vinelm.traces.store.tool_rows import COLUMNS, MESSAGE, problem_of, tool_calls
 
 Check = Callable[[sqlite3.Connection, Template], Iterator[str]]
 
@@ -41,6 +42,7 @@ class CheckedStore:
     rows: int
     checkpoints: int
     ledger_entries: int
+    tool_calls: int
     findings: tuple[Finding, ...]
 
     @property
@@ -50,7 +52,8 @@ class CheckedStore:
 
 
 def check_store(path: Path) -> CheckedStore:
-    """Check all that can be checked without the workflow: the file, the rows, the checkpoints and the ledger.
+    """Check all that can be checked without the workflow: the file, the rows, the checkpoints, the ledger and the tool
+    calls.
 
     Reads the whole file. Changes nothing, except that a store of an older version is migrated first.
 
@@ -61,14 +64,15 @@ def check_store(path: Path) -> CheckedStore:
     if path.exists():
         damage = _file_damage(path)
         if damage is not None:
-            return CheckedStore(0, 0, 0, (damage,))
+            return CheckedStore(0, 0, 0, 0, (damage,))
     with ObservationStore.open(path) as store:  # checks the version, recovers, migrates
         template = store.identity.bound_template()
         try:
             with closing(connect_read_only(store.database.file)) as connection:
                 connection.execute("BEGIN")
                 rows, checkpoints, entries = (_count(connection, table) for table in ("observations", "checkpoints", "ledger"))
-                return CheckedStore(rows, checkpoints, entries, tuple(_findings(connection, template, path)))
+                calls = _count(connection, f"{tool_calls.name} WHERE kind <> '{MESSAGE}'") if _has_tool_calls(connection) else 0
+                return CheckedStore(rows, checkpoints, entries, calls, tuple(_findings(connection, template, path)))
         except SQLITE_ERRORS as error:
             raise StoreError(f"{path}: {error}: the file is damaged: restore it from a copy", code="store-damaged") from error
 
@@ -171,6 +175,20 @@ def _unpaid(connection: sqlite3.Connection, _template: Template) -> Iterator[str
         yield f"request {request!r}, prefix {prefix}"
 
 
+def _has_tool_calls(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute(f"PRAGMA table_info({tool_calls.name})").fetchall())
+
+
+def _bad_tool_calls(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
+    names = [column.name for column in COLUMNS]
+    if _has_tool_calls(connection):
+        for row in connection.execute(f"SELECT {', '.join(names)} FROM {tool_calls.name} ORDER BY call_id"):  # noqa: S608
+            call = dict(zip(names, row, strict=True))
+            problem = problem_of(call)
+            if problem is not None:
+                yield f"request {call['request_id']!r}, call {call['seq']}: {problem}"
+
+
 def _wrong_tables(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
     for table in schema.metadata.sorted_tables:
         found = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table.name})")}
@@ -225,6 +243,7 @@ _CHECKS: tuple[tuple[str, bool, Check], ...] = (
     ("checkpoints that are missing or do not match their digest", True, _bad_checkpoints),
     ("checkpoints without a row", True, _orphan_checkpoints),
     ("ledger entries with an invalid amount", True, _bad_entries),
+    ("tool calls that cannot be true", True, _bad_tool_calls),
     (_UNSETTLED, False, _unsettled),
     ("rows without a ledger entry", False, _unpaid),
     ("checkpoint contents that no checkpoint refers to", False, _orphan_blobs),

@@ -27,6 +27,7 @@ from vinelm.traces.store.rows import cell_name, encode_prefix, read_rows, values
 from vinelm.traces.store.shown import common_record, unite_shown
 from vinelm.traces.store.store import ObservationStore, number_of
 from vinelm.traces.store.summary import contents_of
+from vinelm.traces.store.tool_rows import copy_tool_rows
 
 Entry = tuple[Any, ...]
 _ENTRY = ("request_id", "prefix", "reserved_usd", "settled_usd", "is_abandoned")
@@ -45,13 +46,14 @@ class Merged:
 
 
 def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
-    """Create the store at ``path`` from all rows, checkpoints and ledger entries of ``inputs``, all or nothing.
+    """Create the store at ``path`` from all rows, checkpoints, ledger entries and tool calls of ``inputs``, all or nothing.
 
     The inputs are not changed; rows keep their order. Inputs may share cells if the rows are equal, as in copies of one store
     that were continued separately; who bought a row is taken from the first. The cost of such a cell counts once, and so does
     the common beginning of two ledgers. Rows that no longer hold are copied as such. Answer classes of requests that several
     inputs have rows of are computed anew by the next profile, and so are all signals if the inputs declare different ones. Of
-    different kinds of one request the first counts, until a profile makes kinds anew.
+    different kinds of one request the first counts, until a profile makes kinds anew. Tool calls of a session that two inputs
+    share are copied once; see :func:`~vinelm.traces.store.tool_rows.copy_tool_rows`.
 
     Args:
         inputs: two or more stores whose identity is now the same.
@@ -110,6 +112,7 @@ def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -
                 copy_judgements(connection, target, cells)
                 without.append(copy_prompts(connection, target, cells))
                 _copy_checkpoints(store, connection, target)
+                copy_tool_rows(connection, target)
                 _copy_retired(connection, target, numbers)
                 # By identity, since the rows are equal to those of an earlier store; `rows` keeps them alive.
                 ledger, ids = _ledger(connection), {id(row) for row in new}

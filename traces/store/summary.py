@@ -11,6 +11,7 @@ from vinelm.traces.databases import schema
 from vinelm.traces.databases.schema import RESCORING, SCHEMA_VERSION
 from vinelm.traces.store.shown import SignalRecord, record_of
 from vinelm.traces.store.store import ObservationStore
+from vinelm.traces.store.tool_rows import tool_counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,7 @@ class Contents:
         signals: label to the number of rows whose signal it is.
         answers: rows with an answer.
         continued: rows below an answer that the workflow's own check passed.
+        tools: what is recorded of tool calls; see :func:`~vinelm.traces.store.tool_rows.tool_counts`.
         shown: what signals and answer classes were made with, and what came of it; None if nothing was declared.
     """
 
@@ -63,6 +65,7 @@ class Contents:
     signals: dict[str, int]
     answers: int
     continued: int
+    tools: dict[str, int]
     shown: SignalRecord | None
 
 
@@ -98,6 +101,7 @@ def contents_of(store: ObservationStore) -> Contents:
             signals={row[0]: row[1] for row in connection.execute(_SIGNALS)},
             answers=one(select(func.count(rows.answer_digest))),
             continued=one(select(func.count()).where(rows.is_continued)),
+            tools=tool_counts(connection),
             shown=record_of(connection),
         )
 

@@ -1,4 +1,4 @@
-"""Reads sessions from logs of messages: what the user said, and the calls of tools with their results."""
+"""Reads sessions from logs: what the user said, and the calls of tools with their results."""
 
 from __future__ import annotations
 
@@ -7,28 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from vinelm.errors import DatasetError, WorkflowError
 from vinelm.io.reading import json_objects, read_text
-from vinelm.tools.call import ToolEvent, canonical_key, is_answered, text_of, value_of
+from vinelm.tools.call import ToolEvent, ToolSession, canonical_key, is_answered, text_of, value_of
+from vinelm.traces.tools.span_log import is_span_log, span_sessions
 
 _SESSION_KEYS = ("session", "request_id", "id")
 _TASK_KEYS = ("task", "task_id")
-
-
-class ToolSession(NamedTuple):
-    """One recorded session.
-
-    Args:
-        name: of the request.
-        group: sessions of one group repeat each other, such as trials of one task.
-        events: the user's messages and the calls, in order.
-    """
-
-    name: str
-    group: str
-    events: list[str | ToolEvent]
 
 
 def read_sessions(path: Path) -> list[ToolSession]:
@@ -36,7 +23,8 @@ def read_sessions(path: Path) -> list[ToolSession]:
 
     Messages are OpenAI's or LangChain's: roles "user", "assistant" with ``tool_calls``, and "tool". Events are
     ``{"kind": "user", "text"}`` and ``{"kind": "call", "tool", "args", "result"}``, where ``ok``, ``started_s`` and ``ended_s``
-    may be added; other kinds are passed over. ``task`` or ``task_id`` names the group.
+    may be added; other kinds are passed over. ``task`` or ``task_id`` names the group. Of OpenTelemetry spans see
+    :func:`~vinelm.traces.tools.span_log.span_sessions`.
 
     Raises:
         DatasetError: the file cannot be read, or a line is none of these; it is named.
@@ -47,6 +35,8 @@ def read_sessions(path: Path) -> list[ToolSession]:
         raise DatasetError(f"{path}: cannot be read ({error.strerror or error})") from None
     except UnicodeDecodeError:
         raise DatasetError(f"{path}: not a text in UTF-8: give a store, or a log of messages in JSON lines") from None
+    if is_span_log(text):
+        return span_sessions(text, path)
     if text.lstrip().startswith("["):
         try:
             rows = list(enumerate(json.loads(text), start=1))

@@ -1,54 +1,18 @@
-"""Calls of tools in a store. They have a table of their own, which is made with the first of them."""
+"""Calls of tools in a store, as sessions."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, MutableMapping
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Float,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    UniqueConstraint,
-    delete,
-    insert,
-    inspect,
-    select,
-)
+from sqlalchemy import delete, func, insert, inspect, select
 
-from vinelm.tools.call import ToolEvent
+from vinelm.tools.call import SessionPart, ToolEvent, ToolSession
 from vinelm.traces.store.store import ObservationStore
-from vinelm.traces.tools.message_log import ToolSession
+from vinelm.traces.store.tool_rows import MESSAGE, metadata, tool_calls
 
-MESSAGE = "message"
-"""The kind of a row that is what the user said."""
-metadata = MetaData()
-tool_calls = Table(
-    "tool_calls",
-    metadata,
-    Column("call_id", Integer, primary_key=True, autoincrement=True, comment="order"),
-    Column("request_id", String, nullable=False, comment="the request"),
-    Column("grouped", String, nullable=False, comment="requests of one group repeat each other; else the request"),
-    Column("seq", Integer, nullable=False, comment="place among the request's messages and calls, from 0"),
-    Column("tool", String, nullable=False, comment="name of the tool; empty for a message"),
-    Column("key", String, nullable=False, comment="hash of the tool and its arguments; empty for a message"),
-    Column("kind", String, nullable=False, comment="authoritative, speculated or eager; message: what the user said"),
-    Column("is_read", Boolean, comment="whether the tool is declared to only read; NULL: not known"),
-    Column("is_ok", Boolean, nullable=False, comment="whether it returned"),
-    Column("is_used", Boolean, nullable=False, comment="whether the application asked for the result"),
-    Column("started_s", Float, nullable=False, comment="seconds since the request began"),
-    Column("ended_s", Float, nullable=False, comment="the same for its end"),
-    Column("cost_usd", Float, nullable=False, comment="declared dollars"),
-    Column("arguments", String, comment="JSON, where values were recorded; of a message its text"),
-    Column("result", String, comment="JSON, where values were recorded"),
-    UniqueConstraint("request_id", "seq", name="one_call"),
-    comment="Calls of tools, as they were recorded or imported. Made with the first of them.",
-)
 _PLAIN = ("request_id", "seq", "tool", "key", "kind", "is_ok", "is_used", "started_s", "ended_s", "cost_usd")
 
 
@@ -79,6 +43,35 @@ class ToolCalls:
                     connection.execute(insert(tool_calls), rows)
                 count += sum(isinstance(event, ToolEvent) for event in session.events)
         return count
+
+    def append(self, parts: Iterable[SessionPart], begins: MutableMapping[str, float]) -> None:
+        """Add what runs have shown behind what their sessions have.
+
+        Args:
+            parts: in order; values only where they are recorded.
+            begins: the second of its session at which each run began, by the run. Runs that are not in it begin where their
+                sessions end: the time between two turns of a user is nobody's work. They are added.
+        """
+        rows, places = list[dict[str, Any]](), dict[str, int]()
+        with self._database.transaction() as connection:
+            metadata.create_all(connection)
+            for part in parts:
+                name = part.session
+                if name not in places or part.run not in begins:
+                    of_session = tool_calls.c.request_id == name
+                    last = func.coalesce(func.max(tool_calls.c.seq), -1), func.coalesce(func.max(tool_calls.c.ended_s), 0.0)
+                    seq, ended_s = connection.execute(select(*last).where(of_session)).one()
+                    waiting = [row["ended_s"] for row in rows if row["request_id"] == name]
+                    places.setdefault(name, seq + 1)
+                    begins.setdefault(part.run, max([ended_s, *waiting]))
+                event, begin_s = part.event, begins[part.run]
+                if isinstance(event, ToolEvent):
+                    event = replace(event, started_s=event.started_s + begin_s, ended_s=event.ended_s + begin_s)
+                row = _row(ToolSession(name, name, []), places[name], event, None)
+                rows.append({**row, "is_read": part.is_read})
+                places[name] += 1
+            if rows:
+                connection.execute(insert(tool_calls), rows)
 
     def sessions(self) -> tuple[list[ToolSession], frozenset[str]]:
         """Return the sessions, without calls that nobody asked for, and the names of the tools declared to only read."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vinelm.adapters.langchain.chat_model import VineInterface
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.adapters.tools.tool_box import Record
+from vinelm.adapters.tools.undeclared import watch_tools
 from vinelm.api.long_running import LongRunning
 from vinelm.api.served_fleet import ServedFleet
 from vinelm.api.served_planners import ServedPlanners
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from vinelm.api.canary import CanaryStatus
     from vinelm.api.served_evidence import EvidenceConfig
+    from vinelm.traces import StoreIdentity
 
 Node = Callable[..., Any]
 _LOG = logging.getLogger(__name__)
@@ -97,8 +99,10 @@ class VineLM(VineInterface, LongRunning):
             evidence then decides, and a plan that is worse is served no more (:attr:`canary`).
         speculate: call read-only tools before the application asks for them (docs/tools.md); of requests whose context says
             nothing else. By default none is.
-        record_tools: what observers are told of the calls of declared tools: "digests" of the arguments, or the "values" of
-            arguments and results.
+        record_tools: what observers, and the store of tool calls, are told of a call: "digests" of its arguments, or the
+            "values" of arguments and results; the store then has the user's messages, too.
+        tool_store: the store to which the calls of all tools are written, off the request path: its path, created if it does
+            not exist. ``vinelm tools mine`` reads it. By default none are kept.
     """
 
     def __init__(
@@ -123,6 +127,7 @@ class VineLM(VineInterface, LongRunning):
         canary: float | None = None,
         speculate: Speculation | None = None,
         record_tools: Record = "digests",
+        tool_store: str | Path | None = None,
     ) -> None:
         if not 0.0 <= margin < 1.0:
             raise ConfigError(f"margin is {margin}: it must be a fraction of accuracy in [0, 1)")
@@ -150,6 +155,10 @@ class VineLM(VineInterface, LongRunning):
         )
         self.adapter.tools.speculation = speculate
         self.adapter.tools.record = _record(record_tools)
+        if tool_store is not None:
+            self.adapter.tools.recorder = self._keep_tools(tool_store, self._tool_identity).put
+            self.adapter.tells_config = True
+            watch_tools(self.adapter.watch)
         self.mode: Mode = mode
         self.on_error: OnError = on_error
         self.fallback = fallback
@@ -242,6 +251,12 @@ class VineLM(VineInterface, LongRunning):
         then); "started" ahead, of them "unused"; "withheld" in mode "observe", which starts none.
         """
         return dict(self.adapter.tools.counts)
+
+    def _tool_identity(self) -> StoreIdentity:
+        from vinelm.api.served_evidence import unplanned_identity
+
+        is_simulated = any(backend.is_simulated for backend in self.models.backends.values())
+        return unplanned_identity(self.catalog, self.template, is_simulated=is_simulated)
 
     def _serve(self, annotated: AnnotatedTrie, path: Path | None) -> None:
         """Plan over a trie that was read from ``path``, None if from nowhere."""

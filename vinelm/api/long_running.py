@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from vinelm.api.canary import Canary
     from vinelm.api.served_evidence import EvidenceConfig, ServedEvidence
+    from vinelm.traces import StoreIdentity
+    from vinelm.traces.tools.tool_writer import ToolWriter
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,10 +30,12 @@ class LongRunning:
 
     Attributes:
         evidence: keeps the rows of served requests; None until a trie is loaded, and without ``evidence=``.
+        tool_record: writes the calls of tools, and counts what is written, dropped and waiting; None without ``tool_store=``.
     """
 
     def __init__(self, evidence: EvidenceConfig | str | Path | None) -> None:
         self.evidence: ServedEvidence | None = None
+        self.tool_record: ToolWriter | None = None
         self._canary: Canary | None = None
         self._kept = evidence
         self._reload: TrieReload | None = None
@@ -54,6 +58,13 @@ class LongRunning:
             if self._reload is not None:
                 self._reload.stop()
             self._reload = TrieReload(path, self.load)
+
+    def _keep_tools(self, store: str | Path, identity: Callable[[], StoreIdentity]) -> ToolWriter:
+        """Write the calls of tools to a store from now on."""
+        from vinelm.traces.tools.tool_writer import ToolWriter  # needs an extra
+
+        self.tool_record = ToolWriter(Path(store), identity)
+        return self.tool_record
 
     def feedback(self, run_id: str, success: bool | float) -> None:
         """Say whether the answer of a request was right, when that becomes known; the row of its last answer then says so.
@@ -106,13 +117,14 @@ class LongRunning:
         self._file().watch(every_s)
 
     def close(self) -> bool:
-        """Stop watching and write the rows that wait; False if some are lost. The end of the process does the same.
+        """Stop watching and write the rows and calls that wait; False if some are lost. The end of the process does the same.
 
         Idempotent; requests that are served afterwards write rows again.
         """
         if self._reload is not None:
             self._reload.stop()
-        return self.evidence is None or self.evidence.close()
+        kept = [one.close() for one in (self.evidence, self.tool_record) if one is not None]
+        return all(kept)
 
     def __enter__(self) -> Self:
         return self

@@ -13,12 +13,14 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 
+from vinelm.catalog import Catalog
 from vinelm.clock import Clock
 from vinelm.controller.session.request_rows import InFlight, RequestRows
 from vinelm.errors import ConfigError
 from vinelm.estimator import DriftConfig, DriftMonitor, Moved
 from vinelm.rows.observation import Observation
 from vinelm.telemetry import DriftEvent, ObserverGroup
+from vinelm.template import Stage, Template
 from vinelm.template.kinds import without_kinds
 from vinelm.traces import ServedStore, StoreIdentity
 from vinelm.traces.served.writer import EvidenceWriter, Feedback
@@ -156,8 +158,32 @@ def served_identity(annotated: AnnotatedTrie) -> StoreIdentity:
         dataset_digest="served",
         fingerprint={},
         is_simulated=bool(annotated.meta.get("is_simulated", False)),
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        created_at=_today(),
     )
+
+
+def unplanned_identity(catalog: Catalog, template: Template | None, *, is_simulated: bool) -> StoreIdentity:
+    """Return the identity of a store of what an application shows before a trie is loaded.
+
+    Args:
+        catalog: its models.
+        template: its shape; None if it is not known.
+        is_simulated: whether some models are simulated.
+    """
+    shape = template or Template((Stage("model"),))
+    return StoreIdentity(
+        workflow="served",
+        template=shape.bind(tuple(catalog)).to_dict(),
+        catalog=catalog.to_dict(),
+        dataset_digest="served",
+        fingerprint={},
+        is_simulated=is_simulated,
+        created_at=_today(),
+    )
+
+
+def _today() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def new_run_id() -> str:

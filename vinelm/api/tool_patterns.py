@@ -12,8 +12,8 @@ from vinelm.errors import ConfigError
 from vinelm.estimator.patterns.patterns import Patterns, mine, schema_digest
 from vinelm.estimator.patterns.replay import Replayed, hold_out, replay
 from vinelm.io.reading import open_regular
-from vinelm.tools.call import ToolEvent
-from vinelm.traces.tools.message_log import ToolSession, read_sessions
+from vinelm.tools.call import ToolEvent, ToolSession
+from vinelm.traces.tools.message_log import read_sessions
 
 LEAST_GROUPS = 6
 """Groups of sessions from which patterns are mined: each of three folds needs two to be judged on."""
@@ -24,7 +24,8 @@ class MinedPatterns:
     """What mining found.
 
     Attributes:
-        sessions: recorded sessions.
+        sessions: recorded sessions that patterns were mined from.
+        without_values: other sessions, some of whose calls were recorded without arguments: nothing can be learnt from them.
         replayed: those sessions with patterns that were mined without them; without guesses if there is nothing to gain.
         patterns: None if there is nothing to gain.
     """
@@ -32,6 +33,7 @@ class MinedPatterns:
     sessions: int
     replayed: Replayed
     patterns: Patterns | None
+    without_values: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON types."""
@@ -39,6 +41,7 @@ class MinedPatterns:
         shares = {"ready": judged.ready_share, "speculations_per_call": judged.speculations_per_call}
         return {
             "sessions": self.sessions,
+            "without_values": self.without_values,
             "sets": 0 if self.patterns is None else len(self.patterns.sets),
             **shares,
             "precision": judged.precision,
@@ -66,7 +69,7 @@ def mine_tools(
         StoreError: the store cannot be read.
     """
     sessions, declared = recorded_sessions(source)
-    events = [event for session in sessions for event in session.events if isinstance(event, ToolEvent)]
+    events = _calls(sessions)
     if not events:
         raise ConfigError(f"{source}: no call of a tool is recorded: `vinelm tools import` a log into it, or give the log")
     reads = declared | named_tools(read_only, {event.tool for event in events})
@@ -76,14 +79,34 @@ def mine_tools(
     whole = sum((replay(history, [[] for _ in history], reads) for history in histories), Replayed())
     if whole.nothing_to_gain:
         return MinedPatterns(sessions=len(sessions), replayed=whole, patterns=None)
+    valued = [session for session in sessions if all(event.arguments is not None for event in _calls([session]))]
+    if not _calls(valued):
+        raise ConfigError(f"{source}: {_without_values(whole)}", code="tools-without-values")
+    without, events = len(sessions) - len(valued), _calls(valued)
+    histories, groups = [session.events for session in valued], [session.group for session in valued]
+    whole = whole if not without else sum((replay(one, [[] for _ in one], reads) for one in histories), Replayed())
     if len(set(groups)) < LEAST_GROUPS:
         raise ConfigError(f"{source}: {len(set(groups))} requests are recorded: patterns need {LEAST_GROUPS}, better 50")
     cost_usd = sum(event.cost_usd for event in events if event.tool in reads) / max(1, whole.reads)
     judged = hold_out(histories, reads, groups=groups, cost_usd=cost_usd)
     digests = {tool: schema_digest(schema) for tool, schema in (schemas or {}).items()}
-    return MinedPatterns(
-        sessions=len(sessions), replayed=judged, patterns=mine(histories, reads, groups=groups, schemas=digests)
+    patterns = mine(histories, reads, groups=groups, schemas=digests)
+    return MinedPatterns(sessions=len(valued), replayed=judged, patterns=patterns, without_values=without)
+
+
+def _calls(sessions: Sequence[ToolSession]) -> list[ToolEvent]:
+    return [event for session in sessions for event in session.events if isinstance(event, ToolEvent)]
+
+
+def _without_values(whole: Replayed) -> str:
+    """What names and times alone say of recorded calls."""
+    known = (
+        f"{whole.calls} calls, {whole.reads} of them reads, are recorded without arguments: which reads come next cannot be "
+        'learnt from names and times: record values (record_tools="values", or `vinelm tools record --values`)'
     )
+    if whole.total_s:
+        known += f"; with every read predicted {100.0 * whole.hideable_s / whole.total_s:.1f} % of the time would be saved"
+    return known
 
 
 def recorded_sessions(source: Path) -> tuple[list[ToolSession], frozenset[str]]:
@@ -98,7 +121,7 @@ def recorded_sessions(source: Path) -> tuple[list[ToolSession], frozenset[str]]:
 
 
 def import_sessions(log: Path, store: Path, read_only: Sequence[str]) -> tuple[int, int]:
-    """Add the sessions of a log of messages to a store; returns the numbers of sessions and of calls.
+    """Add the sessions of a log of messages or spans to a store; returns the numbers of sessions and of calls.
 
     Raises:
         DatasetError: the log cannot be read.

@@ -216,7 +216,7 @@ class _Batch:
         self, address: StoreAddress, steered: Steered, settings: dict[str, Any], on_done: Callable[[int, int], None]
     ) -> BatchResult:
         """Answer what the store has no answer to, and write the lines."""
-        with opened_record(address, self.identity(), "batch") as store, store.exclusive():
+        with opened_record(address, self.identity()) as store, store.exclusive():
             answers, ledger = Answers(store), RequestLedger(store, steered.budget_usd)
             lost_usd = ledger.committed_usd - sum(answer.cost_usd for answer in answers.brief())
             run = BatchRun(

@@ -73,7 +73,6 @@ def load_inputs(
     Raises:
         InputError: An input is missing, invalid, or does not fit the others.
     """
-    from vinelm.api.profiling import prepared
     from vinelm.datasets import Columns
     from vinelm.workflows import load_workflow
 
@@ -83,6 +82,15 @@ def load_inputs(
     if limit is not None:
         workflow = replace(workflow, requests=tuple(workflow.requests[:limit]))
     catalog, note = _catalog(workflow, models, preset)
+    return prepared_inputs(workflow, catalog, note, seed=seed, stop=stop)
+
+
+def prepared_inputs(
+    workflow: Workflow, catalog: Catalog, note: str | None = None, *, seed: int = 0, stop: str | None = None
+) -> Inputs:
+    """Return a workflow that is bound to its catalog, with its backends; see :func:`load_inputs`."""
+    from vinelm.api.profiling import prepared
+
     workflow, backends = prepared(workflow, catalog, seed=seed, stop=cast("StopRule | None", stop))
     return Inputs(workflow=workflow, catalog=catalog, backends=backends, note=note)
 

@@ -1,19 +1,23 @@
-"""``vinelm tools``: patterns of an application's tool calls, mined from what was recorded of them."""
+"""``vinelm tools``: an application's tool calls, recorded, and patterns that are mined from them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.console import echo, print_json, say
-from vinelm.cli.options import SuggestingGroup, json_option, option, path_argument
-from vinelm.errors import ConfigError
+from vinelm.cli.console import echo, print_json, progress, say
+from vinelm.cli.inputs import in_options
+from vinelm.cli.options import SuggestingGroup, flag, json_option, option, output_options, path_argument, workflow_inputs
+from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.reports import percent, seconds, usd
 
 if TYPE_CHECKING:
+    from vinelm.api import VineLM
     from vinelm.api.tool_patterns import MinedPatterns
+    from vinelm.cli.inputs import Inputs
+    from vinelm.verdicts.tool_recording import RecordedTools
 
 read_only_option = option(
     "--read-only NAME",
@@ -27,10 +31,102 @@ app_option = option("--app FILE:GRAPH", "The application, whose tools' schemas a
 def command() -> None:
     """Mine which calls of tools can be made before the model asks for them, and say whether that is worth anything.
 
-    These commands call no model and no tool.
+    Only `record` calls models and tools.
 
     Example: vinelm tools mine app.db -o app.patterns
     """
+
+
+@command.command("record", short_help="Run requests once and record their tool calls.")
+@click.argument("app")
+@workflow_inputs
+@option("--store DB", "Store to create or continue [default: APP with .tools.db].", Path)
+@flag("--values", "Record arguments, results and what users said, too: patterns are mined from them.", into="has_values")
+@read_only_option
+@option("--budget-usd USD", "Never spend more than this, interrupted runs included.", float)
+@output_options
+def record(
+    *,
+    app: str,
+    store: Path | None,
+    has_values: bool,
+    read_only: tuple[str, ...],
+    budget_usd: float | None,
+    as_json: bool,
+    quiet: bool,
+    **how: Any,
+) -> None:
+    """Serve each request of APP once by the models that it runs today, and write the calls of its tools to a store.
+
+    APP is a workflow, as for `vinelm profile`, or FILE.py:GRAPH with --dataset, whose rows are inputs of the graph. The tools
+    are really called. Every request is on disk before the next one starts: the same line continues an interrupted run. Without
+    --values the store has names, digests of arguments, seconds and dollars, from which no pattern can be mined.
+
+    Exit code 3 if the budget ended the run early.
+
+    Example: vinelm tools record workflow:workflow --models models.toml --values --store app.tools.db --budget-usd 2
+    """
+    from vinelm.backends.diagnostics import require_keys
+    from vinelm.verdicts.tool_recording import record_tools
+
+    inputs, own = _recorded_inputs(app, how)
+    if inputs.note and not quiet:
+        echo(inputs.note, err=True)
+    require_keys(inputs.catalog.models)
+    target = store or Path(f"{inputs.workflow.name}.tools.db")
+    with in_options(), progress(quiet=quiet) as advance:
+        found = record_tools(
+            inputs.workflow,
+            inputs.catalog,
+            inputs.backends,
+            target,
+            vine=own,
+            record="values" if has_values else "digests",
+            read_only=read_only,
+            budget_usd=budget_usd,
+            seed=how["seed"],
+            on_done=lambda done, total: advance(done, total, "record", f"{done} of {total} requests"),
+        )
+    if as_json:
+        print_json({"store": str(target), **found.to_dict()})
+    else:
+        _show_recorded(found, target)
+    if not found.is_complete:
+        raise BudgetExhausted(
+            f"the budget is reached after {found.served} of {found.requests} requests: raise --budget-usd and run the same line"
+            " to continue"
+        )
+
+
+def _recorded_inputs(app: str, how: dict[str, Any]) -> tuple[Inputs, VineLM | None]:
+    """The workflow with its models, and the object by which the application itself runs, where it is known."""
+    from vinelm.cli.inputs import catalog_for_check, load_inputs, prepared_inputs
+    from vinelm.datasets import Columns, read_dataset
+
+    if not app.partition(":")[0].endswith(".py"):
+        return load_inputs(app, **how), None
+    if how["dataset"] is None:
+        raise ConfigError(f"{app}: a graph needs --dataset: a file whose rows are its inputs")
+    from vinelm.scaffold.recorded import graph_workflow
+
+    rows = read_dataset(how["dataset"], Columns.parse(how["columns"]), limit=how["limit"])
+    workflow, own = graph_workflow(app, Path.cwd(), rows)
+    is_named = how["models"] is not None or how["preset"] is not None
+    if is_named == (own is not None):
+        unknown = "no VineLM in its module says which models there are: give --models"
+        known = "its VineLM says which models there are: leave --models and --preset out"
+        raise ConfigError(f"{app}: {known if is_named else unknown}")
+    catalog = catalog_for_check(how["models"], how["preset"]) if own is None else own.catalog
+    return prepared_inputs(workflow, catalog, seed=how["seed"]), own
+
+
+def _show_recorded(found: RecordedTools, store: Path) -> None:
+    simulated = " Simulated models." if found.is_simulated else ""
+    say(f"Recorded {found.calls:,} calls of {found.served:,} requests in {store}; {usd(found.spent_usd)} spent.{simulated}")
+    for reason, number in found.failures.items():
+        say(f"{number:,} of {found.served:,} failed: {reason}", indent="  ", hanging=2)
+    if not found.calls:
+        say("No tool was called. Only LangChain tools are heard: nodes that are plain functions are not.")
 
 
 @command.command("mine", short_help="Mine patterns from recorded tool calls.")
@@ -78,6 +174,8 @@ def _show(mined: MinedPatterns, target: Path) -> None:
         f"Held out by request: {percent(judged.ready_share)} of {judged.reads:,} reads ready when asked for, at "
         f"{judged.speculations_per_call:.2f} guesses for each call, {percent(judged.precision)} of them right."
     )
+    if mined.without_values:
+        say(f"{mined.without_values:,} more requests are recorded without arguments: nothing was learnt from them.")
     if judged.total_s:
         waste = f", {usd(judged.waste_usd / mined.sessions)} wasted" if judged.waste_usd else ""
         say(
@@ -113,15 +211,16 @@ def check(*, patterns: Path, app: str, as_json: bool) -> None:
         say(f"{len(found.sets)} patterns fit the application's tools: {', '.join(tools)}.")
 
 
-@command.command("import", short_help="Add a log of messages to a store.")
+@command.command("import", short_help="Add a log of messages or spans to a store.")
 @path_argument("log")
 @option("--store DB", "Store to add the tool calls to.", Path, required=True)
 @read_only_option
 @json_option
 def import_(*, log: Path, store: Path, read_only: tuple[str, ...], as_json: bool) -> None:
-    """Add the tool calls of LOG to a store: a log of OpenAI's or LangChain's messages in JSON lines, one request a line.
+    """Add the tool calls of LOG to a store: OpenAI's or LangChain's messages, one request a line, or OpenTelemetry spans.
 
-    The store then has the values of arguments and results, and what users said. A request that it has is replaced.
+    Spans are OTLP's JSON, whole or in lines; those named `execute_tool` count, by the conventions for generative AI. The store
+    then has the arguments and results that LOG has, and what users said. A request that it has is replaced.
 
     Example: vinelm tools import messages.jsonl --store app.db --read-only 'get_*'
     """

@@ -18,6 +18,7 @@ from vinelm.adapters.langgraph.exits import with_graph_exits
 from vinelm.adapters.langgraph.nodes.signature import held_attribute, user_place
 from vinelm.adapters.langgraph.path.path_channel import WITHIN
 from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes
+from vinelm.adapters.langgraph.structure.graph_tools import tools_of
 from vinelm.adapters.langgraph.structure.reading import read_template
 from vinelm.adapters.langgraph.structure.ways import Choice, Ways, all_ways
 from vinelm.adapters.tools.tool_box import schema_of
@@ -44,18 +45,8 @@ def tool_schemas(spec: str | None, folder: Path) -> dict[str, dict[str, Any]]:
         ConfigError: No graph is named, or several are possible.
         WorkflowError: The graph cannot be imported or built.
     """
-    return _of_graph(find_target(spec, folder).built(VineLM(simulated_catalog("paper-2"))))
-
-
-def _of_graph(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for node in graph.builder.nodes.values():
-        runnable = node.runnable
-        if isinstance(runnable, CompiledStateGraph):
-            found.update(_of_graph(runnable))
-        held = held_attribute(runnable, "_tools_by_name") or held_attribute(runnable, "tools_by_name") or {}
-        found.update({name: schema_of(tool) for name, tool in held.items()})
-    return found
+    graph = find_target(spec, folder).built(VineLM(simulated_catalog("paper-2")))
+    return {name: schema_of(tool) for name, tool in tools_of(graph).items()}
 
 
 def models_today(

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from vinelm.errors import WorkflowError
 
@@ -83,6 +83,36 @@ class ToolEvent:
     is_used: bool = True
     arguments: Mapping[str, Any] | None = None
     result: Any = None
+
+
+class SessionPart(NamedTuple):
+    """What a run has just shown, for the record of its session: a message of its user, or a call.
+
+    Args:
+        session: the name of the session; the runs of one conversation share it.
+        run: tells the runs of a session apart.
+        event: the message or the call. Its seconds count from the beginning of the run.
+        is_read: whether the called tool is declared to only read; None: it is not declared, or nothing was called.
+    """
+
+    session: str
+    run: str
+    event: str | ToolEvent
+    is_read: bool | None = None
+
+
+class ToolSession(NamedTuple):
+    """One recorded session.
+
+    Args:
+        name: of the request, or of the conversation.
+        group: sessions of one group repeat each other, such as trials of one task.
+        events: the user's messages and the calls, in order.
+    """
+
+    name: str
+    group: str
+    events: list[str | ToolEvent]
 
 
 History = Sequence["str | ToolEvent"]

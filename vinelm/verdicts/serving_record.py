@@ -14,6 +14,7 @@ from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.databases import opening
 from vinelm.traces.databases.address import StoreAddress, require_store_file
 from vinelm.traces.served.served_requests import ServedRequest, ServedRequests
+from vinelm.traces.store.tool_rows import tool_counts
 from vinelm.verdicts.request_ledger import RequestLedger
 
 _OLD = b'{"format": "vinelm-verification"'
@@ -22,11 +23,11 @@ _OLD = b'{"format": "vinelm-verification"'
 
 @contextmanager
 def serving_record(path: Path | None, identity: StoreIdentity, limit_usd: float) -> Iterator[ServingRecord]:
-    """Hold the record of one verification, which continues what an interrupted one left.
+    """Hold the record of one verification, or of one recording, which continues what an interrupted one left.
 
     Args:
         path: The store, created if missing; None keeps nothing: an interrupted verification starts over.
-        identity: What is verified. A store of anything else is refused.
+        identity: What is served. A store of anything else is refused.
         limit_usd: The most that it may cost in dollars, interrupted runs included; may be infinite.
 
     Raises:
@@ -37,16 +38,16 @@ def serving_record(path: Path | None, identity: StoreIdentity, limit_usd: float)
         if path is None:
             path = Path(stack.enter_context(TemporaryDirectory())) / "served.db"
         _refuse_old_log(path)
-        store = stack.enter_context(opened_record(path, identity, "verification"))
+        store = stack.enter_context(opened_record(path, identity))
         stack.enter_context(store.exclusive())
         yield ServingRecord(store, limit_usd)
 
 
-def opened_record(path: StoreAddress, identity: StoreIdentity, what: str) -> ObservationStore:
-    """Return the store of one verification or batch, as ``what`` says, created if missing. The caller closes it.
+def opened_record(path: StoreAddress, identity: StoreIdentity) -> ObservationStore:
+    """Return the store of one verification, recording or batch, created if missing. The caller closes it.
 
     Raises:
-        ConfigError: it is the record of another one; names what differs.
+        ConfigError: it is the record of something else; names what differs.
         StoreError: it is something else.
     """
     if not opening.exists(path):
@@ -54,7 +55,7 @@ def opened_record(path: StoreAddress, identity: StoreIdentity, what: str) -> Obs
     store = ObservationStore.open(path)
     if store.identity.key != identity.key:
         store.close()
-        raise ConfigError(f"{path}: is the record of another {what} ({_changed(store.identity, identity)}): name another")
+        raise ConfigError(f"{path}: is the record of something else ({_changed(store.identity, identity)}): name another")
     return store
 
 
@@ -97,7 +98,7 @@ class ServingRecord:
     """
 
     def __init__(self, store: ObservationStore, limit_usd: float) -> None:
-        self._kept = ServedRequests(store)
+        self._store, self._kept = store, ServedRequests(store)
         self._limit_usd = limit_usd
         self._ledger = RequestLedger(store, None if math.isinf(limit_usd) else limit_usd)
         self.served: dict[tuple[str, str], ServedRequest] = dict(self._kept.by_policy())
@@ -107,20 +108,37 @@ class ServingRecord:
         """Dollars spent, by interrupted runs too; calls of unknown outcome count at their upper bound."""
         return self._ledger.committed_usd
 
+    def recorded_calls(self) -> int:
+        """Return how many calls of tools are kept."""
+        with self._store.database.transaction() as connection:
+            return tool_counts(connection).get("calls", 0)
+
     @property
     def is_exhausted(self) -> bool:
         """True if nothing is left of the budget."""
         return self.spent_usd >= self._limit_usd
 
-    def serve(self, policy: str, request_id: str, answer: Callable[[CallGuard], ServedRequest]) -> ServedRequest | None:
+    def serve(
+        self,
+        policy: str,
+        request_id: str,
+        answer: Callable[[CallGuard], ServedRequest],
+        keep: Callable[[ObservationStore], None] = lambda store: None,
+    ) -> ServedRequest | None:
         """Return what ``answer`` returns, once it is durable; None if the budget refused a call: the request does not count.
 
         Args:
             policy: The policy's name.
             request_id: The request.
             answer: Serves it; every call is asked of the guard, which makes its upper bound durable before it is made.
+            keep: Writes what else the request has shown, in the transaction in which it is kept.
         """
-        request = self._ledger.serve(request_id, answer, lambda entry, served: self._kept.add(entry, policy, served))
+
+        def keep_all(entry: int, served: ServedRequest) -> None:
+            self._kept.add(entry, policy, served)
+            keep(self._store)
+
+        request = self._ledger.serve(request_id, answer, keep_all)
         if request is not None:
             self.served[policy, request_id] = request
         return request

@@ -6,10 +6,10 @@ import pytest
 from kit.tool_sessions import a_session, shop_sessions, write_log
 
 from vinelm.errors import DatasetError
-from vinelm.tools.call import ToolEvent
+from vinelm.tools.call import ToolEvent, ToolSession
 from vinelm.traces import ObservationStore
 from vinelm.traces.testing import an_identity
-from vinelm.traces.tools.message_log import ToolSession, read_sessions
+from vinelm.traces.tools.message_log import read_sessions
 from vinelm.traces.tools.tool_calls import ToolCalls
 
 

@@ -82,6 +82,12 @@ def _fixed_call(says: ToolDeclaration, ahead: Any, before: str | Sequence[str]) 
     return FixedCall(ahead, stages)
 
 
+def declaration_of(given: BaseTool) -> ToolDeclaration | None:
+    """Return what the owner of a tool has said of it, to whichever object; None if it is not declared."""
+    calls: _Calls | None = (given.__pydantic_private__ or {}).get(CALLS)
+    return None if calls is None else calls.says
+
+
 def _tool_of(given: Any) -> BaseTool:
     if isinstance(given, BaseTool):
         if CALLS in (given.__pydantic_private__ or {}):
@@ -212,14 +218,17 @@ def _hints(code: Any) -> dict[str, Any]:
 class _Calls:
     """The calls that an application makes of one declared tool, which a read that runs ahead may answer.
 
+    Attributes:
+        says: what its owner says of it.
+
     A fault of VineLM's own is an ordinary call, unless the adapter raises such faults.
     """
 
-    __slots__ = ("_box", "_code", "_find", "_of", "_says")
+    __slots__ = ("_box", "_code", "_find", "_of", "says")
 
     def __init__(self, box: ToolBox, find: FindMemory, declared: DeclaredTool) -> None:
         self._box, self._find, self._of = box, find, declared
-        self._says, self._code = declared.says, declared.code
+        self.says, self._code = declared.says, declared.code
 
     def call(self, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         """The result, of a read that ran ahead or of the tool itself."""
@@ -234,7 +243,7 @@ class _Calls:
                 return read.shadow.result.result()
         call = _Call(self, memory, key, plain)
         try:
-            with paid(memory.guard(), self._says.cost_usd):
+            with paid(memory.guard(), self.says.cost_usd):
                 call.result = self._code.tool._run(*args, **given)
             call.is_ok = True
         finally:
@@ -258,7 +267,7 @@ class _Calls:
                 return read.shadow.result.result()
         call = _Call(self, memory, key, plain)
         try:
-            async with apaid(memory.guard(), self._says.cost_usd):
+            async with apaid(memory.guard(), self.says.cost_usd):
                 call.result = await self._code.tool._arun(*args, **given)
             call.is_ok = True
         finally:
@@ -267,8 +276,8 @@ class _Calls:
 
     def _memory(self) -> ReadAhead | None:
         if IS_AHEAD.get():
-            if self._says.writes is not None:
-                raise WorkflowError(f"tool {self._says.name!r} writes, and was called inside a read-only tool")
+            if self.says.writes is not None:
+                raise WorkflowError(f"tool {self.says.name!r} writes, and was called inside a read-only tool")
             return None
         return self.memory()
 
@@ -284,7 +293,7 @@ class _Calls:
             return "", {}
 
     def _taken(self, memory: ReadAhead, key: str, *, blocks: bool) -> Read | None:
-        if not key or self._says.writes is not None:
+        if not key or self.says.writes is not None:
             return None
         return self._ours(lambda: memory.take(key, blocks=blocks), None)
 
@@ -305,14 +314,14 @@ class _Call:
     def __init__(self, calls: _Calls, memory: ReadAhead, key: str, plain: Mapping[str, Any]) -> None:
         self._calls, self._memory = calls, memory
         self.is_ok, self.result = False, None
-        says, scope = calls._says, calls._says.writes
+        says, scope = calls.says, calls.says.writes
         self._write = None if scope is None else calls._ours(lambda: memory.begin_write(scope), None)
         now_s = calls._ours(memory.now, 0.0)
         self._read = Read(says.name, key, "authoritative", plain, says.cost_usd, None, now_s)
 
     def end(self) -> None:
         """The call has ended, whether it succeeded or not."""
-        memory, calls, scope, token = self._memory, self._calls, self._calls._says.writes, self._write
+        memory, calls, scope, token = self._memory, self._calls, self._calls.says.writes, self._write
         if token is not None and scope is not None:
             calls._ours(lambda: memory.end_write(scope, token), None)
         if self._read.key:

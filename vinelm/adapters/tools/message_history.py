@@ -20,6 +20,27 @@ def messages_in(state: Mapping[str, Any]) -> Sequence[BaseMessage] | None:
     return None
 
 
+class UserWords:
+    """Finds what the user has said since a run last looked at its conversation.
+
+    A run begins behind what earlier turns have said: behind the last answer of the model.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: int | None = None
+
+    def new_in(self, messages: Sequence[BaseMessage]) -> list[str]:
+        """Return the texts of the user's messages that are new, in order."""
+        said = [at for at, message in enumerate(messages) if isinstance(message, HumanMessage)]
+        if self._known is None:
+            answered = max((at for at, message in enumerate(messages) if isinstance(message, AIMessage)), default=-1)
+            self._known = sum(at < answered for at in said)
+        new, self._known = said[self._known :], len(said)
+        return [messages[at].text for at in new]
+
+
 class Conversation:
     """The history that a conversation shows, earlier turns included, kept up to date as messages are added. Not thread-safe."""
 

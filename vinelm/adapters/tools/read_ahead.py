@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,12 +12,12 @@ from typing import Any, cast
 from langchain_core.messages import BaseMessage
 from pydantic_core import to_jsonable_python
 
-from vinelm.adapters.tools.message_history import Conversation
+from vinelm.adapters.tools.message_history import Conversation, UserWords
 from vinelm.adapters.tools.shadow import Shadow, can_wait, launch
 from vinelm.adapters.tools.tool_box import DeclaredTool, ToolBox
 from vinelm.clock import Clock
 from vinelm.requests.protocols import CallGuard, CallsInText
-from vinelm.tools.call import CallKind, ToolEvent, value_of
+from vinelm.tools.call import CallKind, SessionPart, ToolEvent, canonical_key, is_answered, value_of
 from vinelm.tools.declaration import Scope
 from vinelm.tools.speculation import Candidate, Candidates, Speculation
 
@@ -59,6 +60,7 @@ class ReadAhead:
         clock: of the run.
         started_at: the request's arrival in seconds of ``clock``.
         request_id: of the request; empty if it has none.
+        session: the name under which calls are recorded; None takes a new one.
         speculation: see the attributes.
     """
 
@@ -71,6 +73,7 @@ class ReadAhead:
         started_at: float,
         request_id: str,
         speculation: Speculation | None,
+        session: str | None = None,
     ) -> None:
         self.box, self.guard, self.speculation = box, guard, speculation
         self.history: list[ToolEvent] = []
@@ -82,6 +85,10 @@ class ReadAhead:
         self._retried: set[object] = set()
         self._waste_usd = 0.0
         self._seq = 0
+        self._run = secrets.token_hex(8)
+        self._session = session or f"run-{self._run}"
+        self._words = UserWords()
+        self._undeclared: dict[object, Read] = {}
         self._has_ended = False
         self._lock = RLock()  # as that of the box
         self._guessing, self._guesser, self._conversation = Lock(), cast("Candidates | None", None), Conversation()
@@ -324,7 +331,7 @@ class ReadAhead:
 
     def _event(self, read: Read, result: Any, *, is_ok: bool = True, is_used: bool = True) -> ToolEvent | None:
         """What is told of a call, with its values; None where nobody listens."""
-        if not self.box.observers.observers and self.box.candidates is None:
+        if not self.box.observers.observers and self.box.candidates is None and self.box.recorder is None:
             return None
         values: dict[str, Any] = {"arguments": read.arguments}
         if is_ok:
@@ -352,9 +359,65 @@ class ReadAhead:
             self._seq += 1
             if self.box.candidates is not None and event.is_used:
                 self.history.append(event)
-        if self.box.record == "digests":
-            event = replace(event, arguments=None, result=None)
-        self.box.observers.tool_ended(event, self.now() - self._started_at - event.ended_s)
+        self.box.observers.tool_ended(self._shown(event), self.now() - self._started_at - event.ended_s)
+        known = self.box.declared.get(event.tool)
+        self._record(event, None if known is None else known.says.read_only)
+
+    def _shown(self, event: ToolEvent) -> ToolEvent:
+        """The event as it may be told: with values only where they are recorded."""
+        return event if self.box.record == "values" else replace(event, arguments=None, result=None)
+
+    # -- recording -----------------------------------------------------------------------------------------------
+
+    def said(self, messages: Callable[[], Sequence[BaseMessage] | None]) -> None:
+        """Record what the user has said since the last look at the conversation, where values are recorded."""
+        if self.box.recorder is None or self.box.record != "values":
+            return
+        with self._lock:
+            new = self._words.new_in(messages() or ())
+        for text in new:
+            self._record(text, None)
+
+    def undeclared_begins(self, token: object, tool: str, arguments: Mapping[str, Any] | None) -> None:
+        """Note a call of a tool that nobody declared, where calls are recorded; ``arguments``: None if they are no object."""
+        if self.box.recorder is None or arguments is None:
+            return
+        with suppress(Exception):  # arguments without a JSON form
+            plain: dict[str, Any] = to_jsonable_python(dict(arguments))
+            key = canonical_key(tool, plain)
+            self._undeclared[token] = Read(tool, key, "authoritative", plain, 0.0, None, self.now())
+
+    def undeclared_ends(self, token: object, result: Any, *, is_ok: bool) -> None:
+        """Record it."""
+        read = self._undeclared.pop(token, None)
+        if read is None:
+            return
+        is_ok = is_ok and is_answered(getattr(result, "status", None), "")
+        with self._lock:
+            seq, self._seq = self._seq, self._seq + 1
+        event = ToolEvent(
+            request_id=self._request_id,
+            seq=seq,
+            tool=read.tool,
+            key=read.key,
+            is_ok=is_ok,
+            started_s=read.started_s - self._started_at,
+            ended_s=self.now() - self._started_at,
+            arguments=read.arguments,
+            result=_plain(result) if is_ok else None,
+        )
+        self._record(event, None)
+
+    def _record(self, event: str | ToolEvent, is_read: bool | None) -> None:
+        """Hand it to the recorder, which neither waits nor fails the call."""
+        recorder = self.box.recorder
+        if recorder is None:
+            return
+        with suppress(Exception):
+            if isinstance(event, ToolEvent):  # as the conversation will show it when calls are guessed from it
+                is_ok = event.is_ok and is_answered(None, event.result if isinstance(event.result, str) else "")
+                event = replace(self._shown(event), is_ok=is_ok)
+            recorder(SessionPart(self._session, self._run, event, is_read))
 
 
 def _stamping(read: Read, clock: Clock) -> Callable[[Any], None]:

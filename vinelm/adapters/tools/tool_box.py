@@ -15,7 +15,7 @@ from vinelm.adapters.tools.shadow import ToolCode
 from vinelm.errors import ConfigError
 from vinelm.policies import OnError
 from vinelm.telemetry import ObserverGroup
-from vinelm.tools.call import canonical_key
+from vinelm.tools.call import SessionPart, canonical_key
 from vinelm.tools.declaration import ToolDeclaration
 from vinelm.tools.speculation import Candidates, Speculation
 
@@ -59,7 +59,8 @@ class ToolBox:
         candidates: guesses the next calls; None: only calls that a model is writing are started early.
         speculation: of requests that bring none of their own; None: nothing is started early.
         runs_ahead: False where nothing is to change, so that calls are counted and not started.
-        record: what observers are told of a call.
+        record: what observers and the recorder are told of a call.
+        recorder: keeps what runs show, of all tools, and with values the user's messages; None: nothing is kept.
         observers, on_error: those of the adapter.
         live: the memories of the runs in progress, each a ``ReadAhead``.
         writing: writes under way that make the reads of all runs stale.
@@ -73,6 +74,7 @@ class ToolBox:
         self.speculation: Speculation | None = None
         self.runs_ahead = True
         self.record: Record = "digests"
+        self.recorder: Callable[[SessionPart], None] | None = None
         self.observers, self.on_error = observers, on_error
         self.live: WeakSet[Any] = WeakSet()
         self.writing: set[object] = set()

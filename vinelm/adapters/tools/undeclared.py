@@ -33,20 +33,25 @@ class _ToolWatch(BaseCallbackHandler):
     run_inline = True
     ignore_llm = ignore_chain = ignore_retriever = ignore_retry = ignore_chat_model = ignore_custom_event = True
 
-    def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **_: Any) -> None:
+    def on_tool_start(
+        self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, inputs: dict[str, Any] | None = None, **_: Any
+    ) -> None:
         """A write begins."""
         for memory in _memories():
             memory.write_begins(run_id)
+            memory.undeclared_begins(run_id, str(serialized.get("name", "")), inputs)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         """It has ended."""
         for memory in _memories():
             memory.write_ends(run_id)
+            memory.undeclared_ends(run_id, output, is_ok=True)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """It has ended, perhaps after it wrote."""
         for memory in _memories():
             memory.write_ends(run_id)
+            memory.undeclared_ends(run_id, None, is_ok=False)
 
 
 def _memories() -> list[ReadAhead]:

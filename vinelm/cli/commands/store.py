@@ -102,6 +102,9 @@ def _show_info(facts: dict[str, Any]) -> None:
     say(f"Ledger: {usd(facts['committed_usd'])}{lost}{open_}.")
     _show_growth(facts)
     _show_signals(facts)
+    if facts["tools"]:
+        calls, sessions, valued = (facts["tools"][name] for name in ("calls", "sessions", "with_values"))
+        say(f"Tool calls: {calls:,} of {sessions:,} sessions, {valued:,} of them with values.")
     if facts["coverage"] is not None:
         say(
             f"Coverage: {percent(facts['coverage'])} of {usd(facts['exhaustive_usd'])}, "
@@ -165,7 +168,7 @@ def _show_signals(facts: dict[str, Any]) -> None:
 @flag("--accept", "For a copy made during a run: accept the rows that it has as complete.")
 @json_option
 def check(*, store: Path, accept: bool, as_json: bool) -> int | None:
-    """Check the integrity of STORE: file, rows, checkpoints and ledger. Exit code 1 if something is damaged.
+    """Check the integrity of STORE: file, rows, checkpoints, ledger and tool calls. Exit code 1 if something is damaged.
 
     Example: vinelm store check runs/nl2sql.db
     """
@@ -186,6 +189,7 @@ def _show_check(found: CheckedStore, store: Path) -> None:
     for item in found.findings:
         say(f"{'DAMAGE' if item.is_damage else 'note  '}  {item.what}: {item.count:,}, first: {item.first}", hanging=8)
     checked = f"{found.rows:,} rows, {found.checkpoints:,} checkpoints, {found.ledger_entries:,} ledger entries"
+    checked += f", {found.tool_calls:,} tool calls" if found.tool_calls else ""
     say(f"{store}: {'no damage' if found.is_whole else 'damaged'} ({checked})")
 
 
@@ -193,7 +197,7 @@ def _show_check(found: CheckedStore, store: Path) -> None:
 @click.argument("stores", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="STORE STORE ...")
 @option("-o --output DB", "Store to create; must not exist.", Path, required=True)
 def merge(*, stores: tuple[Path, ...], output: Path) -> None:
-    """Merge the rows, checkpoints and ledgers of several stores of the same workflow into a new store.
+    """Merge the rows, checkpoints, ledgers and tool calls of several stores of the same workflow into a new store.
 
     The input stores are not changed. If two of them hold the same cell, its rows must be equal.
 

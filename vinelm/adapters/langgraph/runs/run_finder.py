@@ -307,7 +307,7 @@ class RunFinder:
             if run.outcomes is not None:
                 notes = run.outcomes.told(place.config if place.shows else None, place.prefix, place.value)
             path = run.decide(place.step, stage, place.prefix, place.stages)
-        if settings.tools.declared:
+        if settings.tools.declared or settings.tools.recorder is not None:
             start_reads(settings, run, (stage, path), place.config, place.runtime)
         return InvocationScope(
             settings.models,

@@ -28,7 +28,8 @@ _LOCK = Lock()
 
 def reads_of(run: GraphRun, box: ToolBox) -> ReadAhead | None:
     """Return what was read ahead in the run, made on first use and forgotten with the run; None in a profiled one."""
-    if run.reads is None and box.declared and run.context.chat_host is None:
+    is_heard = bool(box.declared) or box.recorder is not None
+    if run.reads is None and is_heard and run.context.chat_host is None:
         known = ref(run)
 
         def guard() -> CallGuard | None:
@@ -44,10 +45,20 @@ def reads_of(run: GraphRun, box: ToolBox) -> ReadAhead | None:
                     started_at=run.policy.started_at,
                     request_id=run.context.request_id or "",
                     speculation=run.context.speculate or box.speculation,
+                    session=_session_of(run),
                 )
                 finalize(run, run.reads.end).atexit = False  # at the latest
                 end_with_graph(run.reads)
     return run.reads
+
+
+def _session_of(run: GraphRun) -> str | None:
+    """The name under which the run's calls are recorded: of a labelled request, of its thread, of the request."""
+    context = run.context
+    thread = None if context.configurable is None else context.configurable.get("thread_id")
+    if context.request is not None:
+        return context.request.id
+    return context.request_id if thread is None else str(thread)
 
 
 def start_reads(
@@ -68,10 +79,16 @@ def start_reads(
     """
     try:
         reads = reads_of(run, settings.tools)
-        if reads is None or reads.speculation is None or not settings.tools.guesses:
+        if reads is None:
+            return
+        guesses = reads.speculation is not None and settings.tools.guesses
+        if not guesses and settings.tools.recorder is None:
+            return
+        state = {} if config is None else graph_values(config, None, fresh=False)
+        reads.said(lambda: messages_in(state))
+        if not guesses:
             return
         forget_where_retried(reads, runtime)
-        state = {} if config is None else graph_values(config, None, fresh=False)
         choose = partial(run.policy.speculated, *called)
         reads.speculate(messages_in(state), choose, _fixed(settings.tools, run, called[1], state) if state else ())
     except Exception as error:

@@ -1,0 +1,94 @@
+"""The store that served rows are written to, which several processes may write at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import bindparam, select, update
+from sqlalchemy.dialects.sqlite import insert
+
+from vinelm.errors import StoreError
+from vinelm.rows.observation import Observation
+from vinelm.traces.databases import schema
+from vinelm.traces.databases.identity import StoreIdentity
+from vinelm.traces.store.rows import decode_prefix, insert_rows
+from vinelm.traces.store.store import ObservationStore, number_of
+
+OPENING_S = 0.5
+"""How long processes that create one store at the same moment wait for each other, in seconds."""
+
+_ADD_REQUEST = insert(schema.requests).on_conflict_do_nothing()
+_CELLS = select(schema.observations.c.request_id, schema.observations.c.prefix)
+_ROWS_OF = select(schema.observations.c.row_id).where(
+    schema.observations.c.request_id == bindparam("request"), schema.observations.c.failure.is_(None)
+)
+_LAST_ROW = _ROWS_OF.order_by(schema.observations.c.depth.desc(), schema.observations.c.row_id.desc()).limit(1)
+_SET_SUCCESS = (
+    update(schema.observations).where(schema.observations.c.row_id == bindparam("row")).values(success=bindparam("right"))
+)
+
+
+class ServedStore:
+    """An :class:`~vinelm.traces.ObservationStore` to which served rows are added. Each write is one transaction.
+
+    Args:
+        path: the file; created if it does not exist. Its folder must exist.
+        identity: the workflow, template and catalog that serve.
+
+    Raises:
+        StoreError: the file is no store, or one of another workflow.
+    """
+
+    def __init__(self, path: Path, identity: StoreIdentity) -> None:
+        give_up = time.monotonic() + OPENING_S
+        while True:
+            try:
+                self.store = ObservationStore.open_or_create(path, identity)
+                break
+            except StoreError as error:
+                if error.code == "store-mismatch" or time.monotonic() > give_up or not path.parent.is_dir():
+                    raise
+                time.sleep(0.05)  # another process is creating it
+        with self.store.database.transaction() as connection:
+            self._identity_id = number_of(connection, identity)
+
+    def add(self, rows: Sequence[Observation]) -> int:
+        """Add the rows whose cells have none yet, and return their number."""
+        if not rows:
+            return 0
+        with self.store.database.transaction() as connection:
+            requests = sorted({row.request_id for row in rows})
+            connection.execute(_ADD_REQUEST, [{"request_id": name, "digest": "served"} for name in requests])
+            found = connection.execute(_CELLS.where(schema.observations.c.request_id.in_(requests)))
+            seen = {(row.request_id, decode_prefix(row.prefix)) for row in found}
+            new: list[Observation] = []
+            for row in rows:
+                if (row.request_id, row.prefix) not in seen:
+                    seen.add((row.request_id, row.prefix))
+                    new.append(row)
+            if new:
+                insert_rows(connection, new, self._identity_id)
+            return len(new)
+
+    def set_success(self, request_id: str, success: bool | float) -> bool:
+        """Say whether the last answer of a request is right; False if the store has no row of it."""
+        with self.store.database.transaction() as connection:
+            row_id = connection.execute(_LAST_ROW, {"request": request_id}).scalar()
+            if row_id is None:
+                return False
+            connection.execute(_SET_SUCCESS, {"row": row_id, "right": success})
+            return True
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

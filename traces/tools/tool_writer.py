@@ -1,0 +1,63 @@
+"""Writes what runs show of their tools to a store, off the request path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from vinelm.errors import ConfigError
+from vinelm.tools.call import SessionPart
+from vinelm.traces.databases.identity import StoreIdentity
+from vinelm.traces.served.writer import StoreWriter
+from vinelm.traces.store.store import ObservationStore
+from vinelm.traces.tools.tool_calls import ToolCalls
+
+WAITING = 2_000
+"""Parts of sessions that wait in memory at most: results may be large."""
+RUNS = 10_000
+"""Runs whose beginnings are remembered; of others that still go on, later calls begin where their sessions end."""
+
+
+class ToolWriter(StoreWriter[SessionPart, ObservationStore]):
+    """Appends calls, and what users said, to their sessions in a store of any workflow.
+
+    Args:
+        path: the store, created if it does not exist. Its folder must exist.
+        identity: returns the identity of a new store; asked when there is something to write.
+
+    Raises:
+        ConfigError: the folder does not exist.
+        StoreError: the file is no store.
+    """
+
+    what = "calls of tools"
+
+    def __init__(self, path: Path, identity: Callable[[], StoreIdentity]) -> None:
+        folder = path.absolute().parent
+        if not folder.is_dir():
+            raise ConfigError(f"tool_store={str(path)!r}: the folder {folder} does not exist: create it first")
+        if path.exists() and path.stat().st_size:
+            ObservationStore.open(path).close()  # a file that is none is refused now, not in a log
+        self._identity = identity
+        super().__init__(path, bound=WAITING)
+
+    def _reset(self) -> None:
+        self._begins: dict[str, float] = {}
+        super()._reset()
+
+    def opened(self) -> ObservationStore:
+        """Return the store, whichever workflow it is of."""
+        if self.path.exists():
+            return ObservationStore.open(self.path)
+        return ObservationStore.open_or_create(self.path, self._identity())
+
+    def write(self, store: ObservationStore, batch: list[SessionPart]) -> None:
+        """Append the parts to their sessions."""
+        begins = dict(self._begins)  # of a batch that is rolled back, nothing is known
+        ToolCalls(store).append(batch, begins)
+        self.written += len(batch)
+        self._begins = dict(list(begins.items())[-RUNS:])
+
+    def named(self, item: SessionPart) -> str:
+        """Return the session."""
+        return f"a call of the session {ascii(item.session)[:80]}"

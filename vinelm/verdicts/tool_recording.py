@@ -1,0 +1,180 @@
+"""Record an application's tool calls: its requests served once by the models that run today."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from vinelm.adapters.langgraph import RunContext, build_graph
+from vinelm.adapters.langgraph.structure.graph_tools import tools_of
+from vinelm.adapters.tools.declaring import declaration_of
+from vinelm.adapters.tools.tool_box import Record
+from vinelm.adapters.tools.undeclared import watch_tools
+from vinelm.api import VineLM
+from vinelm.api.profiling import identity_of, require_budget
+from vinelm.api.tool_patterns import named_tools
+from vinelm.catalog import Catalog
+from vinelm.clock import WorkClock
+from vinelm.requests.protocols import Backend, CallGuard
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.tools.call import SessionPart, ToolEvent
+from vinelm.tools.declaration import ToolDeclaration
+from vinelm.traces import ObservationStore, ServedRequest
+from vinelm.traces.tools.tool_calls import ToolCalls
+from vinelm.verdicts.serving import serve
+from vinelm.verdicts.serving_record import serving_record
+
+TODAY = "today"
+"""Name of the policy that runs each stage on its default model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedTools:
+    """What was recorded, interrupted runs included.
+
+    Attributes:
+        requests: how many there are to serve.
+        served: how many were served.
+        calls: calls of tools in the store.
+        spent_usd: dollars spent, those of calls without a recorded result at their upper bounds.
+        failures: why requests failed, with their number.
+        is_simulated: whether some models are simulated.
+    """
+
+    requests: int
+    served: int
+    calls: int
+    spent_usd: float
+    failures: Mapping[str, int]
+    is_simulated: bool
+
+    @property
+    def is_complete(self) -> bool:
+        """False if the budget ended the run early."""
+        return self.served == self.requests
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        return asdict(self)
+
+
+def record_tools(
+    workflow: Workflow,
+    catalog: Catalog,
+    backends: Mapping[str, Backend],
+    store: Path,
+    *,
+    vine: VineLM | None = None,
+    record: Record = "digests",
+    read_only: tuple[str, ...] = (),
+    budget_usd: float | None = None,
+    seed: int = 0,
+    on_done: Callable[[int, int], None] = lambda done, total: None,
+) -> RecordedTools:
+    """Serve each request once, every stage by its default model, and write the calls of its tools to a store.
+
+    Calls the models and the tools, so it spends money unless they are simulated, and does whatever the tools do. Every call of
+    a model is reserved before it is made. Each request is on disk before the next one starts: called again, it continues.
+    Declared dollars of tools count; those of tools that another ``VineLM`` declares are known when their request has ended.
+
+    Args:
+        workflow: The workflow, bound to the catalog. Its answers are not judged.
+        catalog: The models.
+        backends: One for each provider.
+        store: The store, created if missing.
+        vine: The object by which the application runs; None for a new one that the workflow is built with.
+        record: "digests" of arguments, or the "values" of arguments and results and what users said.
+        read_only: Names of tools that only read, or patterns of names, beside those that are declared to.
+        budget_usd: The most that it may cost in dollars, earlier runs included. Required for models that cost money.
+        seed: Decides the answers of simulated models.
+        on_done: Called as ``on_done(done, total)`` after each request.
+
+    Raises:
+        ConfigError: Models cost money and no budget is given, a name of ``read_only`` is of no tool, or the store is the record
+            of something else.
+        StoreError: It is no store, or another process holds it.
+    """
+    require_budget(backends, budget_usd)
+    if vine is None:
+        how: dict[str, Any] = {"template": workflow.template, "signals": workflow.signals, "kind": workflow.kind}
+        vine = VineLM(catalog, backends, fallback=False, labelled=True, **how)
+    vine.adapter.tools.record, vine.adapter.tools.speculation = record, None  # guesses would hide the tools' seconds
+    recording = _Recording.of(workflow, vine, read_only)
+    identity = identity_of(workflow, catalog, backends, seed)
+    identity = replace(identity, workflow=f"{workflow.name} (tools)")  # so that no profile adds to its ledger
+    limit = math.inf if budget_usd is None else budget_usd
+    with serving_record(store, identity, limit) as served:
+        for request in workflow.requests:
+            if (TODAY, request.id) in served.served:
+                continue
+            parts: list[SessionPart] = []
+            answer, keep = partial(recording.served, request, parts), partial(_keep, parts)
+            if served.serve(TODAY, request.id, answer, keep) is None:
+                break
+            on_done(len(served.served), len(workflow.requests))
+            if served.is_exhausted:
+                break
+        wanted = {request.id for request in workflow.requests}
+        found = [one for one in served.served.values() if one.request_id in wanted]
+        return RecordedTools(
+            requests=len(wanted),
+            served=len(found),
+            calls=served.recorded_calls(),
+            spent_usd=served.spent_usd,
+            failures=Counter(one.detail or one.failure for one in found if one.failure is not None),
+            is_simulated=identity.is_simulated,
+        )
+
+
+def _keep(parts: list[SessionPart], store: ObservationStore) -> None:
+    ToolCalls(store).append(parts, {})
+
+
+@dataclass(frozen=True)
+class _Recording:
+    """An application that is ready to be recorded."""
+
+    workflow: Workflow
+    vine: VineLM
+    app: Any
+    declared: Mapping[str, ToolDeclaration]
+    reads: frozenset[str]
+
+    @classmethod
+    def of(cls, workflow: Workflow, vine: VineLM, read_only: tuple[str, ...]) -> _Recording:
+        """Build the application."""
+        workflow = replace(workflow, score=lambda request, state: False)
+        app = build_graph(workflow, vine)
+        tools = tools_of(app) if hasattr(app, "builder") else {}
+        declared = {name: says for name, one in tools.items() if (says := declaration_of(one)) is not None}
+        declared |= {name: one.says for name, one in vine.adapter.tools.declared.items()}
+        reads = named_tools(read_only, {*tools, *declared})
+        watch_tools(vine.adapter.watch)
+        return cls(workflow, vine, app, declared, reads | {name for name, says in declared.items() if says.read_only})
+
+    def served(self, request: Request, parts: list[SessionPart], budget: CallGuard) -> ServedRequest:
+        """Serve one request, and add what it shows to ``parts``."""
+        heard: list[SessionPart] = []
+        self.vine.adapter.tools.recorder = heard.append
+        self.vine.adapter.account_of = lambda context: budget
+        clock = WorkClock() if self.vine.models.is_virtual_time else self.vine.new_clock()
+        policy = self.vine.adapter.defaults.policy(RunContext(request=request), clock)
+        served = serve(self.workflow, self.vine, self.app, request, policy=policy)
+        parts += map(self._told, heard)
+        others = set(self.declared) - set(self.vine.adapter.tools.declared)
+        unpaid = [one.event.cost_usd for one in parts if isinstance(one.event, ToolEvent) and one.event.tool in others]
+        return replace(served, cost_usd=served.cost_usd + sum(unpaid))
+
+    def _told(self, part: SessionPart) -> SessionPart:
+        """With what is declared of the tool, to whichever object, and said by the caller."""
+        if not isinstance(part.event, ToolEvent):
+            return part
+        says = self.declared.get(part.event.tool)
+        is_read = True if part.event.tool in self.reads else part.is_read if says is None else says.read_only
+        event = part.event if says is None else replace(part.event, cost_usd=says.cost_usd)
+        return part._replace(event=event, is_read=is_read)
