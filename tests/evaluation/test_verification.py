@@ -177,7 +177,7 @@ def test_the_record_of_another_verification_and_other_files_are_refused_and_stay
     with serving_record(path, an_identity(), 1.0) as record:
         record.serve("plan", "q1", lambda budget: row("q1"))
     another = an_identity(dataset_digest="x", fingerprint={**an_identity().fingerprint, "seed": "1"})
-    with pytest.raises(ConfigError, match=r"another verification \(seed, dataset\)"), serving_record(path, another, 1.0):
+    with pytest.raises(ConfigError, match=r"something else \(seed, dataset\)"), serving_record(path, another, 1.0):
         pass
     for text in ("[]\n", "hello\n", '{"a": 1}\n'):
         other = tmp_path / "other.txt"
