@@ -93,7 +93,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, metavar="DIR")
     parser.add_argument("--python", type=Path, required=True, help="an interpreter that has xllamacpp and gguf")
-    parser.add_argument("--contexts", type=int, default=4)
+    parser.add_argument("--contexts", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(words)
     found = [
