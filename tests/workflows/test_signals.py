@@ -14,6 +14,7 @@ SHOWN = {
     "nl2sql": {"error", "empty", "rows"},
     "mathqa": {"holds", "differs", "no answer"},
     "graphqa": {"finished", "facts", "empty", "code error", "refused", "form", None},
+    "graphqa-cot": {"finished", "facts", "empty", "code error", "form"},
     "support": {"error", "empty", "rows", "article", "no article", "reply", "no reply"},
     "vinelm.workflows.examples.sql.app:workflow": {"error", "empty", "rows"},
     "vinelm.workflows.examples.react.app:workflow": {"answer", "found", "error"},
@@ -23,7 +24,7 @@ SHOWN = {
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_rows_have_signals_and_classes(tmp_path, name):
-    if name == "graphqa":
+    if "graphqa" in name:
         pytest.importorskip("pydantic_monty", reason="the extra graph is not installed")
     if "react" in name and importlib.util.find_spec("langchain") is None:
         pytest.skip("langchain is not installed")
