@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from vinelm.errors import ConfigError
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.workflows.graphqa import prompts
@@ -40,10 +41,14 @@ def graphqa(source: GraphSource | Mapping[str, GraphSource], questions: str | Pa
     Raises:
         MissingExtra: pydantic-monty is not installed.
         SandboxFailure: The sandbox cannot be started.
+        ConfigError: The source is no graph.
         DatasetError: The questions cannot be used.
     """
     start_sandbox()
-    sources = {"": source} if isinstance(source, GraphSource) else dict(source)
+    given = {"": source} if isinstance(source, GraphSource) else source
+    sources = dict(given) if isinstance(given, Mapping) else {}
+    if not sources or not all(isinstance(one, GraphSource) for one in sources.values()):
+        raise ConfigError("source is no graph: give GraphSource.from_sqlite(PATH) or another GraphSource, or several by name")
     return _workflow(sources, load_questions(questions, sources), single_agent)
 
 
