@@ -70,7 +70,7 @@ class ProgramWriter(_Task):
             "reason": _Task(("early", "doubt", "format"), 1.2, _finish, _bad_finish, 0.5),
             "act_direct": self,
             "act": _Task(self.kinds, 0.7, self._code, self._bad_code, 0.8),
-            "agent": _Task(("wrong_edge", "wrong_entity", "early", "format"), 1.4, self._steps, self._bad_steps, 0.5),
+            "agent": _Task(("wrong_edge", "wrong_entity", "early", "format"), 1.0, self._steps, self._bad_steps, 0.5),
         }
 
     def at(self, stage: str) -> StageWriter:

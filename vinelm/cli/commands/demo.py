@@ -16,7 +16,7 @@ from vinelm.reports import percent, usd
 if TYPE_CHECKING:
     from vinelm.demo import DemoResult
 
-GRAPH_COVERAGE = 0.08
+GRAPH_COVERAGE = 0.06
 """Of graphqa's rows, which are many: each of its programs runs in a sandbox."""
 
 
