@@ -1,4 +1,4 @@
-"""Twelve well-known LangGraph application shapes: profiled, estimated, planned and served, on simulated models.
+"""Thirteen well-known LangGraph application shapes: profiled, estimated, planned and served, on simulated models.
 
     python scripts/shapes.py                     # a table
     python scripts/shapes.py --json              # one object
@@ -57,6 +57,7 @@ SHAPES = (
     "sql_agent",
     "human_in_the_loop",
     "multi_turn",
+    "graph_agents",
 )
 PROFILED, SERVED = 800, 100
 PLANS = 4

@@ -35,6 +35,10 @@ WORKFLOWS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "vinelm.workflows.graphqa.workflow:bundled",
             "questions to a graph: classify; one code action, or plan and up to 3 turns of action and reasoning",
         ),
+        "graphqa-cot": (
+            "vinelm.workflows.graphqa.workflow:bundled_agent",
+            "the same questions by a single agent, which looks at the graph in up to 10 steps (Graph-CoT)",
+        ),
         "support": (
             "vinelm.workflows.support.workflow:support",
             "support tickets: router, three desks (SQL look-ups, article search, none), reply",
@@ -111,7 +115,8 @@ def _import(spec: str, module_name: str) -> ModuleType:
         raise
     except ModuleNotFoundError as error:
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise WorkflowError(f"{spec}: no module {error.name!r}: run from its folder, or install it") from error
+            cure = "leave .py out" if module_name.endswith(".py") else "run from its folder, or install it"
+            raise WorkflowError(f"{spec}: no module {error.name!r}: {cure}") from error
         raise WorkflowError(f"{spec}: importing {module_name!r} fails: {_line(error)}: install its dependencies") from error
     except (Exception, SystemExit) as error:
         raise WorkflowError(f"{spec}: importing {module_name!r} fails: {_line(error)}: fix the module") from error

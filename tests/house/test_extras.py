@@ -118,6 +118,7 @@ REFUSED = {
     "report app.db app.vine": "report",
     "demo": "demo",
     "demo support": "demo",
+    "demo graphqa": "demo",
     "export app.vine -o app.parquet": "parquet",
 }
 """Command to the extra that it names."""

@@ -1,1 +1,1 @@
-"""Twelve well-known LangGraph application shapes, each as its public tutorial writes it and with VineLM."""
+"""Thirteen well-known LangGraph application shapes, each as its public tutorial writes it and with VineLM."""

@@ -65,12 +65,15 @@ def own(tmp_path, monkeypatch):
 
 def test_what_comes_with_the_package(folder):
     pytest.importorskip("pydantic_monty", reason="the extra graph is not installed")
-    assert [name for name, _ in available()] == ["nl2sql", "nl2sql-2", "mathqa", "graphqa", "support"]
+    assert [name for name, _ in available()] == ["nl2sql", "nl2sql-2", "mathqa", "graphqa", "graphqa-cot", "support"]
     for name, description in available():
         assert description
         assert "\n" not in description
         workflow = load_workflow(name, dataset=folder if name.startswith("nl2sql") else None)
-        assert (workflow.name, len(workflow.requests)) == (name, {"support": 228, "mathqa": 638, "graphqa": 191}.get(name, 4))
+        assert (workflow.name, len(workflow.requests)) == (
+            name,
+            {"support": 228, "mathqa": 638, "graphqa": 191}.get(name.removesuffix("-cot"), 4),
+        )
     with pytest.raises(ConfigError, match="support takes no dataset"):
         load_workflow("support", dataset=folder)
 
@@ -96,13 +99,14 @@ def test_a_dataset_is_handed_on(own, spec):
             "nope",
             None,
             ConfigError,
-            "unknown workflow 'nope': use one of nl2sql, nl2sql-2, mathqa, graphqa, support, or module:attribute",
+            "unknown workflow 'nope': use one of nl2sql, nl2sql-2, mathqa, graphqa, graphqa-cot, support, or module:attribute",
         ),
         ("", None, ConfigError, "unknown workflow ''"),
         ("own_flow:", None, ConfigError, "unknown workflow 'own_flow:'"),
         (":workflow", None, ConfigError, "unknown workflow ':workflow'"),
         ("own_flow.py:workflow:x", None, ConfigError, "unknown workflow"),
         ("no_such_module:workflow", None, WorkflowError, "no module 'no_such_module': run from its folder"),
+        ("own_flow.py:workflow", None, WorkflowError, "own_flow.py:workflow: no module 'own_flow.py': leave .py out"),
         ("own_package.nope:workflow", None, WorkflowError, "no module 'own_package.nope'"),
         ("own_flow:nope", None, WorkflowError, "'own_flow' has no attribute 'nope': it has workflow"),
         ("own_package:nope", None, WorkflowError, "no attribute 'nope': name a Workflow"),

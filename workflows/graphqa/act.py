@@ -117,7 +117,7 @@ def in_sandbox(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
         SandboxFailure: The sandbox died or is silent, or a function raised anything but a :class:`GraphError`.
     """
     require_extra("graph", "running code actions", "pydantic_monty")
-    calls = _Calls(functions)
+    calls = Calls(functions)
     if is_supported():
         with SESSIONS.one() as session:
             found = _asked(session, {"code": code, "names": sorted(functions)}, calls)
@@ -125,9 +125,7 @@ def in_sandbox(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
         from vinelm.workflows.graphqa.act_process import executed
 
         found = executed(code, sorted(functions), calls.answer)
-    if calls.failure is not None:
-        kind = type(calls.failure).__name__
-        raise SandboxFailure(f"a function of the graph raised {kind}: mend the source or its embedder") from calls.failure
+    calls.require_sound()
     if found["status"] == "died":
         raise SandboxFailure("the sandbox died while it ran a snippet: is there memory, and may this process start others?")
     return Ran(**found)
@@ -138,7 +136,7 @@ def start_sandbox() -> None:
     run_snippet("print(1)", {})
 
 
-def _asked(session: socket.socket, question: Mapping[str, Any], calls: _Calls) -> dict[str, Any]:
+def _asked(session: socket.socket, question: Mapping[str, Any], calls: Calls) -> dict[str, Any]:
     """What a session says of a snippet, whose calls are answered. The session is closed unless it can be used again."""
     is_reusable = False
     session.settimeout(SILENT_S)
@@ -164,8 +162,8 @@ def _say(stream: Any, plain: Mapping[str, Any]) -> None:
     stream.flush()
 
 
-class _Calls:
-    """The functions of the graph as the sandbox calls them; what is no fault of the snippet is kept in ``failure``."""
+class Calls:
+    """The functions of the graph as models call them; what is no fault of the model is kept in ``failure``."""
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
         self._functions = functions
@@ -176,7 +174,9 @@ class _Calls:
         """Return the value of a call, or its error."""
         if time.monotonic() - self._started_s > CALLS_S:
             return {"error": f"the calls took longer than {CALLS_S:.0f} s: ask for less"}
-        fn = self._functions[name]
+        fn = self._functions.get(name)
+        if fn is None:
+            return {"error": f"no function is called {name!r}: call one of {', '.join(self._functions)}"}
         try:
             inspect.signature(fn).bind(*args, **options)
         except TypeError as error:
@@ -188,6 +188,12 @@ class _Calls:
         except Exception as error:
             self.failure = error
             return {"error": "the graph does not answer"}
+
+    def require_sound(self) -> None:
+        """Raise :class:`SandboxFailure` if a function failed."""
+        if self.failure is not None:
+            kind = type(self.failure).__name__
+            raise SandboxFailure(f"a function of the graph raised {kind}: mend the source or its embedder") from self.failure
 
 
 def _refused(node: ast.AST, known: set[str]) -> str | None:

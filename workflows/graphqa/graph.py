@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypedDict
 
 from langchain_core.messages import HumanMessage, SystemMessage
@@ -16,6 +17,8 @@ from vinelm.workflows.graphqa.source import GraphSource
 
 FACTS_CHARS = 1200
 """Characters of printed facts that an entry of the notebook shows."""
+RETRIEVE = "retrieve_node"
+"""The name of the tool that finds a node."""
 
 
 class GraphState(TypedDict, total=False):
@@ -133,6 +136,23 @@ def _asked(model: Any, system: str, prompt: str) -> str:
     return str(model.invoke([SystemMessage(system), HumanMessage(prompt)]).text)
 
 
+def retriever(vine: Vine, stages: GraphStages) -> Callable[[Mapping[str, Any], Any], str]:
+    """Return ``RetrieveNode`` over the graph of a state, as the read-only tool :data:`RETRIEVE`."""
+
+    def retrieve_node(text: str, graph: str = "") -> str:
+        """Return the id of the node that is called so."""
+        return stages.source({"graph": graph}).retrieve(text)
+
+    tool = vine.tool(retrieve_node, read_only=True)
+
+    def retrieve(state: Mapping[str, Any], text: Any) -> str:
+        if not isinstance(text, str):  # the model's mistake: the source says so, and the tool's schema would not
+            return stages.source(state).retrieve(text)
+        return str(tool.invoke({"text": text, **_graph_of(state)}))
+
+    return retrieve
+
+
 def make_build(sources: Mapping[str, GraphSource]) -> Callable[[Vine], Any]:
     """Return ``build(vine)``, which returns the uncompiled ``StateGraph``; its input is ``question`` and perhaps ``graph``."""
     stages = GraphStages(sources)
@@ -140,25 +160,14 @@ def make_build(sources: Mapping[str, GraphSource]) -> Callable[[Vine], Any]:
     def build(vine: Vine) -> Any:
         from langgraph.graph import END, START, StateGraph
 
-        def retrieve_node(text: str, graph: str = "") -> str:
-            """Return the id of the node that is called so."""
-            return stages.source({"graph": graph}).retrieve(text)
-
-        tool = vine.tool(retrieve_node, read_only=True)
+        retrieve = retriever(vine, stages)
 
         def eager(state: GraphState) -> CallsInText:
             graph, calls = _graph_of(state), LiteralCalls("RetrieveNode")
-            return lambda piece: [(tool.name, {"text": text, **graph}) for text in calls(piece)]
+            return lambda piece: [(RETRIEVE, {"text": text, **graph}) for text in calls(piece)]
 
         def run(state: GraphState) -> GraphState:
-            graph = _graph_of(state)
-
-            def retrieve(text: Any) -> str:
-                if not isinstance(text, str):  # the snippet's mistake: the source says so, and the tool's schema would not
-                    return stages.source(state).retrieve(text)
-                return str(tool.invoke({"text": text, **graph}))
-
-            return stages.run(state, retrieve)
+            return stages.run(state, partial(retrieve, state))
 
         graph = StateGraph(GraphState)
         for name in ("classify", "act_direct", "plan", "act", "reason"):

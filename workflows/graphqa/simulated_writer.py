@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import json
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any
 
 from vinelm.errors import DatasetError
 from vinelm.requests.workflow import Request, StageWriter
+from vinelm.workflows.graphqa.act import run_snippet
 from vinelm.workflows.graphqa.dataset import ARMS, edges_in, text_of
 from vinelm.workflows.graphqa.source import GraphSource
 
@@ -50,7 +55,8 @@ class ProgramWriter(_Task):
     entry of the notebook as the answer: whether it is one, the executed program decides.
 
     Kinds of error in code: a ``wrong_edge``, a ``wrong_entity``, a ``lost_hop``, ``syntax``, ``format`` (no snippet),
-    and ``early``, the name of the entity for an answer.
+    and ``early``, the name of the entity for an answer. The single agent is given the calls that such a program makes as a
+    script, of which it makes the next one in each turn: a turn's script may be right where that of an earlier one was not.
     """
 
     def __init__(self, sources: Mapping[str, GraphSource]) -> None:
@@ -64,6 +70,7 @@ class ProgramWriter(_Task):
             "reason": _Task(("early", "doubt", "format"), 1.2, _finish, _bad_finish, 0.5),
             "act_direct": self,
             "act": _Task(self.kinds, 0.7, self._code, self._bad_code, 0.8),
+            "agent": _Task(("wrong_edge", "wrong_entity", "early", "format"), 1.0, self._steps, self._bad_steps, 0.5),
         }
 
     def at(self, stage: str) -> StageWriter:
@@ -79,12 +86,38 @@ class ProgramWriter(_Task):
             return PROSE
         if kind == "syntax":
             return f"```python\n{gold.rstrip()[:-1]}\n```"
+        found = self._mutated(request, kind, rng)
+        return PROSE if found is None else f"```python\n{found}\n```"
+
+    def _mutated(self, request: Request, kind: str, rng: random.Random) -> str | None:
         source = self._source(request)
-        for other in (kind, "wrong_entity", "wrong_edge"):
-            found = mutated(gold, other, source, rng)
-            if found is not None:
-                return f"```python\n{found}\n```"
-        return PROSE
+        tried = (mutated(_gold(request), other, source, rng) for other in (kind, "wrong_entity", "wrong_edge"))
+        return next((found for found in tried if found is not None), None)
+
+    def _steps(self, request: Request, rng: random.Random) -> str:
+        return self._script(_gold(request), request)
+
+    def _bad_steps(self, request: Request, kind: str, rng: random.Random) -> str:
+        found = None if kind == "format" else self._mutated(request, kind, rng)
+        return PROSE if found is None else self._script(found, request)
+
+    def _script(self, program: str, request: Request) -> str:
+        """The calls that a program makes when it is executed, for an agent that makes one a turn, and what it prints."""
+        calls: list[dict[str, Any]] = []
+
+        def recorded(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+            @wraps(fn)
+            def call(*args: Any, **options: Any) -> Any:
+                given = inspect.signature(fn).bind(*args, **options).arguments
+                listed = {"ids": [given["ids"]]} if isinstance(given.get("ids"), str) else {}
+                calls.append({"name": name, "args": given | listed})
+                return fn(*args, **options)
+
+            return call
+
+        functions = self._source(request).functions()
+        printed = run_snippet(program, {name: recorded(name, fn) for name, fn in functions.items()}).printed
+        return json.dumps({"calls": calls, "answer": printed or PROSE})
 
     def _bad_plan(self, request: Request, kind: str, rng: random.Random) -> str:
         edges = list(edges_in(_gold(request)))

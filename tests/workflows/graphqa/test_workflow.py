@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 
 pytest.importorskip("pydantic_monty", reason="the extra graph is not installed")
 
-from vinelm.errors import DatasetError
+from vinelm.errors import ConfigError, DatasetError
 from vinelm.requests.workflow import StagedWriter
 from vinelm.trie import Trie
 from vinelm.workflows import load_workflow
@@ -190,6 +190,12 @@ def test_a_bad_row_is_named_with_its_line(tmp_path, change, said):
         graphqa(GRAPH, path)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("source", ["shop.db", {}, {"a": "shop.db"}, None])
+def test_what_is_no_graph_is_refused(tmp_path, source):
+    with pytest.raises(ConfigError, match=r"^source is no graph: give GraphSource.from_sqlite\(PATH\)"):
+        graphqa(source, tmp_path / "q.jsonl")
 
 
 def test_its_trie_merges_the_histories_of_the_longer_arm(bundled):

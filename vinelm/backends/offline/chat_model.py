@@ -237,6 +237,12 @@ def next_step(text: str, messages: Sequence[BaseMessage]) -> tuple[str, list[Too
     return str(script["answer"]), []
 
 
+def said_chars(text: str) -> int:
+    """Return the characters that are billed of a text: of a script, the share of one of its steps."""
+    script = _script(text)
+    return len(text) if script is None else len(text) // (len(script["calls"]) + 1)
+
+
 def _script(text: str) -> dict[str, Any] | None:
     if not text.startswith("{"):
         return None

@@ -13,7 +13,7 @@ from struct import Struct
 from langchain_core.language_models import BaseChatModel
 
 from vinelm.backends.base import Counts, estimate_tokens, model_options
-from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
+from vinelm.backends.offline.chat_model import OfflineChatModel, request_of, said_chars
 from vinelm.backends.offline.presets import (
     BEHAVIOURS,
     FEEDBACK_GAIN,
@@ -157,7 +157,8 @@ class SimulatedBackend:
         if failure is not None:
             return text, _failed_usage(behaviour, model, names, failure)
         tokens_in = estimate_tokens(prompt_chars)
-        counts = Counts(tokens_in, estimate_tokens(len(text)), self._cached(model, call.prefix[:-1], tokens_in))
+        said = said_chars(text) if text.startswith("{") else len(text)
+        counts = Counts(tokens_in, estimate_tokens(said), self._cached(model, call.prefix[:-1], tokens_in))
         return text, _usage(behaviour, model, names, counts)
 
     def _cached(self, model: Model, before: Sequence[str], tokens_in: int) -> int | None:

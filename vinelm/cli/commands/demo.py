@@ -16,10 +16,13 @@ from vinelm.reports import percent, usd
 if TYPE_CHECKING:
     from vinelm.demo import DemoResult
 
+GRAPH_COVERAGE = 0.06
+"""Of graphqa's rows, which are many: each of its programs runs in a sandbox."""
+
 
 @click.command("demo", short_help="Tour on simulated models: no API keys, no network.")
-@click.argument("workflow", type=click.Choice(["nl2sql-2", "support"]), default="nl2sql-2")
-@option("--output-dir PATH", "Folder for all files [default: runs/demo, or runs/demo-support].", Path)
+@click.argument("workflow", type=click.Choice(["nl2sql-2", "support", "graphqa"]), default="nl2sql-2")
+@option("--output-dir PATH", "Folder for all files [default: runs/demo, or runs/demo-WORKFLOW of another one].", Path)
 @option("--preset NAME", "Simulated models: paper-2, paper-4, paper (8) or one-wins.", default="paper-2")
 @seed_option
 @limit_option
@@ -50,6 +53,9 @@ def command(
     support: a support desk, whose graph branches. A router sends each ticket to one of three desks; two of them look something
     up, and a reply follows. Plans are contingent: each desk has its own next model.
 
+    graphqa: questions to the graphs of five databases. One program answers, or a plan, programs and reasoning take turns; the
+    programs are really executed. It needs the extra graph.
+
     The steps are those for your own application: `vinelm profile`, `estimate`, `evaluate` and `report`. The verdict is that of
     evaluate: where VineLM is worth it, and where a static plan or a single model is enough. Writes demo.db, demo.vine and
     report.html; replaces those of an earlier demo.
@@ -59,12 +65,13 @@ def command(
     from vinelm.demo import run_demo
     from vinelm.io.browser import has_desktop, open_page
 
-    folder = output_dir or Path("runs/demo-support" if workflow == "support" else "runs/demo")
+    folder = output_dir or Path("runs/demo" if workflow == "nl2sql-2" else f"runs/demo-{workflow}")
     if sys.stderr.isatty() and not quiet:
         echo(f"Profile, estimate, evaluate and report on simulated models.\nAll files go to {folder}.", err=True)
     with progress(quiet=quiet) as advance:
         inputs = load_inputs(workflow, seed=seed, preset=preset, limit=limit)
-        found = run_demo(inputs.workflow, inputs.catalog, folder, seed=seed, advance=advance)
+        coverage = {"coverage": GRAPH_COVERAGE} if workflow == "graphqa" else {}
+        found = run_demo(inputs.workflow, inputs.catalog, folder, seed=seed, advance=advance, **coverage)
     is_opened = (has_desktop() and not as_json if opens is None else opens) and open_page(found.page)
     _print(found, as_json=as_json, details=details, is_opened=is_opened)
     if opens and not is_opened:
