@@ -115,8 +115,7 @@ def _import(spec: str, module_name: str) -> ModuleType:
         raise
     except ModuleNotFoundError as error:
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            cure = "leave .py out" if module_name.endswith(".py") else "run from its folder, or install it"
-            raise WorkflowError(f"{spec}: no module {error.name!r}: {cure}") from error
+            raise WorkflowError(f"{spec}: no module {error.name!r}: run from its folder, or install it") from error
         raise WorkflowError(f"{spec}: importing {module_name!r} fails: {_line(error)}: install its dependencies") from error
     except (Exception, SystemExit) as error:
         raise WorkflowError(f"{spec}: importing {module_name!r} fails: {_line(error)}: fix the module") from error

@@ -106,7 +106,6 @@ def test_a_dataset_is_handed_on(own, spec):
         (":workflow", None, ConfigError, "unknown workflow ':workflow'"),
         ("own_flow.py:workflow:x", None, ConfigError, "unknown workflow"),
         ("no_such_module:workflow", None, WorkflowError, "no module 'no_such_module': run from its folder"),
-        ("own_flow.py:workflow", None, WorkflowError, "own_flow.py:workflow: no module 'own_flow.py': leave .py out"),
         ("own_package.nope:workflow", None, WorkflowError, "no module 'own_package.nope'"),
         ("own_flow:nope", None, WorkflowError, "'own_flow' has no attribute 'nope': it has workflow"),
         ("own_package:nope", None, WorkflowError, "no attribute 'nope': name a Workflow"),
