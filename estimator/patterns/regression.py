@@ -35,7 +35,7 @@ FEATURES = tuple(_NAMES.split())
 
 def keys_of(one: Yielded, is_again: bool, seen: SessionState) -> list[Key]:
     """Return the keys whose counts speak of ``one``, the shortest suffix first."""
-    rank, count = min(one.rank, 3), min(one.count, 4)
+    rank, count = min(one.rank, 3), min(one.of, 4)
     return [(one.at, rank, count, is_again, suffix) for suffix in seen.suffixes]
 
 
@@ -67,7 +67,7 @@ def features_of(
     calls = sum(seen.calls_of.values())
     return [
         1.0, _logit(chain[-1]), _logit(chain[0]), _logit(chain[min(1, len(chain) - 1)]),
-        best.rank, math.log(best.count), in_last, in_any,
+        best.rank, math.log(best.of), in_last, in_any,
         min(seen.calls_of.get(possible.tool, 0), 4), min(calls, 8), seen.signatures[-1:] == ["user"],
         kinds.count("call"), kinds.count("user"), kinds.count("constant"), not kinds, possible.is_again,
         math.log1p(best.age), min(len(chains), 4), best.read_share, seen.signatures[-1:] == [possible.tool],

@@ -36,14 +36,14 @@ class Yielded(NamedTuple):
     Args:
         at: the number of the set.
         rank: how many calls that were not read yet stand before it, at most 8.
-        count: how many such calls the set yields.
+        of: how many such calls the set yields.
         read_share: the share of all that the set yields which were read already.
         age: events since the newest source of its arguments.
     """
 
     at: int
     rank: int
-    count: int
+    of: int
     read_share: float
     age: int
 

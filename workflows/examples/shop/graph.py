@@ -24,19 +24,17 @@ def build(vine: VineLM, model: Any, address: str) -> Any:
         except HTTPError:
             return {"error": f"nothing is known of {name!r} among the {kind}"}
 
-    @vine.tool(read_only=True)
     def get_customer(customer: str) -> dict[str, Any]:
         """The orders of a customer."""
         return ask("customers", customer)
 
-    @vine.tool(read_only=True)
     def get_order(order: str) -> dict[str, Any]:
         """The items of an order."""
         return ask("orders", order)
 
-    @vine.tool(read_only=True)
     def get_product(product: str) -> dict[str, Any]:
         """The name and the price of a product."""
         return ask("products", product)
 
-    return create_agent(model, [get_customer, get_order, get_product], middleware=[VineMiddleware(vine)])
+    tools = [vine.tool(one, read_only=True) for one in (get_customer, get_order, get_product)]
+    return create_agent(model, tools, middleware=[VineMiddleware(vine)])

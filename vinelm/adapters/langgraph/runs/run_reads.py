@@ -102,7 +102,7 @@ def _fixed(box: ToolBox, run: GraphRun, prefix: tuple[str, ...], state: Mapping[
     found = []
     for name, tool in box.declared.items():
         chance = None if tool.fixed is None else run.policy.comes_next(prefix, tool.fixed.before)
-        arguments = tool.fixed.arguments(state) if chance and tool.fixed is not None else None
+        arguments: Any = tool.fixed.arguments(state) if chance and tool.fixed is not None else None
         if arguments is not None and not isinstance(arguments, Mapping):
             kind = type(arguments).__name__
             raise WorkflowError(f"tool {name!r}: ahead= returned a {kind}: return its arguments by name, or None")
