@@ -55,3 +55,13 @@ def test_the_commands_read_what_it_wrote(demo, tmp_path, capsys, monkeypatch):
     log = str(tmp_path / "log.jsonl")
     options = ["--maximize", "accuracy", "--requests", "2", "--log", log, "--json", "--quiet"]
     assert main(["verify", store, trie, *options]) in (0, 1, 2)
+
+
+@pytest.mark.long
+def test_the_demo_of_questions_to_a_graph(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("pydantic_monty", reason="the extra graph is not installed")
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "graphqa", "--limit", "40", "--json", "--quiet"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["is_simulated"], found["report"]) == (True, "runs/demo-graphqa/report.html")
+    assert "act_direct" in (tmp_path / "runs" / "demo-graphqa" / "report.html").read_text()
