@@ -7,7 +7,6 @@ from dataclasses import astuple
 from math import floor, isfinite, log10
 from typing import TYPE_CHECKING
 
-from vinelm.evaluation.plans.plans import Interval
 from vinelm.objective import Objective
 from vinelm.prompts.shape import CACHE_MINIMUM
 from vinelm.template import END, Branch, Loop, Parallel, Stage, Template
@@ -15,6 +14,7 @@ from vinelm.template.steps import Step
 
 if TYPE_CHECKING:
     from vinelm.evaluation.plans.arms import PlanOfKind
+    from vinelm.evaluation.plans.plans import Interval
     from vinelm.prompts.layout import PromptLayout, StagePrompts
 
 
