@@ -34,9 +34,9 @@ BEST = Objective(maximize="accuracy")
 
 
 def landings(bounded: str, moving: bool, runs: int, requests: int) -> dict[str, Any]:
-    """Return what became of so many simulated batches: ``"dollars"``, ``"seconds"`` or both are bounded."""
+    """Return what became of so many simulated batches: ``"dollars"`` or both are bounded."""
     found = [_run(bounded, planner, requests, seed, moving=moving) for seed, planner in enumerate(_planners(runs))]
-    binding = [one for one in found if one["usd"] is not None and not one["deadline_binds"]]
+    binding = [one for one in found if not one["deadline_binds"]]
     timed = [one for one in found if one["in_time"] is not None]
     usd = np.array([one["usd"] for one in binding])
     return {
@@ -47,7 +47,7 @@ def landings(bounded: str, moving: bool, runs: int, requests: int) -> dict[str, 
         "budget_binds": len(binding),
         "within_1_percent": float(np.mean((usd >= NEAR) & (usd <= 1.0 + 1e-9))) if binding else None,
         "least": float(usd.min()) if binding else None,
-        "most_of_budget": max((one["over"] for one in found if one["over"] is not None), default=None),
+        "most_of_budget": max(one["over"] for one in found),
         "in_time": float(np.mean([bool(one["in_time"] <= 1.0) for one in timed])) if timed else None,
         "latest": max((one["in_time"] for one in timed), default=None),
         "all_answered": float(np.mean([not one["unanswered"] for one in found])),
@@ -150,22 +150,19 @@ def _run(bounded: str, planner: Planner, requests: int, seed: int, *, moving: bo
     mixed = weights @ np.array([dear, cheap, quick])
     if bounded == "dollars":
         mixed[0] = cheap[0] + rng.uniform(0.0, 1.1) * (dear[0] - cheap[0])
-    if bounded == "seconds":
-        mixed[1] = quick[1] + rng.uniform(0.0, 1.1) * max(dear[1] - quick[1], 0.0)
-    budget = None if bounded == "seconds" else float(mixed[0]) * 1.03
+    budget = float(mixed[0]) * 1.03
     deadline = None if bounded == "dollars" else float(mixed[1]) / WORKERS * 1.05
     spent, elapsed, unanswered = _simulate(planner, world, budget, deadline)
-    most = None if budget is None else min(budget, dear[0])
     return {
-        "usd": None if most is None else float(spent / most),
-        "over": None if budget is None else float(spent / budget),
+        "usd": float(spent / min(budget, dear[0])),
+        "over": float(spent / budget),
         "in_time": None if deadline is None else float(elapsed / deadline),
         "deadline_binds": deadline is not None and elapsed > IN_TIME * deadline,
         "unanswered": unanswered,
     }
 
 
-def _simulate(planner: Planner, world: _World, budget: float | None, deadline: float | None) -> tuple[float, float, int]:
+def _simulate(planner: Planner, world: _World, budget: float, deadline: float | None) -> tuple[float, float, int]:
     """Serve a batch; dollars, seconds, and requests that stay without an answer."""
     keys = [f"request {number}" for number in range(len(world.own))]
     steering = Steering(planner, BEST, budget_usd=budget, deadline_s=deadline, keys=keys, workers=WORKERS)
@@ -181,7 +178,7 @@ def _simulate(planner: Planner, world: _World, budget: float | None, deadline: f
                 held = steering.next(keys[at], elapsed_s=elapsed)
             if held is not None:
                 bound = BOUND * held.usd
-                if budget is not None and spent + reserved + bound > budget:
+                if spent + reserved + bound > budget:
                     if under_way:
                         break
                     steering.ended(keys[at], cost_usd=0.0, seconds=0.0)

@@ -34,7 +34,7 @@ LATENCY_S = 0.2
 WORKERS = 16
 REQUESTS = 50_000
 DOCUMENTS, DOCUMENT = 40, "A line of a document that several questions are asked about. " * 8
-OBJECTIVE = vinelm.Objective(maximize="accuracy", max_cost_usd=1.0)
+OBJECTIVE = vinelm.Objective(maximize="accuracy")
 ENTRY = """[[model]]
 name = "{name}"
 provider = "openai"

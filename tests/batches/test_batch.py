@@ -7,9 +7,11 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import vinelm
+from vinelm.datasets import Columns
 from vinelm.errors import ConfigError, DatasetError, InfeasibleError, StageBroken, StoreError
 from vinelm.objective import Objective
 from vinelm.traces import ObservationStore, check_store
@@ -157,7 +159,26 @@ def test_a_batch_whose_first_requests_all_fail_is_stopped(app):
     with pytest.raises(StageBroken, match="first 20 requests all failed"):
         vinelm.batch(broken(None), "t.vine", BEST, output="a.jsonl", budget_usd=1.0)
     with ObservationStore.open("a.db") as store:
-        assert len(list(Answers(store).brief())) < 40
+        before = len(list(Answers(store).brief()))
+    assert before < 40
+    with pytest.raises(StageBroken, match="first 20 requests all failed"):  # the same line does not go on paying
+        vinelm.batch(broken(None), "t.vine", BEST, output="a.jsonl", budget_usd=1.0)
+    with ObservationStore.open("a.db") as store:
+        assert len(list(Answers(store).brief())) < before + 20
+
+
+def test_progress_that_cannot_be_told_ends_the_batch_with_every_answer_kept(app):
+    def broken_pipe(done, total):
+        if done >= 4:
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        run(on_done=broken_pipe)
+    with ObservationStore.open("a.db") as store:
+        kept = list(Answers(store).brief())
+        assert store.committed_usd() == pytest.approx(sum(answer.cost_usd for answer in kept))
+    assert 4 <= len(kept) < 120
+    assert run().is_complete
 
 
 # -- money and time --------------------------------------------------------------------------------------------
@@ -256,6 +277,7 @@ def test_a_line_that_is_no_json_is_named(app):
         ({"output": "no/such/a.jsonl", "store": "a.db"}, "cannot be written"),
         ({"output": "questions.jsonl", "dataset": "questions.jsonl"}, "this is the data set"),
         ({"output": "models.toml"}, "no batch is known"),
+        ({"output": "a.db"}, "this is the store of the batch"),
         ({"budget_usd": -1.0}, "finite number >= 0"),
     ],
 )
@@ -270,8 +292,30 @@ def test_a_store_of_another_batch_is_refused(app):
     run()
     with pytest.raises(ConfigError, match=r"record of something else \(seed\)"):
         run(seed=1)
-    with pytest.raises(ConfigError, match=r"record of something else \(dataset\)"):
+    with pytest.raises(ConfigError, match=r"record of something else \(inputs, dataset\)"):
         run(dataset=write("d.jsonl", questions(3)))
+
+
+def test_inputs_that_have_changed_make_another_batch(app):
+    run()
+    workflow = vinelm.load_workflow(APP)
+    spaced = replace(workflow, inputs=lambda request: {"question": request.data["question"] + " "})
+    with pytest.raises(ConfigError, match=r"record of something else \(inputs\)"):
+        vinelm.batch(spaced, "t.vine", BEST, output="a.jsonl", budget_usd=1.0)
+    with pytest.raises(ConfigError, match="columns has no effect"):
+        vinelm.batch(spaced, "t.vine", BEST, output="a.jsonl", budget_usd=1.0, columns=Columns())
+
+
+def test_what_has_no_json_form_is_equal_to_nothing(app):
+    workflow = vinelm.load_workflow(APP)
+    rows = [np.arange(5000), np.arange(5000), np.where(np.arange(5000) == 2500, 0, np.arange(5000)), object(), object()]
+
+    def inputs(request):
+        return {"question": rows[int(request.id)]}
+
+    requests = [vinelm.Request(str(number), {"question": "a"}) for number in range(5)]
+    found = vinelm.batch(replace(workflow, requests=requests, inputs=inputs), "t.vine", BEST, output="a.jsonl", dry_run=True)
+    assert (found.requests, found.equal) == (5, 1)
 
 
 def test_a_disk_that_is_full_at_the_end_loses_nothing(app, monkeypatch):

@@ -15,6 +15,10 @@ LINE = ["batch", "my_app.py:workflow", "--trie", "t.vine", "--maximize", "accura
 def test_the_whole_way(app, capsys):
     assert main([*LINE, "1", "--dry-run"]) == 0
     assert "120 requests (0 equal to others)" in capsys.readouterr().out
+    assert main([*LINE, "1", "--dry-run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["is_complete"] is False
+    assert sum(one["share"] for one in told["forecast"]["shares"]) == pytest.approx(1.0)
     assert main([*LINE, "1", "--report", "page.html", "--deadline", "2h", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["by_status"] == {"ok": 120, "failed": 0, "unanswered": 0}
@@ -39,6 +43,8 @@ def test_a_budget_that_leaves_some_unanswered_is_exit_code_3(app, capsys):
         (["0.0000001"], "--budget-usd and --deadline bound it"),
         (["1", "--max-cost-usd", "0.1"], "budget"),
         (["1", "--dataset", "none.jsonl"], "none.jsonl"),
+        (["1", "--report", "a.jsonl"], "which holds the answers"),
+        (["1", "--report", "a.db"], "which holds the answers"),
     ],
 )
 def test_bad_input_is_one_line(app, capsys, more, said):
@@ -50,7 +56,7 @@ def test_bad_input_is_one_line(app, capsys, more, said):
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("7h", 25_200.0), ("1h30m", 5400.0), ("45 s", 45.0), ("0.5h", 1800.0), ("2d", 172_800.0)]
+    ("text", "seconds"), [("7h", 25_200.0), ("1h30m", 5400.0), ("45 s", 45.0), ("5min", 300.0), ("0.5h", 1800.0), ("2d", 172_800.0)]
 )
 def test_durations(text, seconds):
     assert seconds_of(text) == seconds

@@ -38,7 +38,7 @@ class GroupCommit:
 
         Raises:
             StoreError: the store failed: no write of the transaction is there, this one's or another's.
-            Exception: what ``work`` itself raised, which must have written nothing by then.
+            Exception: what ``work`` itself raised; nothing that it wrote is there.
         """
         mine = _Write(work)
         with self._list:
@@ -56,10 +56,11 @@ class GroupCommit:
         with self._list:
             writes, self._waiting = self._waiting, []
         try:
-            with self._store.together():
+            with self._store.together(), self._store.database.transaction() as connection:
                 for write in writes:
                     try:
-                        write.result = write.work()
+                        with connection.begin_nested():
+                            write.result = write.work()
                     except StoreError:
                         raise
                     except Exception as error:

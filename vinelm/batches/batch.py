@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import time
@@ -105,8 +106,9 @@ def batch(
     output = Path(output)
     if not isinstance(workflow, Workflow):
         workflow = load_workflow(workflow, dataset=dataset, columns=columns, labelled=False)
-    elif dataset is not None:
-        raise ConfigError("dataset has no effect on a Workflow object: give it its requests, or name it as module:attribute")
+    elif dataset is not None or columns is not None:
+        name = "columns" if dataset is None else "dataset"
+        raise ConfigError(f"{name} has no effect on a Workflow object: give it its requests, or name it as module:attribute")
     if deadline_s is not None and not (deadline_s > 0 and math.isfinite(deadline_s)):
         raise ConfigError(f"the deadline is {deadline_s} s: it must be a number of seconds > 0")
     if workers < 1:
@@ -207,6 +209,7 @@ class _Batch:
                 "trie": digest_of_plans(self.annotated),
                 "objective": json.dumps(self.objective.to_dict(), sort_keys=True),
                 "seed": str(self.seed),
+                "inputs": hashlib.sha256("".join(sorted(self.found.first)).encode()).hexdigest(),
             },
             is_simulated=self.is_simulated,
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -276,6 +279,8 @@ def _require_time(run: BatchRun, deadline_s: float | None) -> None:
 
 def _require_output(output: Path, dataset: str | Path | None, address: StoreAddress) -> None:
     """:class:`ConfigError` if the answers could not be written at the end, or would replace what is not theirs."""
+    if isinstance(address, Path) and address.resolve() == output.resolve():
+        raise ConfigError(f"{output}: this is the store of the batch: use another name for the output, or for the store")
     if dataset is not None and output.exists() and Path(dataset).exists() and output.samefile(dataset):
         raise ConfigError(f"{output}: this is the data set and would be overwritten: use another name for the output")
     if output.exists() and not opening.exists(address):

@@ -33,7 +33,7 @@ def depth_first(shapes: Iterable[Shape]) -> Order:
     """Return the order in which a walk of the radix tree of prompts meets them, the branch that came first at first.
 
     Whatever the size of a cache that drops what was used longest ago, as long as it holds one prompt, each prefix that several
-    share is computed once if one request is served at a time. Equal prompts keep their order. About 100 bytes for a prompt of
+    share is computed once if one request is served at a time. Equal prompts keep their order. About 200 bytes for a prompt of
     2,000 tokens, and a second for 50,000 of them.
 
     Args:

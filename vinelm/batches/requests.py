@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +10,10 @@ from vinelm.adapters.langgraph.build import keys_of_state
 from vinelm.batches.first_prompt import first_prompt, of_inputs
 from vinelm.batches.order import depth_first
 from vinelm.catalog import Catalog
-from vinelm.errors import DatasetError
+from vinelm.errors import DatasetError, WorkflowError
 from vinelm.prompts.shape import shape_of
 from vinelm.requests.workflow import Request, Workflow
+from vinelm.signals.declaration import digest, digest_of_text
 
 SAMPLE = 1000
 """Requests whose inputs are compared where the first prompt is not known."""
@@ -79,12 +78,15 @@ def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> BatchRequests
 
 
 def _key(workflow: Workflow, request: Request, state: Collection[str] | None) -> str:
-    """A digest of all that the request's run is given."""
+    """A digest of all that the request's run is given; where that holds what has no JSON form, of the request's id as well."""
     given = _given(workflow, request)
     told: list[Any] = [{key: value for key, value in given.items() if state is None or key in state}]
     told += [workflow.kind_of(request)] if workflow.kind is not None else []
     told += [request.data] if workflow.context is not None or workflow.configurable is not None else []
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+    try:
+        return digest(told)
+    except WorkflowError:  # nobody can say that it is equal to another
+        return digest_of_text(f"request {request.id}")
 
 
 def _given(workflow: Workflow, request: Request) -> Mapping[str, Any]:

@@ -64,8 +64,8 @@ class BatchResult:
 
     @property
     def is_complete(self) -> bool:
-        """True if every request has an answer, or has failed."""
-        return self.unanswered_because is None
+        """True if every request has an answer, or has failed; False for a dry run."""
+        return bool(self.by_status) and not self.by_status["unanswered"]
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield the lines of :attr:`output`, one for each request in the order of the data set."""
@@ -76,7 +76,7 @@ class BatchResult:
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON; without the lines."""
         plain = dict(vars(self)) | {"output": str(self.output), "is_complete": self.is_complete}
-        return plain | {"forecast": None if self.forecast is None else vars(self.forecast)}
+        return plain | {"forecast": None if self.forecast is None else self.forecast.to_dict()}
 
 
 class Tally:
@@ -125,7 +125,7 @@ def write_lines(output: Path, requests: Sequence[Request], keys: Sequence[str], 
         with atomic_path(output) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for at in range(0, len(keys), READ_AT_ONCE):
                 found = answers.of(set(keys[at : at + READ_AT_ONCE]))
-                for request, key in zip(requests[at : at + READ_AT_ONCE], keys[at:], strict=False):
+                for request, key in zip(requests[at : at + READ_AT_ONCE], keys[at : at + READ_AT_ONCE], strict=True):
                     line = _line(request.id, found.get(key), because, is_again=key in paid)
                     paid.add(key)
                     file.write(json.dumps(line, ensure_ascii=False) + "\n")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,14 +43,9 @@ class Served:
     vine: VineLM
     app: Any
 
-    @contextmanager
-    def guarded(self, guards: dict[str, CallGuard]) -> Iterator[None]:
-        """Let each call be asked of the guard of its request, by the request's id."""
-        self.vine.adapter.account_of = lambda run: None if run.request is None else guards.get(run.request.id)
-        try:
-            yield
-        finally:
-            self.vine.adapter.account_of = None
+    def guard_calls(self, guards: Mapping[str, CallGuard]) -> None:
+        """Let each call be asked of the guard of its request, by the request's id, from now on; without one it is refused."""
+        self.vine.adapter.account_of = lambda run: None if run.request is None else guards[run.request.id]
 
     def answer(self, key: str, request: Request, drawn: Drawn) -> Answer:
         """Run one request; a failure of its calls or of the application's own code is an answer, too."""
@@ -125,7 +119,6 @@ class BatchRun:
         self._guards: dict[str, CallGuard] = {}
         self._is_stopping = self._is_over = False
         self._error: BaseException | None = None
-        self._failed_first = 0
         done = self._resumed()
         self._left = [key for key in reversed(found.order) if key not in done]
         self._total = len(found.order)
@@ -154,15 +147,15 @@ class BatchRun:
             KeyboardInterrupt: After the requests under way have ended.
         """
         threads = [threading.Thread(target=self._work, daemon=True, name=f"vinelm batch {n}") for n in range(self._workers)]
-        with self._served.guarded(self._guards):
-            try:
-                for thread in threads:
-                    thread.start()
-                self._wait(threads, on_done)
-            except KeyboardInterrupt:
-                self._is_stopping, self.because = True, INTERRUPTED
-                self._wait(threads, on_done)
-                raise
+        self._served.guard_calls(self._guards)
+        try:
+            for thread in threads:
+                thread.start()
+            self._wait(threads, on_done)
+        except BaseException:  # Ctrl-C, or the progress could not be told
+            self._is_stopping, self.because = True, INTERRUPTED
+            self._wait([thread for thread in threads if thread.ident is not None], lambda done, total: None)
+            raise
         if self._error is not None:
             raise self._error
         self._is_over = True
@@ -234,12 +227,10 @@ class BatchRun:
                 return
             self.tally.add(found)
             self._done += 1
-            self._stop_if_broken(found)
+            self._stop_if_broken()
 
-    def _stop_if_broken(self, found: Answer) -> None:
-        ok = self.tally.by_status["ok"]
-        self._failed_first += found.failure is not None
-        if not ok and self._failed_first >= FIRST_FAILURES and self._failed_first == self._done:
+    def _stop_if_broken(self) -> None:
+        if not self.tally.by_status["ok"] and self._done >= FIRST_FAILURES:
             reason = next(iter(self.tally.reasons), "")
             raise StageBroken(
                 f"the first {FIRST_FAILURES} requests all failed ({reason}): mend that and run the same line with another store"

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -52,6 +52,12 @@ class DatasetForecast:
     seconds: float
     accuracy: float
     shares: tuple[Share, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types, of each plan its figures."""
+        names = ("usd", "seconds", "accuracy")
+        shares = [{"share": share, **{name: getattr(plan, name) for name in names}} for share, plan in self.shares]
+        return {**vars(self), "shares": shares}
 
 
 class Steering:

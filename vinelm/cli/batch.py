@@ -17,7 +17,7 @@ from vinelm.reports import percent, seconds, usd
 if TYPE_CHECKING:
     from vinelm.batches import BatchResult
 
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|m|min|s)")
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|min|m|s)")
 _SECONDS = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "min": 60.0, "s": 1.0}
 MOST_REASONS = 5
 """Reasons of failed requests that are shown."""
@@ -75,6 +75,8 @@ def command(
     names = ("dataset", "budget_usd", "finish", "store", "workers", "models", "seed")
     own = {name: settings.pop(name) for name in names}
     objective = objective_of(settings)
+    if page is not None and page.resolve() in {output.resolve(), Path(own["store"] or output.with_suffix(".db")).resolve()}:
+        raise ConfigError(f"--report is {page}, which holds the answers: name another file")
     with in_options(), progress(quiet=quiet) as advance:
         found = batch(
             workflow,

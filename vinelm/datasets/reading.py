@@ -243,7 +243,7 @@ def read_dataset(
         parts = unfolded(row, where) if not (columns.inputs and columns.labels) else Unfolded(decoded(row), {})
         if parts is None:
             continue
-        request, hidden = _request(row, parts, columns, where, may_repeat=may_repeat)
+        request, hidden = _request(row, parts, columns, where, place_in(path, where) if may_repeat else None)
         if request.id in seen:
             raise DatasetError(_repeats(request.id, row, columns, where, places[seen[request.id]]))
         size += len(str(request.data))
@@ -282,9 +282,9 @@ def _records(path: Path) -> Iterator[Record]:
 
 
 def _request(
-    row: Mapping[str, Any], parts: Unfolded, columns: Columns, where: str, *, may_repeat: bool
+    row: Mapping[str, Any], parts: Unfolded, columns: Columns, where: str, place: str | None
 ) -> tuple[Request, tuple[str, ...]]:
-    """The request of a row, and the keys that the graph must not see."""
+    """The request of a row, and the keys that the graph must not see. Without an id it is named by its place, if that is given."""
     whole: dict[str, Any] = {**decoded(row), **parts.inputs, **parts.labels}
     inputs = {str(key): value for key, value in parts.inputs.items()}
     labels = {str(key): value for key, value in parts.labels.items()}
@@ -297,9 +297,14 @@ def _request(
         inputs = {key: value_at(whole, column, where) for key, column in columns.inputs}
     data = {**inputs, **{key: value for key, value in labels.items() if columns.labels or key not in inputs}}
     name = columns.id or ("id" if "id" in whole else None)
-    if name is None and may_repeat:
-        return Request(where.rpartition(":")[2], data), tuple(labels)
+    if name is None and place is not None:
+        return Request(place, data), tuple(labels)
     return Request(_id(whole, name, data, where), data), tuple(labels)
+
+
+def place_in(path: Path, where: str) -> str:
+    """Return where a row stands in a dataset, wherever that lies: ``12``, ``row 12``, ``item 12``, ``part.parquet, row 12``."""
+    return where.removeprefix(str(path)).lstrip(":,/\\ ")
 
 
 def _id(whole: Mapping[str, Any], name: str | None, data: Mapping[str, Any], where: str) -> str:
@@ -313,7 +318,7 @@ def _id(whole: Mapping[str, Any], name: str | None, data: Mapping[str, Any], whe
 
 
 def _repeats(request_id: str, row: Mapping[str, Any], columns: Columns, where: str, first: str) -> str:
-    if columns.id or "id" in row or where.endswith(f":{request_id}"):
+    if columns.id or "id" in row or where.endswith(request_id):
         return f"{where}: the id {request_id[:60]!r} repeats that of {first}: ids must be unique"
     return f"{where}: the same row as {first}: take it out, or give the rows ids"
 

@@ -131,6 +131,8 @@ class _Paying:
 
     def top_up(self, upper_usd: float) -> bool:
         """True if the reservation is raised; what the store fails with is raised at the end: the application may catch it."""
+        if self.error is not None:  # what is in memory may not be in the store
+            raise self.error
         try:
             return self._ledger.raised(self, upper_usd)
         except StoreError as error:

@@ -290,3 +290,14 @@ def test_a_key_that_the_workflow_needs_is_missing(tmp_path, content, code, messa
     if "label" in code:
         judged = replace(workflow(), score=llm_judge("m", rubric="It is right."))
         assert with_dataset(judged, dataset).requests == dataset.requests
+
+
+@pytest.mark.parametrize(("name", "ids"), [("d.jsonl", ("1", "2")), ("d.json", ("item 1", "item 2"))])
+def test_rows_that_are_named_by_their_place_have_one_name_wherever_the_file_lies(tmp_path, monkeypatch, name, ids):
+    rows = [json.dumps({"question": "a"})] * 2
+    for folder in (tmp_path, tmp_path / "other"):
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text("\n".join(rows) if name == "d.jsonl" else f"[{','.join(rows)}]")
+    monkeypatch.chdir(tmp_path)
+    for path in (name, tmp_path / name, tmp_path / "other" / name):
+        assert tuple(request.id for request in read_dataset(path, may_repeat=True).requests) == ids
