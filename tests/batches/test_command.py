@@ -56,7 +56,8 @@ def test_bad_input_is_one_line(app, capsys, more, said):
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("7h", 25_200.0), ("1h30m", 5400.0), ("45 s", 45.0), ("5min", 300.0), ("0.5h", 1800.0), ("2d", 172_800.0)]
+    ("text", "seconds"),
+    [("7h", 25_200.0), ("1h30m", 5400.0), ("45 s", 45.0), ("5min", 300.0), ("0.5h", 1800.0), ("2d", 172_800.0)],
 )
 def test_durations(text, seconds):
     assert seconds_of(text) == seconds

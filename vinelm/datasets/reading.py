@@ -284,7 +284,7 @@ def _records(path: Path) -> Iterator[Record]:
 def _request(
     row: Mapping[str, Any], parts: Unfolded, columns: Columns, where: str, place: str | None
 ) -> tuple[Request, tuple[str, ...]]:
-    """The request of a row, and the keys that the graph must not see. Without an id it is named by its place, if that is given."""
+    """The request of a row, named by its place if that is given and it has no id, and the keys that the graph must not see."""
     whole: dict[str, Any] = {**decoded(row), **parts.inputs, **parts.labels}
     inputs = {str(key): value for key, value in parts.inputs.items()}
     labels = {str(key): value for key, value in parts.labels.items()}
