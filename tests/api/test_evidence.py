@@ -215,8 +215,10 @@ def test_a_new_file_serves_from_the_next_request_and_a_broken_one_does_not(tmp_p
         vine.reload()
     assert vine.planner is second
     save_trie(path, TRIE)
+    vine.adapter.tools.candidates = guesses = object()
     vine.reload()
     assert vine.planner is not second
+    assert vine.adapter.tools.candidates is guesses  # patterns of tools are not of the trie
 
 
 def test_a_signal_reloads(tmp_path):

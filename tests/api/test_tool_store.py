@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 
 pytest.importorskip("langchain")
 from langchain.agents import create_agent
@@ -133,6 +134,24 @@ def test_tools_need_not_be_declared(tmp_path):
     ask(vine, agent)
     vine.close()
     assert rows_in(tmp_path / "tools.db", "tool, is_read, is_ok") == [("look", None, 1), ("note", None, 0)]
+
+
+def test_a_tool_that_is_called_with_a_text_alone_is_kept(tmp_path):
+    path = tmp_path / "tools.db"
+    vine = VineLM(Catalog.from_chat_models({"m0": Chat()}, prices={"m0": PRICES}), tool_store=path, record_tools="values")
+
+    def think(state: MessagesState, model) -> dict:
+        return {"messages": [AIMessage("yes")]}
+
+    def act(state: MessagesState) -> dict:
+        return {"messages": [AIMessage(note.invoke("a")), AIMessage(note.invoke({"text": "b"}))]}
+
+    built = StateGraph(MessagesState).add_node("think", vine.stage("think", think)).add_node("act", act)
+    graph = built.add_edge(START, "think").add_edge("think", "act").compile()
+    graph.invoke({"messages": [HumanMessage("hello")]}, context=vine.context())
+    vine.close()
+    (session,), _ = sessions_in(path)
+    assert [one.arguments for one in session.events if not isinstance(one, str)] == [{"*": ["a"]}, {"text": "b"}]
 
 
 def test_a_guess_that_nobody_asks_for_is_kept_as_unused(tmp_path):

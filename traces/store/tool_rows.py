@@ -84,8 +84,8 @@ def copy_tool_rows(source: Connection, target: Connection) -> None:
     A session that both have is copied once, and as far as the longer one of two that begin alike. One that was recorded twice
     is kept twice, under another name but in the group of the first, so that the two do not vouch for each other.
     """
-    held = tool_rows(target)
-    for name, rows in tool_rows(source).items():
+    held, found = tool_rows(target), tool_rows(source)
+    for name, rows in found.items():
         there = held.get(name, [])
         length = min(len(rows), len(there))
         if rows[:length] == there[:length]:
@@ -94,8 +94,9 @@ def copy_tool_rows(source: Connection, target: Connection) -> None:
         others = [there, *(held[other] for other in held if other.startswith(f"{name} ("))]
         if any([_unnamed(row) for row in rows] == [_unnamed(row) for row in other] for other in others):
             continue
-        free = next(other for at in count(2) if (other := f"{name} ({at})") not in held)
-        add_tool_rows(target, [{**row, "request_id": free, "grouped": there[0]["grouped"]} for row in rows])
+        free = next(other for at in count(2) if (other := f"{name} ({at})") not in held and other not in found)
+        held[free] = [{**row, "request_id": free, "grouped": there[0]["grouped"]} for row in rows]
+        add_tool_rows(target, held[free])
 
 
 def _unnamed(row: ToolRow) -> dict[str, Any]:

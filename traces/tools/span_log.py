@@ -6,6 +6,7 @@ https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -75,7 +76,7 @@ def span_sessions(text: str, path: Path) -> list[ToolSession]:
 
 def _session(name: str, traces: list[list[_Span]], path: Path) -> list[str | ToolEvent]:
     events: list[str | ToolEvent] = []
-    begin_s, words = 0.0, 0
+    begin_s, known = 0.0, list[str]()
     for spans in traces:
         first_s = min(span.started_s for span in spans)
         for span in sorted(spans, key=lambda one: one.ended_s if _is_call(one) else one.started_s):
@@ -83,8 +84,11 @@ def _session(name: str, traces: list[list[_Span]], path: Path) -> list[str | Too
                 events.append(_event(name, len(events), span, begin_s - first_s, path))
             else:
                 said = _user_words(span.attributes.get("gen_ai.input.messages"))
-                events += said[words:]
-                words = max(words, len(said))
+                # A server that keeps the history is sent the new turn alone, and that with each call of the turn.
+                is_whole = said[: len(known)] == known
+                new = said[len(known) :] if is_whole else [text for text in said if text not in known]
+                events += new
+                known += new
         begin_s += max(span.ended_s for span in spans if _is_call(span)) - first_s
     return events
 
@@ -98,10 +102,18 @@ def _event(name: str, seq: int, span: _Span, shift_s: float, path: Path) -> Tool
     arguments = arguments if isinstance(arguments, dict) else None
     kinds: dict[str, CallKind] = {"eager": "eager", "speculated": "speculated"}
     try:
+        cost_usd = float(of.get("vinelm.cost_usd", 0.0))
+        if not (cost_usd >= 0.0 and math.isfinite(cost_usd)):
+            raise ValueError(cost_usd)
         # Without arguments no two calls can be told to be the same.
-        key = str(of.get("vinelm.tool.arguments_digest") or canonical_key(tool, arguments or {"span": span.id}))
+        key = str(
+            of.get("vinelm.tool.arguments_digest") or canonical_key(tool, {"span": span.id} if arguments is None else arguments)
+        )
     except WorkflowError as error:
         raise DatasetError(f"{path}: the span {span.id!r}: {error}") from None
+    except (TypeError, ValueError):
+        usd = of["vinelm.cost_usd"]
+        raise DatasetError(f"{path}: the span {span.id!r}: vinelm.cost_usd is {usd!r}, no dollars >= 0") from None
     return ToolEvent(
         request_id=name,
         seq=seq,
@@ -111,7 +123,7 @@ def _event(name: str, seq: int, span: _Span, shift_s: float, path: Path) -> Tool
         kind=kinds.get(str(of.get("vinelm.tool.kind")), "authoritative"),
         started_s=span.started_s + shift_s,
         ended_s=span.ended_s + shift_s,
-        cost_usd=float(of.get("vinelm.cost_usd", 0.0)),
+        cost_usd=cost_usd,
         is_used=bool(of.get("vinelm.tool.is_used", True)),
         arguments=arguments,
         result=_plain(result),

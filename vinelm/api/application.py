@@ -240,10 +240,14 @@ class VineLM(VineInterface, LongRunning):
             if callable(check := getattr(guesses, "check", None)):
                 check(self.adapter.tools.schemas())
         if trie is not None:
-            annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
-            self.adapter.tools.require_stages([stage.name for stage in without_kinds(annotated.template).stages])
-            self._serve(annotated, None if isinstance(trie, AnnotatedTrie) else Path(trie))
+            self._load_trie(trie)
         self.adapter.tools.candidates = guesses
+
+    def _load_trie(self, trie: AnnotatedTrie | str | Path) -> None:
+        """Plan over this trie from now on; patterns of tools stay as they are."""
+        annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
+        self.adapter.tools.require_stages([stage.name for stage in without_kinds(annotated.template).stages])
+        self._serve(annotated, None if isinstance(trie, AnnotatedTrie) else Path(trie))
 
     @property
     def tool_counts(self) -> Mapping[str, int]:

@@ -57,7 +57,7 @@ class LongRunning:
         if path is not None and (self._reload is None or self._reload.path != path):
             if self._reload is not None:
                 self._reload.stop()
-            self._reload = TrieReload(path, self.load)
+            self._reload = TrieReload(path, self._load_trie)
 
     def _keep_tools(self, store: str | Path, identity: Callable[[], StoreIdentity]) -> ToolWriter:
         """Write the calls of tools to a store from now on."""

@@ -206,6 +206,27 @@ def test_what_a_reader_of_text_raises_fails_no_answer():
         run(graph("sync"), "sync", ask(), context=app.context())
 
 
+def test_a_reader_that_has_raised_is_not_asked_again():
+    asked = []
+
+    def begins(state):
+        asked.append("begins")
+        raise RuntimeError("theirs")
+
+    def reads(state):
+        def read(piece):
+            asked.append(piece)
+            raise RuntimeError("theirs")
+
+        return read
+
+    for eager in (begins, reads):
+        app, graph = text_app(eager)
+        run(graph("sync"), "sync", ask(), context=app.context())
+        assert len(asked) == 1
+        asked.clear()
+
+
 def test_each_answer_is_read_from_its_start():
     """Half a call at the end of one answer is no beginning of another."""
     app, _ = text_app(items_in)

@@ -183,6 +183,7 @@ def test_merged_histories_have_an_arm_for_each_source():
     ("how", "message"),
     [
         ({"read_only": True, "ahead": dict}, "needs before="),
+        ({"read_only": True, "ahead": dict, "before": []}, "needs before="),
         ({"read_only": True, "before": "billing"}, "give ahead= a function"),
         ({"read_only": True, "before": "billing", "ahead": {"x": 1}}, "give ahead= a function"),
         ({"writes": "session", "ahead": dict, "before": "billing"}, "writes, and is never called ahead"),

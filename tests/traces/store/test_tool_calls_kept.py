@@ -51,6 +51,11 @@ def test_a_request_that_was_recorded_twice_is_kept_twice_in_one_group(tmp_path):
     assert [(s.name, s.group) for s in found] == [("r1", "r1"), ("r1 (2)", "r1")]
     merge_stores([tmp_path / "c.db", other, one], tmp_path / "d.db")  # nothing new
     assert sessions_in(tmp_path / "d.db")[0] == found
+    third = a_store(tmp_path / "e.db", session("r1", 3))
+    merge_stores([third, tmp_path / "d.db"], tmp_path / "f.db")  # one of which was merged itself
+    both, _ = sessions_in(tmp_path / "f.db")
+    assert sorted(len(s.events) for s in both) == sorted(len(a_session(number)) for number in (1, 2, 3))
+    assert {s.group for s in both} == {"r1"}
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])

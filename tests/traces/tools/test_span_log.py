@@ -71,6 +71,19 @@ def test_traces_of_one_conversation_follow_each_other_without_a_pause(tmp_path):
     assert [event.started_s for event in session.events] == pytest.approx([1.0, 3.0], abs=1e-5)
 
 
+def test_words_of_later_turns_are_kept_where_a_server_keeps_the_history(tmp_path):
+    def turn(at, text):
+        said = json.dumps([{"role": "user", "parts": [{"type": "text", "content": text}]}])
+        more = {"trace": f"t{at}", "gen_ai__conversation__id": "c"}
+        chats = [span("chat m", at + s, at + s + 0.5, gen_ai__input__messages=said, **more) for s in (0.0, 3.0)]
+        return [*chats, tool_span("ls", at + 1.0, at + 2.0, {}, **more)]
+
+    (session,) = read(tmp_path, document(*turn(0.0, "first"), *turn(100.0, "second")))
+    assert [one if isinstance(one, str) else one.key for one in session.events] == [
+        "first", canonical_key("ls", {}), "second", canonical_key("ls", {}),
+    ]  # fmt: skip
+
+
 def test_without_values_there_are_names_and_times_and_no_two_calls_are_the_same(tmp_path):
     (session,) = read(tmp_path, document(tool_span("look", 0.0, 1.0), tool_span("look", 2.0, 3.0)))
     first, second = session.events
@@ -120,6 +133,8 @@ def test_what_our_own_observer_writes_can_be_read(tmp_path):
         ('{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": 3}]}]}]}', "spans.jsonl:1: not a span"),
         ('{"resourceSpans": 3}', "spans.jsonl:1: not a span"),
         (document(span("execute_tool", 0.0, 1.0)), "it needs gen_ai.tool.name"),
+        (document(tool_span("look", 0.0, 1.0, vinelm__cost_usd="n/a")), "vinelm.cost_usd is 'n/a', no dollars"),
+        (document(tool_span("look", 0.0, 1.0, vinelm__cost_usd=-1.0)), "vinelm.cost_usd is -1.0, no dollars"),
     ],
 )
 def test_a_bad_file_is_named(tmp_path, text, says):

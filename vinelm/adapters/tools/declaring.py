@@ -77,7 +77,7 @@ def _fixed_call(says: ToolDeclaration, ahead: Any, before: str | Sequence[str]) 
         raise ConfigError(f"{label} writes, and is never called ahead: leave ahead= and before= out, or say read_only=True")
     if not callable(ahead) or inspect.iscoroutinefunction(ahead):
         raise ConfigError(f"{label}: give ahead= a function that returns the arguments from the state, or None")
-    if not all(stages):
+    if not stages or not all(stages):
         raise ConfigError(f"{label}: ahead= needs before=: the stage that comes after the node that calls the tool")
     return FixedCall(ahead, stages)
 

@@ -158,7 +158,8 @@ class ReadAhead:
     def hearing(self, begin: Callable[[], CallsInText]) -> Callable[[str], None]:
         """Return what is given the text of an answer piece by piece, and starts the calls that are complete in it.
 
-        It never raises: ``begin`` and what it returns are the application's, and a model's answer must not fail by them.
+        It never raises: ``begin`` and what it returns are the application's, and a model's answer must not fail by them. One
+        that has raised is not asked again: it has missed a piece.
         """
         found: list[CallsInText] = []
 
@@ -169,6 +170,7 @@ class ReadAhead:
                 for tool, arguments in found[0](piece):
                     self.start(tool, arguments, "eager", 1.0)
             except Exception:
+                found[:] = [lambda piece: ()]
                 if self.box.on_error == "raise":
                     raise
 
@@ -369,18 +371,23 @@ class ReadAhead:
 
     # -- recording -----------------------------------------------------------------------------------------------
 
-    def said(self, messages: Callable[[], Sequence[BaseMessage] | None]) -> None:
+    @property
+    def keeps_words(self) -> bool:
+        """Whether what users say is recorded."""
+        return self.box.recorder is not None and self.box.record == "values"
+
+    def said(self, messages: Sequence[BaseMessage]) -> None:
         """Record what the user has said since the last look at the conversation, where values are recorded."""
-        if self.box.recorder is None or self.box.record != "values":
+        if not self.keeps_words:
             return
         with self._lock:
-            new = self._words.new_in(messages() or ())
+            new = self._words.new_in(messages)
         for text in new:
             self._record(text, None)
 
-    def undeclared_begins(self, token: object, tool: str, arguments: Mapping[str, Any] | None) -> None:
-        """Note a call of a tool that nobody declared, where calls are recorded; ``arguments``: None if they are no object."""
-        if self.box.recorder is None or arguments is None:
+    def undeclared_begins(self, token: object, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Note a call of a tool that nobody declared, where calls are recorded."""
+        if self.box.recorder is None:
             return
         with suppress(Exception):  # arguments without a JSON form
             plain: dict[str, Any] = to_jsonable_python(dict(arguments))

@@ -39,7 +39,7 @@ class _ToolWatch(BaseCallbackHandler):
         """A write begins."""
         for memory in _memories():
             memory.write_begins(run_id)
-            memory.undeclared_begins(run_id, str(serialized.get("name", "")), inputs)
+            memory.undeclared_begins(run_id, str(serialized.get("name", "")), {"*": [input_str]} if inputs is None else inputs)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         """It has ended."""

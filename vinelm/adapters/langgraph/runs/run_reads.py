@@ -82,15 +82,16 @@ def start_reads(
         if reads is None:
             return
         guesses = reads.speculation is not None and settings.tools.guesses
-        if not guesses and settings.tools.recorder is None:
+        if not (guesses or reads.keeps_words):
             return
         state = {} if config is None else graph_values(config, None, fresh=False)
-        reads.said(lambda: messages_in(state))
+        messages = messages_in(state)
+        reads.said(messages or ())
         if not guesses:
             return
         forget_where_retried(reads, runtime)
         choose = partial(run.policy.speculated, *called)
-        reads.speculate(messages_in(state), choose, _fixed(settings.tools, run, called[1], state) if state else ())
+        reads.speculate(messages, choose, _fixed(settings.tools, run, called[1], state) if state else ())
     except Exception as error:
         if settings.on_error == "raise":
             raise
