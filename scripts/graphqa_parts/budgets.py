@@ -92,11 +92,11 @@ def measured(workflow: Workflow, sources: Mapping[str, GraphSource]) -> dict[str
             pooled[rival].append(gains(found, rival))
             one[f"over_{rival}"] = interval(pooled[rival][-1])
         result["worlds"][f"{' and '.join(models)}, seed {seed}"] = one
-    return result | {f"over_{rival}": interval(np.concatenate(rows)) for rival, rows in pooled.items()}
+    return result | {f"over_{rival}": interval(np.mean(rows, axis=0)) for rival, rows in pooled.items()}
 
 
 def verdict(workflow: Workflow, sources: Mapping[str, GraphSource], seed: int = 0) -> dict[str, Any]:
-    """What `vinelm evaluate` says of the preset in which one model is the most accurate, the cheapest and the fastest.
+    """What the cross-fit behind `vinelm evaluate` says where one model is the most accurate, the cheapest and the fastest.
 
     By rows of all questions: each half plans, and is judged by the other.
     """

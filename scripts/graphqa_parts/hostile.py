@@ -12,10 +12,13 @@ from typing import Any
 from graphqa_parts.hostile_snippets import FLOODS, HELD, REFUSED
 
 from vinelm.workflows.graphqa.act import Ran, in_sandbox, run_snippet
+from vinelm.workflows.graphqa.act_process import DATA_BYTES
 
 MOST_PRINTED, SECRET = 4096, "XYZZY-SECRET"
 MARKS = (SECRET, "root:", "uid=")
 """What a snippet that read the environment, a file or ran a program would print."""
+ROOM_MB = 256.0
+"""What a process holds beside its data: code, and pages that it shares."""
 
 
 def measured(functions: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
@@ -24,7 +27,7 @@ def measured(functions: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
     A flood may end with an error or with cut text; it escapes if it takes more memory or text than it may.
     """
     os.environ["GRAPHQA_SECRET"] = SECRET
-    seconds, printed, escapes = 0.0, 0, []
+    seconds, printed, largest_mb, escapes = 0.0, 0, 0.0, []
     with tempfile.TemporaryDirectory() as folder:
         before = os.getcwd(), sorted(os.listdir(folder))
         os.chdir(folder)
@@ -37,7 +40,9 @@ def measured(functions: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
                 started = time.perf_counter()
                 ran = run(code, functions)
                 seconds, printed = max(seconds, time.perf_counter() - started), max(printed, len(ran.printed.encode()))
-                if _escaped(name, ran):
+                held_mb = _largest_mb()
+                largest_mb = max(largest_mb, held_mb)
+                if _escaped(name, ran) or held_mb > DATA_BYTES / 2**20 + ROOM_MB:
                     escapes.append(code)
         os.chdir(before[0])
         if sorted(os.listdir(folder)) != before[1]:
@@ -51,7 +56,7 @@ def measured(functions: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
         "escaped": escapes,
         "longest_s": seconds,
         "most_printed_bytes": printed,
-        "largest_process_mb": _largest_mb(),
+        "largest_process_mb": largest_mb or None,
         "pool_lives": run_snippet("print(1)", functions).printed == "1",
     }
 
@@ -65,8 +70,8 @@ def _escaped(kind: str, ran: Ran) -> bool:
     return ran.status == "ok" and not (kind == "flood" and (ran.is_cut or not ran.printed))
 
 
-def _largest_mb() -> float | None:
-    """The most memory that a process below this one has held, where the system says so."""
+def _largest_mb() -> float:
+    """The most memory that a process below this one has held which is still there; 0 where the system does not say so."""
     largest, parents = 0.0, {os.getpid()}
     for path in sorted(Path("/proc").glob("[0-9]*/status"), key=lambda path: int(path.parent.name)):
         try:
@@ -76,4 +81,4 @@ def _largest_mb() -> float | None:
         if int(told["PPid"]) in parents:
             parents.add(int(told["Pid"]))
             largest = max(largest, int(told.get("VmHWM", "0 kB").split()[0]) / 1024)
-    return largest or None
+    return largest

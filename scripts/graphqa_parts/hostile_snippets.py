@@ -60,5 +60,6 @@ FLOODS = [
     "x = 1 << 3000000000", "a = 7**1000000\nfor i in range(9):\n    a = a * a", "f = lambda x: f(x)\nf(1)",
     "while True: pass", "while True: RetrieveNode(5)", "print(sorted(['b', 'a'], key=RetrieveNode))",
     "RetrieveNode(**{'text': 'a', 'self': 1})", "x = f'{1:>1000000000}'",
+    "NodeDegree(['x' * 1000] * 1500000, 'treats')", "NodeDegree([[[1] * 1000] * 1000] * 1000, 'treats')",
 ]  # fmt: skip
 """Allowed syntax that asks for too much of something."""

@@ -23,7 +23,7 @@ from vinelm.workflows.limited.sessions import Sessions, is_supported
 
 SESSIONS = Sessions("vinelm.workflows.graphqa.act_process", "runs code actions")
 SILENT_S = 30.0
-"""Seconds without a call or an answer after which a session is given up."""
+"""Seconds without a call or an answer after which a session is ended, for the snippet's fault."""
 CALLS_S = 30.0
 """Seconds from the start of a snippet after which its calls are answered no more."""
 MOST_LINE = 32_000_000
@@ -114,16 +114,17 @@ def in_sandbox(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
 
     Raises:
         MissingExtra: pydantic-monty is not installed.
-        SandboxFailure: The sandbox died or is silent, or a function raised anything but a :class:`GraphError`.
+        SandboxFailure: The sandbox died, or a function raised anything but a :class:`GraphError`.
     """
     require_extra("graph", "running code actions", "pydantic_monty")
-    calls = Calls(functions)
     if is_supported():
         with SESSIONS.one() as session:
-            found = _asked(session, {"code": code, "names": sorted(functions)}, calls)
+            calls = Calls(functions)
+            found = _asked(session, {"code": code, "names": sorted(functions), "silent_s": SILENT_S}, calls)
     else:
         from vinelm.workflows.graphqa.act_process import executed
 
+        calls = Calls(functions)
         found = executed(code, sorted(functions), calls.answer)
     calls.require_sound()
     if found["status"] == "died":
@@ -149,6 +150,8 @@ def _asked(session: socket.socket, question: Mapping[str, Any], calls: Calls) ->
                     is_reusable = said["status"] != "died"
                     return cast("dict[str, Any]", said)
                 _say(stream, calls.answer(said["call"], said["args"], said["options"]))
+    except TimeoutError:  # its calls and limits answer sooner: it hands out what takes longer
+        return {"status": "error", "error": f"TimeoutError: the snippet gave no sign for {SILENT_S:.0f} s: make less at once"}
     except (OSError, ValueError):  # it is gone, or what it says is cut
         pass
     finally:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, BinaryIO, TypeAlias
 
 from vinelm.extras import required_extra
-from vinelm.workflows.limited.session_process import serve_sessions, wait_for_children
+from vinelm.workflows.limited.session_process import end_after, serve_sessions, wait_for_children
 
 with required_extra("graph", "running code actions"):
     import pydantic_monty as monty
@@ -65,9 +66,10 @@ def executed(code: str, names: Sequence[str], ask: Ask) -> dict[str, Any]:
         "max_total_sleep_secs": 0.0,
     }
     error = None
-    asked, started_s = _Asked(ask), time.monotonic()
+    asked, started_s = _Asked(ask), math.inf
     try:
         with _pool().checkout(limits=limits) as session:
+            started_s = time.monotonic()
             lookup = {name: partial(asked, name) for name in names}
             session.feed_run(code, external_lookup=lookup, print_callback=printed)
     except monty.MontyCrashedError:
@@ -82,16 +84,23 @@ def executed(code: str, names: Sequence[str], ask: Ask) -> dict[str, Any]:
 
 def _answer(line: bytes, stream: BinaryIO) -> None:
     question = json.loads(line)
+    silent_s = question["silent_s"]  # nobody waits longer; it may hang in what leaves the interpreter, which no limit ends
 
     def ask(name: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
         said = _line_of({"call": name, "args": list(args), "options": dict(options)})
         if len(said) > MOST_SAID:
             return {"error": f"{name}: more than {MOST_SAID // 1_000_000} MB of arguments: give fewer ids at once"}
+        end_after(0.0)
         stream.write(said)
         stream.flush()
-        return json.loads(stream.readline())
+        answer = stream.readline()
+        end_after(silent_s)
+        return json.loads(answer)
 
-    stream.write(_line_of(executed(question["code"], question["names"], ask)))
+    end_after(silent_s)
+    found = _line_of(executed(question["code"], question["names"], ask))
+    end_after(0.0)
+    stream.write(found)
     stream.flush()
 
 

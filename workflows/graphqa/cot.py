@@ -14,11 +14,10 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from vinelm.requests.protocols import Vine
 from vinelm.workflows.graphqa.act import Calls
 from vinelm.workflows.graphqa.graph import GraphStages, finished, retriever
-from vinelm.workflows.graphqa.prompts import AGENT, AGENT_AGAIN, FUNCTIONS
+from vinelm.workflows.graphqa.prompts import AGENT, AGENT_AGAIN, FUNCTIONS, OBSERVED_CHARS
 from vinelm.workflows.graphqa.source import GraphSource
 
-OBSERVED_CHARS = 4000
-"""Characters of one observation that the agent sees."""
+NO_OBJECT = "error: the arguments are no JSON object: call the function again"
 
 
 class AgentState(MessagesState, total=False):
@@ -58,15 +57,17 @@ def make_agent_build(sources: Mapping[str, GraphSource]) -> Callable[[Vine], Any
         def run(state: AgentState) -> dict[str, Any]:
             """Call what the agent asked for; without a call, its text is the answer. A tool."""
             last: Any = state["messages"][-1]
-            if not last.tool_calls:
+            broken = [ToolMessage(NO_OBJECT, tool_call_id=call["id"]) for call in last.invalid_tool_calls]
+            if not (last.tool_calls or broken):
                 answer = str(last.text).strip()
                 return {"answer": answer, "shown": "finished" if answer else "form"}
             calls = Calls(stages.source(state).functions() | {"RetrieveNode": partial(retrieve, state)})
             found = [calls.answer(call["name"], (), call["args"]) for call in last.tool_calls]
             calls.require_sound()
-            shown = "code error" if any("error" in said for said in found) else "facts" if all(map(_says, found)) else "empty"
+            is_wrong = bool(broken) or any("error" in said for said in found)
+            shown = "code error" if is_wrong else "facts" if all(map(_says, found)) else "empty"
             seen = [ToolMessage(_observed(s), tool_call_id=c["id"]) for s, c in zip(found, last.tool_calls, strict=True)]
-            return {"messages": seen, "answer": None, "shown": shown}
+            return {"messages": [*seen, *broken], "answer": None, "shown": shown}
 
         graph = StateGraph(AgentState)
         graph.add_node("agent", vine.stage("agent", agent))

@@ -82,6 +82,8 @@ class LiteralCalls:
                 return self._in_code(char)
             self._n_quotes, self._run = 1, 0
         self._body.append(char)
+        if self._stands != "(":  # nobody asks for it, and it may never end: what a fence is told by is enough
+            del self._body[:-3]
         if self._is_escaped:
             self._is_escaped = False
         elif char == "\\":

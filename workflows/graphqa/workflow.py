@@ -105,5 +105,8 @@ def _workflow(sources: Mapping[str, GraphSource], requests: tuple[Request, ...],
         signal=signal,
         agree=same_names,
         answer=("answer",),
-        resources={**{f"graph:{name}": source.digest() for name, source in sources.items()}, "prompts": prompts.digest()},
+        resources={
+            **{f"graph:{name}": source.digest() for name, source in sources.items()},
+            "prompts": prompts.digest(single_agent=single_agent),
+        },
     )

@@ -56,9 +56,14 @@ def wait_for_children() -> None:
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
     """End this process, whatever it runs, if the block lasts longer than ``seconds`` and :data:`GRACE_S`."""
-    signal.setitimer(signal.ITIMER_REAL, seconds + GRACE_S)
+    end_after(seconds + GRACE_S)
     yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    end_after(0.0)
+
+
+def end_after(seconds: float) -> None:
+    """End this process, whatever it runs, after so many seconds of the clock from now on; 0: no longer."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _serve(

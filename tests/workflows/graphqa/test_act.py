@@ -1,6 +1,7 @@
 """Code actions: what syntax runs, what the sandbox alone keeps in, its limits, and whose fault a failure is."""
 
 import os
+import time
 
 import pytest
 from graphqa_parts.hostile_snippets import HELD, REFUSED
@@ -91,6 +92,30 @@ def test_calls_end_with_their_time_and_their_size(monkeypatch):
     assert ran("print(1)\nRetrieveNode('Ann')") == Ran(
         status="error", printed="1", error="ValueError: the calls took longer than -1 s: ask for less (line 2)"
     )
+
+
+def test_a_snippet_that_gives_no_sign_is_ended_for_its_own_fault(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(act, "SILENT_S", 1.0)
+        found = ran("NodeDegree([[[1] * 1000] * 1000] * 1000, 'knows')")
+    assert found.status == "error"
+    assert found.error == "TimeoutError: the snippet gave no sign for 1 s: make less at once"
+    assert ran("print(1)").printed == "1"
+
+
+def test_time_until_a_worker_is_there_is_not_the_snippets(monkeypatch):
+    class GoneError(Exception):
+        pass
+
+    class Pool:
+        def checkout(self, limits):
+            time.sleep(0.1)
+            raise GoneError
+
+    monkeypatch.setattr(act_process.monty, "MontyCrashedError", GoneError)
+    monkeypatch.setattr(act_process, "MOST_SECONDS", 0.05)
+    monkeypatch.setattr(act_process, "_pool", Pool)
+    assert act_process.executed("print(1)", [], None) == {"status": "died"}
 
 
 def test_printed_text_is_cut_and_says_so():

@@ -13,8 +13,9 @@ from vinelm.backends.offline.chat_model import next_step, said_chars
 from vinelm.trie import Trie
 from vinelm.workflows import load_workflow
 from vinelm.workflows.graphqa.act import SandboxFailure
-from vinelm.workflows.graphqa.cot import OBSERVED_CHARS, TOOLS, make_agent_build
+from vinelm.workflows.graphqa.cot import TOOLS, make_agent_build
 from vinelm.workflows.graphqa.graph import signal
+from vinelm.workflows.graphqa.prompts import OBSERVED_CHARS
 from vinelm.workflows.graphqa.source import GraphSource, Node
 from vinelm.workflows.graphqa.workflow import agent_template
 
@@ -77,6 +78,15 @@ def test_what_a_step_comes_to_is_the_signal(said, shown, seen):
     state, _, _ = walked(said)
     assert (signal(state), state["answer"]) == (shown, None)
     assert state["messages"][-1].text.startswith(seen)
+
+
+@pytest.mark.parametrize("text", ["", "I look up Ada first."])
+def test_a_call_that_is_broken_is_answered_and_is_no_answer(text):
+    broken = {"type": "invalid_tool_call", "id": "c1", "name": "RetrieveNode", "args": '{"text": "Ad', "error": None}
+    state, prompts, _ = walked(AIMessage(text, invalid_tool_calls=[broken]), AIMessage("Bob, Cid"))
+    assert [message.type for message in prompts[1]] == ["system", "human", "ai", "tool"]
+    assert (prompts[1][-1].tool_call_id, prompts[1][-1].text[:5]) == ("c1", "error")
+    assert state["answer"] == "Bob, Cid"
 
 
 def test_no_text_is_no_answer_and_long_observations_are_cut():

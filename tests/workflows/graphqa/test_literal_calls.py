@@ -71,3 +71,6 @@ def test_long_answers_take_linear_time():
     calls = LiteralCalls("RetrieveNode")
     assert calls("a" * 100_000) == []
     assert len(calls._word) <= len("RetrieveNode") + 1
+    assert calls(' = """' + "a" * 100_000) == []
+    assert len(calls._body) <= 3
+    assert calls('"""; RetrieveNode("Ada")') == ["Ada"]
