@@ -40,8 +40,8 @@ class LongRunning:
         self._kept = evidence
         self._reload: TrieReload | None = None
 
-    def load(self, trie: AnnotatedTrie | str | Path) -> None:
-        """Plan over this trie from now on."""
+    def _load_trie(self, trie: AnnotatedTrie | str | Path) -> None:
+        """Plan over this trie from now on; patterns of tools stay as they are."""
         raise NotImplementedError
 
     def _loaded(self, annotated: AnnotatedTrie, path: Path | None, observers: ObserverGroup) -> None:
