@@ -36,7 +36,11 @@ class Chore:
         """Redis does not answer; called in every round until it does."""
 
     def close(self, link: RedisLink) -> None:
-        """This process leaves the fleet in good order."""
+        """This process leaves the fleet in good order.
+
+        Raises:
+            FleetUnreachable: Redis does not answer.
+        """
 
 
 class FleetMember:

@@ -1,68 +1,16 @@
-"""One request's view of the engines' load, and the report of its own calls; and the source that an application names."""
+"""One request's view of the engines' load, and the report of its own calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 
-from vinelm.controller.load.background import BackgroundLoadMonitor
-from vinelm.controller.load.monitors import InFlightLoadMonitor, ReportedLoadMonitor
-from vinelm.controller.load.slowdown import load_curves, spread_curve
 from vinelm.controller.planner import Planner
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.plan_request import load_array
-from vinelm.errors import ConfigError, VineLMError
+from vinelm.errors import VineLMError
 from vinelm.requests.protocols import Invocation, LoadMonitor
 from vinelm.trie.arrays import FloatArray
-
-NEVER_BLOCK = (InFlightLoadMonitor, ReportedLoadMonitor, BackgroundLoadMonitor)
-"""Monitors whose reading takes no time worth speaking of, so that a decision may wait for it."""
-
-
-def load_source(
-    load: LoadSource | LoadMonitor | str | Path | None,
-    engines: Collection[str],
-    others: Callable[[], Mapping[str, int]] | None = None,
-    groups: Mapping[str, Collection[str]] | None = None,
-) -> LoadSource | LoadMonitor | None:
-    """Return the source that is meant: a path is read as a file of slowdown curves, applied to our own calls in flight.
-
-    Args:
-        load: a function, a monitor, the path of a file that ``vinelm calibrate`` wrote, or None.
-        engines: those of the catalog.
-        others: returns the calls that other processes have in flight, by engine; they count beside our own where the source
-            is our own calls. Functions and engines' reports see them already.
-        groups: replica group to its engines. A group without a curve has that of its engines, if all have one.
-
-    Raises:
-        ConfigError: the file has curves of other engines only.
-    """
-    if isinstance(load, InFlightLoadMonitor):
-        load.others = others or load.others
-    if not isinstance(load, str | Path):
-        return load
-    curves = load_curves(load)
-    for group, replicas in (groups or {}).items():
-        if group not in curves and set(replicas) <= set(curves):
-            curves[group] = spread_curve([curves[engine] for engine in replicas])
-    if not set(engines) & set(curves):
-        there, wanted = (", ".join(sorted(names)) or "no engine" for names in (curves, engines))
-        raise ConfigError(f"{load}: has curves of {there}, the catalog's engines are {wanted}: calibrate one of them")
-    monitor = InFlightLoadMonitor(curves)
-    monitor.others = others
-    return monitor
-
-
-def never_blocks(source: LoadSource | LoadMonitor | None) -> bool:
-    """Return whether it is a monitor of :data:`NEVER_BLOCK`."""
-    return isinstance(source, NEVER_BLOCK)
-
-
-def without_blocking(source: LoadSource | LoadMonitor | None) -> LoadSource | LoadMonitor:
-    """Return a source with the same readings that is never waited for; for None the latencies of our own calls."""
-    return InFlightLoadMonitor() if source is None else BackgroundLoadMonitor(source)
-
 
 LoadSource = Callable[[], Mapping[str, float]]
 """Returns the extra seconds per invocation of each engine whose load is known. Must not block."""

@@ -13,7 +13,7 @@ from vinelm.controller import FleetConfig, SlowdownCurve
 from vinelm.controller.fleet.live_invocations import session_number
 from vinelm.controller.fleet.member import ALONE
 from vinelm.controller.fleet.snapshot import LiveState
-from vinelm.controller.load.load_view import load_source
+from vinelm.controller.load.source import load_source
 from vinelm.errors import CallRefused, ConfigError
 from vinelm.objective import Objective
 from vinelm.rows.observation import Usage

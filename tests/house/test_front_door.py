@@ -98,13 +98,11 @@ def revealed(tmp_path_factory):
     return {lines[int(number) - 1].removeprefix("reveal_type(")[:-1]: shown for number, shown in found}
 
 
-@pytest.mark.long
 def test_type_checkers_see_the_type_of_every_public_name(revealed):
     assert set(NAMES) <= set(revealed)
     assert not [name for name in NAMES if re.search(r"^Any$|^def \(\*.*Any\) -> Any$", revealed[name])]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("expression", TYPES)
 def test_the_verbs_return_what_they_say(revealed, expression):
     assert revealed[expression] == TYPES[expression]

@@ -171,7 +171,6 @@ def test_the_wheel_holds_the_data_of_the_workflows(wheel):
     assert wanted - set(zipfile.ZipFile(wheel).namelist()) == set()
 
 
-@pytest.mark.long
 def test_the_wheel_runs_in_a_fresh_environment_from_an_empty_folder(wheel, tmp_path):
     """A fresh venv gets the wheel alone; the libraries it needs are lent by the running environment's site-packages."""
     home = tmp_path / "venv"

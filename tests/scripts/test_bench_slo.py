@@ -43,7 +43,6 @@ def rows(scripts, bench):
         return [row for a in (*script.ARRIVALS, "crowd") for row in bench.rows(a, None)]
 
 
-@pytest.mark.long
 def test_every_policy_meets_every_load_at_every_slo(scripts, rows):
     bench, _, figures = scripts
     names = ["policy", "slo_s", "arrivals", "per_second", "load_age_s", "has_dispatch_correction", "seed"]
@@ -57,7 +56,6 @@ def test_every_policy_meets_every_load_at_every_slo(scripts, rows):
         assert row["cost_usd"] > 0
 
 
-@pytest.mark.long
 def test_idle_engines_show_no_load(scripts, rows):
     bench, _, figures = scripts
     idle = [row for row in rows if row["arrivals"] == "idle"]

@@ -282,7 +282,6 @@ def run(script, monkeypatch, capsys, *arguments):
     return code, found.out, found.err
 
 
-@pytest.mark.long
 def test_every_method_is_measured_on_every_table(script, data, monkeypatch, capsys):
     code, out, _ = run(script, monkeypatch, capsys, "--data", data, "--tables", "exams,classeval", *QUICK)
     assert code == 0

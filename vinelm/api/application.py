@@ -22,7 +22,8 @@ from vinelm.catalog.model import entries_of
 from vinelm.clock import Clock
 from vinelm.controller import FleetConfig, Planner, Session
 from vinelm.controller.fleet.joined.fleet import Fleet
-from vinelm.controller.load.load_view import LoadSource, load_source, never_blocks, without_blocking
+from vinelm.controller.load.load_view import LoadSource
+from vinelm.controller.load.source import load_source, never_blocks, without_blocking
 from vinelm.controller.session.session import Mode
 from vinelm.errors import ConfigError
 from vinelm.money.spend_control import SpendControl

@@ -155,7 +155,11 @@ class TrieReload:
         self._thread: Thread | None = None
 
     def reload(self) -> None:
-        """Load the file now."""
+        """Load the file now.
+
+        Raises:
+            VineLMError: it cannot be loaded; the old trie goes on serving.
+        """
         with self._lock:
             self._version = self._seen()
             self._load(self.path)

@@ -71,6 +71,7 @@ def fleet_status(link: RedisLink, view: FleetView, catalogs: int = 0) -> FleetSt
     ``catalogs`` is how many different ones its processes have; see :meth:`FleetReader.catalogs`.
 
     Raises:
+        FleetUnreachable: Redis does not answer.
         VineLMError: the orders are those of another version of VineLM.
     """
     version, common = link.fields(ORDERS, "version", COMMON)
