@@ -2,6 +2,9 @@
 
 A script that measures takes ``--results FILE`` (``add_results_option``), notes what runs before it measures (``provenance``),
 and writes both at the end (``write_results``). Files in `results/` are quoted by the pages (`result_tables.py`).
+
+Run by itself, it makes files in `results/` again, each by the command that it names, on the commit that is checked out. All of
+them take many hours. `python scripts/result_tables.py` then writes the pages.
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ import json
 import shlex
 import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 DIGITS = 5
 LEFT_OUT = {"--json": 1, "--results": 2, "--workers": 2, "--jobs": 2}
 """Options that change no figure, with the number of words that each takes."""
@@ -78,3 +83,60 @@ def rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: rounded(one) for key, one in value.items()}
     return [rounded(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def again(file: Path, data: Path | None, scratch: Path) -> list[str]:
+    """The words of the command that makes this file again, with ``data`` for ``--data DIR`` and ``scratch`` for other folders.
+
+    Raises:
+        ValueError: the command needs a folder of data, and none is given.
+    """
+    words = shlex.split(json.loads(file.read_text(encoding="utf-8"))["command"])
+    for at, word in enumerate(words):
+        if word != "DIR":
+            continue
+        if words[at - 1] != "--data":
+            words[at] = str(scratch)
+        elif data is None:
+            raise ValueError(f"{file.name}: its command reads real data: name the folder by --data")
+        else:
+            words[at] = str(data)
+    own = [] if "-o" in words else ["--results", str(file)]  # one script writes its figures into the folder of its page
+    return [sys.executable, *words[1:], *own]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="of files in results/, such as signals [default: all]")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of real data, for the commands that read it")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands")
+    options = parser.parse_args()
+    files = [RESULTS / f"{name}.json" for name in options.names] or sorted(RESULTS.glob("*.json"))
+    missing = [file.name for file in files if not file.exists()]
+    if missing:
+        parser.error(f"results/ has no {', '.join(missing)}")
+    if not options.dry_run and commit().endswith("changes"):
+        parser.error("files differ from the commit: commit first, so that the results can name what made them")
+    failed = []
+    with tempfile.TemporaryDirectory() as folder:
+        for file in files:
+            scratch = Path(folder, file.stem)
+            try:
+                words = again(file, options.data, scratch)
+            except ValueError as error:
+                parser.error(str(error))
+            print(shlex.join(words), flush=True)
+            if options.dry_run:
+                continue
+            scratch.mkdir()
+            if subprocess.run(words, cwd=RESULTS.parent, check=False).returncode:
+                failed.append(file.name)
+            elif "-o" in words:
+                file.write_text((scratch / "reproduce.json").read_text(encoding="utf-8"), encoding="utf-8")
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

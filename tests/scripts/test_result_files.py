@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -86,3 +87,53 @@ def test_a_file_has_its_origin_and_rounded_figures(script, tmp_path, monkeypatch
     assert list(found) == ["command", "commit", "date", "rows"]
     assert found["command"] == "python scripts/bench.py"
     assert found["rows"] == [{"x": 0.12346, "big": 1234.57, "n": 3}]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("python scripts/a.py --table 'dear when hard'", "scripts/a.py --table 'dear when hard' --results {file}"),
+        ("python scripts/a.py --data DIR --keep DIR", "scripts/a.py --data /real --keep /scratch --results {file}"),
+        ("python scripts/a.py --data DIR -o DIR", "scripts/a.py --data /real -o /scratch"),
+    ],
+)
+def test_the_command_of_a_file_makes_it_again(script, tmp_path, command, words):
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps({"command": command}), encoding="utf-8")
+    found = script.again(file, Path("/real"), Path("/scratch"))
+    assert found == [sys.executable, *shlex.split(words.format(file=file))]
+
+
+def test_every_committed_file_can_be_made_again(script):
+    for file in script.RESULTS.glob("*.json"):
+        _, program, *_ = script.again(file, Path("/real"), Path("/scratch"))
+        assert (script.RESULTS.parent / program).is_file()
+
+
+def test_files_are_made_by_one_command(script, tmp_path, monkeypatch):
+    maker = tmp_path / "scripts" / "a.py"
+    maker.parent.mkdir()
+    maker.write_text("import sys, pathlib; pathlib.Path(sys.argv[-1]).write_text(sys.argv[1])", encoding="utf-8")
+    broken = tmp_path / "scripts" / "b.py"
+    broken.write_text("raise SystemExit(3)", encoding="utf-8")
+    monkeypatch.setattr(script, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(script, "commit", lambda: "abc")
+    script.RESULTS.mkdir()
+    for name, words in (("a", "7"), ("b", "8")):
+        (script.RESULTS / f"{name}.json").write_text(json.dumps({"command": f"python scripts/{name}.py {words}"}), "utf-8")
+    monkeypatch.setattr(sys, "argv", ["result_files.py"])
+    assert script.main() == 1
+    assert (script.RESULTS / "a.json").read_text("utf-8") == "7"
+    assert "python" in (script.RESULTS / "b.json").read_text("utf-8")
+
+
+def test_nothing_is_measured_on_what_is_not_committed_or_without_its_data(script, monkeypatch, capsys):
+    monkeypatch.setattr(script, "commit", lambda: "abc + changes")
+    monkeypatch.setattr(sys, "argv", ["result_files.py", "wire"])
+    with pytest.raises(SystemExit, match="2"):
+        script.main()
+    assert "commit first" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["result_files.py", "signals", "--dry-run"])
+    with pytest.raises(SystemExit, match="2"):
+        script.main()
+    assert "signals.json: its command reads real data: name the folder by --data" in capsys.readouterr().err
