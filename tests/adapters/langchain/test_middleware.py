@@ -82,6 +82,20 @@ def test_each_call_runs_on_its_own_model(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_the_vine_whose_context_it_is_plans_the_run(mode):
+    """An agent at module level is served by another VineLM: ``vinelm verify``, a second trie."""
+    made_from, backend = ScriptedBackend(TWICE), ScriptedBackend(TWICE)
+    other = GraphAdapter(ModelResolver(make_catalog(3), {"test": backend}))
+    policy = follow(other, "m2", "m0", "m1")
+    out = run(build_agent(agent_control(made_from)), mode, question(), context=other.context(policy=policy))
+    assert out["messages"][-1].text == "4"
+    assert models_of(backend) == ["m2", "m0", "m1"]
+    assert models_of(made_from) == []
+    assert "model" in other.stages
+    assert not other.can_end
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_second_turn_is_a_new_request(mode):
     backend = ScriptedBackend()
     vine = agent_control(backend)

@@ -13,11 +13,13 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph.adapter import GraphInterface
+from vinelm.adapters.langgraph.adapter import GraphAdapter, GraphInterface
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY, PathChannel, PathValue
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
+from vinelm.adapters.langgraph.runs.run_context import carried_by
 from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.extras import required_extra
+from vinelm.policies.policy import OnError
 
 with required_extra("langchain", "VineMiddleware"):
     from langchain.agents.middleware import AgentMiddleware, AgentState, ExtendedModelResponse, ModelRequest, ModelResponse
@@ -48,42 +50,53 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     def __init__(self, vine: GraphInterface, *, stage: str = STAGE, default: str | None = None) -> None:
         super().__init__()
         self._adapter = vine.adapter
-        self._stage = stage
+        self._stage, self._default = stage, default
         self._adapter.declare(stage, default, is_agent=True)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ExtendedModelResponse[Any]:
         """Call the chosen model."""
-        with self._adapter.invoke(*self._place(request), **_continued(request)) as scope:
+        adapter = self._serving(request)
+        with adapter.invoke(*self._place(request), **_continued(request)) as scope:
             response = handler(_on(scope.model, request))
-        return self._written(response, scope)
+        return _written(response, scope, adapter.on_error)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ExtendedModelResponse[Any]:
         """Call the chosen model."""
-        async with await self._adapter.ainvoke(*self._place(request), **_continued(request)) as scope:
+        adapter = self._serving(request)
+        async with await adapter.ainvoke(*self._place(request), **_continued(request)) as scope:
             response = await handler(_on(scope.model, request))
-        return self._written(response, scope)
+        return _written(response, scope, adapter.on_error)
 
-    def _written(self, response: ModelResponse[Any] | AIMessage, scope: InvocationScope) -> ExtendedModelResponse[Any]:
-        """The response with the path's entry; without it where our own part of the work fails."""
-        if isinstance(response, AIMessage):
-            response = ModelResponse(result=[response])
-        try:
-            if scope.is_kept_by_run:
-                return ExtendedModelResponse(model_response=response)
-            return ExtendedModelResponse(model_response=response, command=Command(update={PATH_KEY: scope.update()}))
-        except Exception as error:
-            if self._adapter.on_error == "raise":
-                raise
-            scope.note_failure("the path's entry", error)
-            return ExtendedModelResponse(model_response=response)
+    def _serving(self, request: ModelRequest[Any]) -> GraphAdapter:
+        """That of the ``VineLM`` whose context the run has, as for chat models: a module's agent may be served by another."""
+        adapter = carried_by(request.runtime.context).owner.adapter or self._adapter
+        if self._stage not in adapter.stages:
+            known = self._default in adapter.catalog
+            adapter.declare(self._stage, self._default if known else None, is_agent=True)
+        return adapter
 
     def _place(self, request: ModelRequest[Any]) -> tuple[str, PathValue | None, RunnableConfig, Runtime[Any]]:
         """The stage and where it runs."""
         return self._stage, cast("PathValue | None", request.state.get(PATH_KEY)), get_config(), request.runtime
+
+
+def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, on_error: OnError) -> ExtendedModelResponse[Any]:
+    """The response with the path's entry; without it where our own part of the work fails."""
+    if isinstance(response, AIMessage):
+        response = ModelResponse(result=[response])
+    try:
+        if scope.is_kept_by_run:
+            return ExtendedModelResponse(model_response=response)
+        return ExtendedModelResponse(model_response=response, command=Command(update={PATH_KEY: scope.update()}))
+    except Exception as error:
+        if on_error == "raise":
+            raise
+        scope.note_failure("the path's entry", error)
+        return ExtendedModelResponse(model_response=response)
 
 
 def _continued(request: ModelRequest[Any]) -> InvokeOptions:
