@@ -175,7 +175,7 @@ def _simulate(planner: Planner, world: _World, budget: float, deadline: float | 
             if held is None:
                 if steering.waits(keys[at]):
                     break
-                held = steering.next(keys[at], elapsed_s=elapsed)
+                held = steering.next(keys[at], elapsed_s=elapsed, reserved_usd=reserved)
             if held is not None:
                 bound = BOUND * held.usd
                 if spent + reserved + bound > budget:

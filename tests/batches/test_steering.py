@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from kit.tries import routed_trie
 
+from vinelm.batches.plan_shares import PlanShares
 from vinelm.batches.steering import Steering
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError
@@ -29,25 +30,31 @@ def results(keys, prices, speeds, seed):
 
 
 class Run:
-    """A simulated batch."""
+    """A simulated batch; ``reserved``: the bound of a request over its expected dollars; a ledger waits for room for it."""
 
-    def __init__(self, requests=2000, workers=8, prices=(1.0, 1.0), speeds=(1.0, 1.0), seed=0, groups=None, **bounds):
+    def __init__(
+        self, requests=2000, workers=8, prices=(1.0, 1.0), speeds=(1.0, 1.0), seed=0, groups=None, reserved=0.0, **bounds
+    ):
         self.keys = [f"request {number}" for number in range(requests)]
-        self.workers, self.took = workers, results(self.keys, prices, speeds, seed)
+        self.workers, self.took, self.reserved = workers, results(self.keys, prices, speeds, seed), reserved
         asked = {"budget_usd": None, "deadline_s": None, "objective": BEST, "planner": PLANNER} | bounds
         self.made = lambda: Steering(**asked, keys=self.keys, workers=workers, groups=groups)
-        self.plans, self.figures, self.elapsed_s, self.longest_wait = {}, {}, 0.0, 0
+        self.room_usd = asked["budget_usd"] if reserved else np.inf
+        self.plans, self.figures, self.elapsed_s = {}, {}, 0.0
 
     def go(self, until=None):
         """Serve; with ``until``, up to so many answers, as if it were killed then."""
-        steering, under_way = self.made(), []
+        steering, under_way, held = self.made(), [], None
         for key, (usd, seconds) in self.figures.items():
             steering.ended(key, cost_usd=usd, seconds=seconds)
         left = [key for key in self.keys if key not in self.figures]
         while left or under_way:
             while left and len(under_way) < self.workers and not steering.waits(left[0]):
-                key = left.pop(0)
-                plan = steering.next(key, elapsed_s=self.elapsed_s)
+                bounds = sum(self.reserved * self.plans[key].usd for _, key, *_ in under_way)
+                plan = held = held or steering.next(left[0], elapsed_s=self.elapsed_s, reserved_usd=bounds)
+                if plan is not None and under_way and self.usd + bounds + self.reserved * plan.usd > self.room_usd:
+                    break  # the ledger waits for one of them
+                key, held = left.pop(0), None
                 if plan is not None:
                     self.plans[key] = plan
                     usd, seconds = (a * b for a, b in zip((plan.usd, plan.seconds), self.took[key], strict=True))
@@ -86,6 +93,20 @@ def test_the_deadline_is_met_with_all_answered(speeds, budget):
     assert 0.95 * seconds <= run.elapsed_s <= seconds or run.usd > 0.99 * (budget or np.inf)
     assert len(run.figures) == 2000
     assert budget is None or run.usd <= budget
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_ledger_that_makes_workers_wait_at_the_end_leaves_nothing_unanswered(seed):
+    """Half way between the cheapest plan and the quickest, with little to spare: no time is left to wait."""
+    plans = PlanShares(PLANNER, BEST)
+    ends = [plans.within(*bounds)[0].plan for bounds in ((0.0, None), (None, 0.0))]
+    usd, seconds = (float(np.mean([getattr(plan, name) for plan in ends])) for name in ("usd", "seconds"))
+    deadline = 1.1 * 2000 / 16 * seconds
+    asked = {"workers": 16, "budget_usd": 1.06 * 2000 * usd, "deadline_s": deadline, "seed": seed}
+    run = Run(**asked, reserved=8.0).go()
+    assert len(run.figures) == 2000
+    assert run.elapsed_s <= deadline
+    assert run.usd <= run.room_usd
 
 
 def test_a_floor_of_accuracy_is_bought_for_the_least_dollars_in_time():

@@ -28,10 +28,12 @@ PLANNERS = 8
 """Most planners that are kept, each of the size of the trie."""
 MOST_STEPS = 20
 """Most prices that are tried for one pair of bounds."""
+_LEAST_PART = 1e-3
+"""A bound below this part of the dearest or slowest plan counts as this part where it is missed: bounds may be 0."""
 LEAST_SHARE = 1e-6
 """A smaller share is rounding."""
-_OVER_USD, _OVER_SECONDS, _BELOW = 1e4, 1e3, 1e2
-"""What missing a bound is worth against the target, by the part of the bound: dollars are kept first, then seconds."""
+_OVER, _BELOW = 1e4, 1e2
+"""What missing dollars or seconds, and what missing the floor is worth against the target, by the part of the bound."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ class PlanShares:
     def within(self, usd: float | None, seconds: float | None) -> tuple[Share, ...]:
         """Return the best shares whose means are at most so many dollars and seconds, the cheapest plan first.
 
-        Where no shares are, those that exceed the dollars least, and then the seconds.
+        Where no shares are, those that exceed the bound least that they exceed most, in parts of it: within both, they answer
+        most requests.
 
         Args:
             usd: Mean dollars of a request, >= 0; None: any.
@@ -151,21 +154,22 @@ class PlanShares:
         is_cost, floor = self.objective.target == "cost", self.objective.min_accuracy
         rows: list[list[float]] = []
         limits: list[float] = []
-        over: list[float] = []
-        for name, bound, penalty in (("usd", usd, _OVER_USD), ("seconds", seconds, _OVER_SECONDS), ("accuracy", floor, _BELOW)):
+        over: list[list[float]] = []
+        for name, bound in (("usd", usd), ("seconds", seconds), ("accuracy", floor)):
             sign = -1.0 if name == "accuracy" else 1.0
             unit = max([*(getattr(plan, name) for plan in plans), bound or 0.0, 1e-300])
             row = [sign * getattr(plan, name) / unit for plan in plans]
             rows.append(row if bound is not None else [0.0] * len(plans))
             limits.append(0.0 if bound is None else sign * bound / unit)
-            over.append(penalty)
+            part = max((bound or 0.0) / unit, _LEAST_PART)
+            over.append([0.0, -part] if name == "accuracy" else [-part, 0.0])
         target = [plan.usd if is_cost else -plan.accuracy for plan in plans]
         scale = max(map(abs, target)) or 1.0
         found = linprog(
-            [*(value / scale for value in target), *over],
-            A_ub=np.hstack([np.array(rows), -np.eye(len(rows))]),
+            [*(value / scale for value in target), _OVER, _BELOW],
+            A_ub=np.hstack([np.array(rows), np.array(over)]),
             b_ub=limits,
-            A_eq=[[1.0] * len(plans) + [0.0] * len(rows)],
+            A_eq=[[1.0] * len(plans) + [0.0, 0.0]],
             b_eq=[1.0],
         )
         shares = [Share(float(share), plan) for share, plan in zip(found.x, plans, strict=False) if share > LEAST_SHARE]

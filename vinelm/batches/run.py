@@ -194,7 +194,7 @@ class BatchRun:
                     self._lock.wait(_WAIT_S)
                     continue
                 self._left.pop()
-                drawn = self._steering.next(key, elapsed_s=self.elapsed_s)
+                drawn = self._steering.next(key, elapsed_s=self.elapsed_s, reserved_usd=self._ledger.reserved_usd)
                 if drawn is not None:
                     return key, self._found.first[key], drawn
                 self.because = self.because or self._bound()

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +34,11 @@ TAIL = 6.0
 """Standard deviations of a request's seconds, above the mean, for which the last requests have to begin before the deadline."""
 LATEST = 4.0
 """The same, after which a request is not begun any more."""
+KEPT_FREE = (0.5, 0.25, 0.125)
+"""Parts of what is reserved that may stay free where time is short, the first that leaves plans within both bounds: bounds of
+calls are above their prices, so that ever fewer fit as the budget comes to its end, and workers wait.
+"""
+_ROUNDING = 1.0 + 1e-6
 
 
 @dataclass(frozen=True)
@@ -116,13 +122,17 @@ class Steering:
         self._first = self._plans.within(self._each(budget_usd), self._each_s(deadline_s)) if keys else ()
         self._of_group: tuple[int | None, Drawn | None, int] = (None, None, 0)
         self._ratio_s, self._deviation_s = 1.0, 0.0
+        self._under_way_usd, self._bound = 0.0, 0.0
+        self._quickest: Drawn | None = None
+        if keys and deadline_s is not None and finish == "all":
+            self._quickest = self._plans.within(None, 0.0)[0].plan
 
     def waits(self, key: str) -> bool:
         """Return whether the plan of a request depends on results that are not there yet; never with a deadline."""
         block = self._block_of(key)
         return self._deadline_s is None and block > max(self._block, 1) and self._known < self._starts[block - 1]
 
-    def next(self, key: str, *, elapsed_s: float) -> Drawn | None:
+    def next(self, key: str, *, elapsed_s: float, reserved_usd: float = 0.0) -> Drawn | None:
         """Return the plan of the next request; None if it stays unanswered: no dollars or seconds are left for it.
 
         Requests begin in the order of the keys; :meth:`ended` must be called for each that got a plan, whatever became of it.
@@ -130,20 +140,28 @@ class Steering:
         Args:
             key: One of the keys that has not ended.
             elapsed_s: Seconds since the batch was started.
+            reserved_usd: Upper bounds in dollars of the calls of the requests under way. Only a deadline looks at them.
 
         Raises:
             InfeasibleError: ``on_infeasible="raise"``, and no plan meets the objective.
         """
         block, place = self._block_of(key), self._place[key]
+        if self._under_way_usd > 0.0:  # what is reserved for a promised dollar
+            self._bound = max(self._bound, reserved_usd / self._under_way_usd)
         if block > self._block:
             # Each block in turn, as far as plans follow from results alone: what earlier runs drew is drawn again.
             for one in [block] if self._deadline_s is not None else range(self._block + 1, block + 1):
                 self._begin(one, elapsed_s)
         plan = self._drawn[place - self._starts[self._block]]
-        if plan is None or self._is_late(plan, elapsed_s):
+        if plan is not None and self._is_late(plan, elapsed_s):
+            plan = None if self._quickest is None or self._is_late(self._quickest, elapsed_s) else self._quickest
+            if plan is not None:
+                self._promised_usd[place], self._promised_s[place] = plan.usd, plan.seconds
+        if plan is None:
             self._promised_usd[place] = self._promised_s[place] = 0.0
             self.ended(key, cost_usd=0.0, seconds=0.0)
             return None
+        self._under_way_usd += plan.usd
         return plan
 
     def ended(self, key: str, *, cost_usd: float, seconds: float) -> None:
@@ -156,6 +174,8 @@ class Steering:
         """
         place = self._place[key]
         self._usd[place], self._seconds[place] = cost_usd, seconds
+        if not math.isnan(self._promised_usd[place]):  # of this run
+            self._under_way_usd = max(self._under_way_usd - float(self._promised_usd[place]), 0.0)
         while self._known < len(self._keys) and not math.isnan(self._usd[self._known]):
             self._known += 1
 
@@ -164,9 +184,9 @@ class Steering:
         requests = len(self._keys)
         usd, seconds, accuracy = (_mean(self._first, name) for name in ("usd", "seconds", "accuracy"))
         if self._budget_usd is not None and usd * requests > self._budget_usd * (1.0 + 1e-9):
-            requests = int(self._budget_usd / usd)
+            requests = int(self._budget_usd / usd * (1.0 + 1e-9))
         if self._deadline_s is not None and seconds * requests > self._deadline_s * self._workers * (1.0 + 1e-9):
-            requests = int(self._deadline_s * self._workers / seconds)
+            requests = int(self._deadline_s * self._workers / seconds * (1.0 + 1e-9))
         length_s = max(requests / self._workers, min(requests, 1)) * seconds
         return DatasetForecast(requests, usd * requests, length_s, accuracy, self._first)
 
@@ -177,13 +197,33 @@ class Steering:
         self._block = block
         start, stop = self._starts[block], self._starts[block + 1]
         usd, seconds, room_usd, ratio = self._bounds(block, elapsed_s)
-        shares = self._first if block == 0 and usd is None and seconds is None else self._plans.within(usd, seconds)
+        shares = self._first if block == 0 and usd is None and seconds is None else self._within(usd, seconds, block, ratio)
         self._drawn = []
         for place in range(start, stop):
             plan = self._draw(place, shares, stop - start)
             room_usd -= ratio * plan.usd
             self._drawn.append(plan if room_usd >= 0.0 else None)
             self._promised_usd[place], self._promised_s[place] = plan.usd, plan.seconds
+
+    def _within(self, usd: float | None, seconds: float | None, block: int, ratio: float) -> tuple[Share, ...]:
+        """The plans of a block; where time is short, some dollars are kept free so that no worker waits for them."""
+        left, bound = len(self._keys) - self._starts[block], self._bound / ratio
+        if usd is None or seconds is None or bound <= 1.0 or self._finish == "good":
+            return self._plans.within(usd, seconds)
+        # Of the last bound * workers requests, n have room for n / bound at a time, and more if some dollars are kept free.
+        free, waiting = self._plans.within(usd, None), (bound - 1.0) * self._workers
+        if _mean(free, "seconds") * (left + waiting * (math.log(self._workers) + 1.0)) <= seconds * left:
+            return free
+        found = []
+        for part in KEPT_FREE:
+            usd_left = usd * left / (left + part * bound * self._workers)
+            seconds_left = seconds * left / (left + waiting * (part - 1.0 - math.log(part)))
+            shares = self._plans.within(usd_left, seconds_left)
+            over = max(_mean(shares, name) / max(most, 1e-300) for name, most in (("usd", usd_left), ("seconds", seconds_left)))
+            found.append((over, shares))
+            if over <= _ROUNDING:
+                break
+        return min(found, key=itemgetter(0))[1]
 
     def _draw(self, place: int, shares: tuple[Share, ...], most: int) -> Drawn:
         group, (before, plan, times) = None if self._groups is None else self._groups[place], self._of_group
@@ -241,7 +281,8 @@ class Steering:
     def _is_late(self, plan: Drawn, elapsed_s: float) -> bool:
         if self._deadline_s is None:
             return False
-        return elapsed_s + plan.seconds * self._ratio_s + LATEST * self._deviation_s > self._deadline_s
+        of_plan = plan.seconds / max(_mean(self._first, "seconds"), 1e-300)  # a request of a quicker plan differs by less
+        return elapsed_s + plan.seconds * self._ratio_s + LATEST * of_plan * self._deviation_s > self._deadline_s
 
     def _block_of(self, key: str) -> int:
         return bisect_right(self._starts, self._place[key]) - 1

@@ -42,6 +42,11 @@ class RequestLedger:
         return self._ledger.committed_usd
 
     @property
+    def reserved_usd(self) -> float:
+        """Upper bounds in dollars of the calls of the requests under way."""
+        return self._ledger.reserved_usd
+
+    @property
     def used(self) -> float:
         """The part of the budget that is spent or reserved, in [0, 1]; 0 without a limit."""
         budget_usd = self._ledger.limits.budget_usd
