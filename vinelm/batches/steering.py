@@ -34,9 +34,9 @@ TAIL = 6.0
 """Standard deviations of a request's seconds, above the mean, for which the last requests have to begin before the deadline."""
 LATEST = 4.0
 """The same, after which a request is not begun any more."""
-KEPT_FREE = (0.5, 0.25, 0.125)
-"""Parts of what is reserved that may stay free where time is short, the first that leaves plans within both bounds: bounds of
-calls are above their prices, so that ever fewer fit as the budget comes to its end, and workers wait.
+KEPT_FREE = (0.03, 0.1, 0.25, 0.5)
+"""Parts of what is reserved that may stay free under a deadline. Bounds of calls are above their prices, so that ever fewer fit as
+the budget comes to its end, and workers wait: what is kept free is not spent, but no time is lost. The best plans decide.
 """
 _ROUNDING = 1.0 + 1e-6
 
@@ -211,19 +211,15 @@ class Steering:
         if usd is None or seconds is None or bound <= 1.0 or self._finish == "good":
             return self._plans.within(usd, seconds)
         # Of the last bound * workers requests, n have room for n / bound at a time, and more if some dollars are kept free.
-        free, waiting = self._plans.within(usd, None), (bound - 1.0) * self._workers
-        if _mean(free, "seconds") * (left + waiting * (math.log(self._workers) + 1.0)) <= seconds * left:
-            return free
         found = []
         for part in KEPT_FREE:
             usd_left = usd * left / (left + part * bound * self._workers)
-            seconds_left = seconds * left / (left + waiting * (part - 1.0 - math.log(part)))
+            waiting = (bound - 1.0) * self._workers * (part - 1.0 - math.log(part))
+            seconds_left = seconds * left / (left + waiting)
             shares = self._plans.within(usd_left, seconds_left)
             over = max(_mean(shares, name) / max(most, 1e-300) for name, most in (("usd", usd_left), ("seconds", seconds_left)))
-            found.append((over, shares))
-            if over <= _ROUNDING:
-                break
-        return min(found, key=itemgetter(0))[1]
+            found.append((max(over, _ROUNDING), -_mean(shares, "accuracy"), _mean(shares, "usd"), shares))
+        return min(found, key=itemgetter(0, 1, 2))[-1]
 
     def _draw(self, place: int, shares: tuple[Share, ...], most: int) -> Drawn:
         group, (before, plan, times) = None if self._groups is None else self._groups[place], self._of_group
