@@ -35,8 +35,8 @@ TAIL = 6.0
 LATEST = 4.0
 """The same, after which a request is not begun any more."""
 KEPT_FREE = (0.03, 0.1, 0.25, 0.5)
-"""Parts of what is reserved that may stay free under a deadline. Bounds of calls are above their prices, so that ever fewer fit as
-the budget comes to its end, and workers wait: what is kept free is not spent, but no time is lost. The best plans decide.
+"""Parts of what is reserved that may stay free under a deadline. Bounds of calls are above their prices, so that ever fewer fit
+as the budget comes to its end, and workers wait: what is kept free is not spent, but no time is lost. The best plans decide.
 """
 _ROUNDING = 1.0 + 1e-6
 
