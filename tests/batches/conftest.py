@@ -5,9 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kit.servers.postgres_server import postgres_server, postgres_server_url, postgres_url
 
 import vinelm
 
+__all__ = ["app", "postgres_server", "postgres_server_url", "postgres_url", "project"]
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 NAMES = ("my_app.py", "questions.jsonl", "models.toml")
 

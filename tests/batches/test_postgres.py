@@ -1,0 +1,108 @@
+"""A batch whose store is in PostgreSQL: the same answers, one process at a time, whatever dies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vinelm
+from vinelm.batches.run import BatchRun
+from vinelm.errors import StoreError
+from vinelm.objective import Objective
+from vinelm.traces import ObservationStore
+from vinelm.traces.served.answers import Answers
+
+BEST = Objective(maximize="accuracy")
+APP = "my_app:workflow"
+
+
+def run(**changes):
+    fields = {"output": "a.jsonl", "budget_usd": 1.0, "workers": 4}
+    return vinelm.batch(APP, "t.vine", BEST, **(fields | changes))
+
+
+def answers(path):
+    lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
+    return [(line["id"], line["status"], line.get("answer"), line.get("models")) for line in lines]
+
+
+def test_the_answers_are_those_of_a_file(app, postgres_url):
+    run(output="file.jsonl")
+    found = run(store=postgres_url)
+    assert found.is_complete
+    assert answers("a.jsonl") == answers("file.jsonl")
+    spent = found.spent_usd
+    assert run(store=postgres_url).spent_usd == pytest.approx(spent)  # nothing is bought again
+
+
+def test_two_at_once_are_one_clear_line(app, postgres_url):
+    def other(done, total):
+        with pytest.raises(StoreError, match="another run") as caught:
+            run(output="b.jsonl", store=postgres_url)
+        assert "\n" not in str(caught.value)
+        asked.append(done)
+
+    asked = []
+    assert run(store=postgres_url, on_done=other).is_complete
+    assert asked
+
+
+KILLED = """
+import os, signal, sys
+import vinelm
+from vinelm.batches.run import BatchRun
+
+done, most = [0], int(sys.argv[2])
+ended = BatchRun._serve
+
+def serve(run, *begun):
+    ended(run, *begun)
+    done[0] += 1
+    if done[0] >= most:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+BatchRun._serve = serve
+vinelm.batch("my_app:workflow", "t.vine", vinelm.Objective(maximize="accuracy"), output="a.jsonl", budget_usd=1.0, workers=4,
+    store=sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("kills", [(25,), pytest.param((1, 7, 40, 20), marks=pytest.mark.long)])
+def test_kill_9_and_the_same_line_again_ends_as_undisturbed(app, postgres_url, kills):
+    run(output="whole.jsonl")
+    for most in kills:
+        ended = subprocess.run(
+            [sys.executable, "-c", KILLED, postgres_url, str(most)], check=False, capture_output=True, text=True
+        )
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        assert not os.path.exists("a.jsonl")
+    assert run(store=postgres_url).is_complete
+    assert answers("a.jsonl") == answers("whole.jsonl")
+    with ObservationStore.open(postgres_url) as store:
+        keys = [answer.key for answer in Answers(store).brief()]
+    assert len(keys) == len(set(keys)) == 120
+
+
+def test_a_server_that_goes_away_loses_no_answer_that_it_had(app, postgres_server, monkeypatch):
+    ended, done = BatchRun._serve, []
+
+    def serve(run, *begun):
+        ended(run, *begun)
+        done.append(begun)
+        if len(done) == 20:
+            postgres_server.stop()
+
+    monkeypatch.setattr(BatchRun, "_serve", serve)
+    with pytest.raises(StoreError) as caught:
+        run(store=postgres_server.url)
+    assert "\n" not in str(caught.value)
+    postgres_server.start()
+    with ObservationStore.open(postgres_server.url) as store:
+        kept = {answer.key for answer in Answers(store).brief()}
+    assert 20 <= len(kept) < 120
+    assert run(store=postgres_server.url).is_complete
+    assert len(answers("a.jsonl")) == 120
