@@ -33,22 +33,23 @@ def baselines(template: Template, catalog: Catalog | None) -> tuple[Path, ...]:
     """Return today's configuration and the strongest model, each as the models of a whole run.
 
     The strongest model of a stage is the dearest by list price. It is left out where nothing is dearer than what runs today.
+    Where it is not known what runs today it is alone: an estimate of the dearest model from few rows leans on the others.
 
     Args:
         template: Bound.
         catalog: The models; None: prices are unknown, and today's configuration is compared alone.
 
     Returns:
-        The paths; none where it is not known what runs today.
+        The paths, today's first where it is known.
     """
-    today = template.today
-    if today is None:
-        return ()
-    strongest = {
-        stage.name: max((today[stage.name], *(stage.models or ())), key=lambda model: listed_usd(catalog, model))
-        for stage in template.stages
-    }
-    return distinct((whole_path(template, today), whole_path(template, strongest)))
+    today, strongest = template.today, {}
+    for stage in template.stages:
+        models = (*(() if today is None else (today[stage.name],)), *(stage.models or ()))
+        strongest[stage.name] = max(models, key=lambda model: listed_usd(catalog, model))
+    if today is not None:
+        return distinct((whole_path(template, today), whole_path(template, strongest)))
+    prices = {listed_usd(catalog, model) for stage in template.stages for model in stage.models or ()}
+    return (whole_path(template, strongest),) if len(prices) > 1 else ()
 
 
 def distinct(paths: Iterable[Path]) -> tuple[Path, ...]:

@@ -110,8 +110,8 @@ class PricedSampler:
 
     @property
     def n_baseline(self) -> int:
-        """How many paths come before all others, whatever the coverage."""
-        return len(self._baselines) * min(PAIRED, len(self.request_ids))
+        """How many paths come before all others, whatever the coverage: none where it is not known what runs today."""
+        return len(self._baselines) * min(PAIRED, len(self.request_ids)) if self.template.today else 0
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
         """See :meth:`~vinelm.requests.protocols.Sampler.propose`."""
@@ -123,7 +123,7 @@ class PricedSampler:
         paths = _RoundPaths(self.template, cells, kinds_first(order, self._kinds), weights, rng)
         one_by_one = self.template.knows_past_ends and not self.template.joint_invocations
         continues = self.continued_share if self.template.stop == "workflow" and one_by_one else 0.0
-        for whole in paired(order, self._baselines) if round_ == 0 else ():
+        for whole in paired(order, self._baselines) if round_ == 0 and self.n_baseline else ():
             paths.claim_first(whole)
             yield whole
         if self._ends_after_baseline:
@@ -148,15 +148,19 @@ class PricedSampler:
         return alone
 
     def _deciding(self, order: Sequence[str], observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """Whole runs of the candidates and of what runs today that are not there yet, request by request."""
-        plans_of = self._candidates(observations) if self._candidates is not None and self._baselines else None
-        if plans_of is None:
-            return
+        """Whole runs of the candidates and of what runs today that are not there yet, request by request.
+
+        Where that is not known, those of the strongest model that come first elsewhere.
+        """
+        runs = () if self.n_baseline else paired(order, self._baselines)
+        plans_of = self._candidates(observations) if self._candidates is not None and self.n_baseline else None
+        if plans_of is not None:
+            today = self._baselines[0]
+            runs = (RequestPath(one, path) for one in order for path in distinct((today, *plans_of(one))))
         rows = {(row.request_id, row.prefix): row for row in observations}
-        for request in order:
-            for path in distinct((self._baselines[0], *plans_of(request))):
-                if not is_run(rows, self.template, request, path):
-                    yield RequestPath(request, path)
+        for run in runs:
+            if not is_run(rows, self.template, run.request_id, run.path):
+                yield run
 
 
 def kinds_first(order: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]:

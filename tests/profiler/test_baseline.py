@@ -42,8 +42,9 @@ LINEAR = Template((Stage("plan", answerable=False), Stage("answer")))
 ROUTED = Template((Stage("route", answerable=False), Branch({"easy": (Stage("short"),), "hard": (Stage("long"),)})))
 
 
-def test_nothing_is_compared_where_it_is_not_known_what_runs_today():
-    assert baselines(bound(LINEAR, plan="mid"), catalog()) == ()  # one stage says nothing
+def test_where_it_is_not_known_what_runs_today_the_dearest_models_are_a_whole_run_all_the_same():
+    assert baselines(bound(LINEAR, plan="mid"), catalog()) == (("big", "big"),)  # one stage says nothing
+    assert baselines(bound(LINEAR), None) == ()  # no price is known
     assert PricedSampler(bound(LINEAR), catalog(), ["q"], 0).n_baseline == 0
 
 
@@ -152,6 +153,14 @@ def test_a_coverage_stops_no_profile_before_both_are_compared(tmp_path):
 def test_without_a_default_the_coverage_alone_decides(tmp_path):
     rows = profiled(tmp_path / "b.db", None, coverage=0.001)
     assert len(rows) < 10
+
+
+def test_without_a_default_half_of_the_paths_after_round_0_are_the_dearest_model_until_it_has_its_runs(tmp_path):
+    rows = profiled(tmp_path / "c.db", None, coverage=0.4)
+    whole = [row for row in rows if row.prefix == ("m2", "m2")]
+    others = [row for row in rows if len(row.prefix) == 2 and row.prefix != ("m2", "m2")]
+    assert len(whole) >= PAIRED
+    assert len({row.prefix for row in others}) == 8
 
 
 def test_a_plan_is_run_with_the_model_of_each_stage_and_no_further_than_it_goes():

@@ -30,7 +30,9 @@ def test_priced_goes_on_in_rounds_until_the_coverage(shop, capsys):
     bought = rows("n.db")
     assert {row.sampler for row in bought} == {"priced"}
     assert len({row.round for row in bought}) > 1
-    assert all(row.probability is not None and 0.0 < row.probability <= 1.0 for row in bought)
+    drawn = [row for row in bought if row.probability is not None]  # half of the later paths are given: the dearest model's
+    assert len(drawn) > len(bought) / 3
+    assert all(0.0 < row.probability <= 1.0 for row in drawn)
 
 
 def test_an_interrupted_profile_is_resumed_alike(shop, capsys):
