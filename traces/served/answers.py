@@ -54,6 +54,7 @@ class Answer:
 
 
 _KEPT = tuple(field.name for field in fields(Answer))
+_ADD = insert(answers)
 _BRIEF = [answers.c[name] for name in _KEPT if name != "answer"]
 
 
@@ -71,12 +72,13 @@ class Answers:
 
     def add(self, entry_id: int, answer: Answer) -> None:
         """Add an answer that was paid under an entry of the ledger. Joins the caller's transaction."""
-        values = {name: getattr(answer, name) for name in _KEPT} | {"prefix": encode_prefix(answer.prefix)}
+        values = {name: getattr(answer, name) for name in _KEPT}
+        values |= {"prefix": encode_prefix(answer.prefix), "entry_id": entry_id}
         with self._database.transaction() as connection:
             if not self._is_there:
                 metadata.create_all(connection)
                 self._is_there = True
-            connection.execute(insert(answers).values(entry_id=entry_id, **values))
+            connection.execute(_ADD, values)
 
     def brief(self) -> Iterator[Answer]:
         """Yield all answers without what the graph returned."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from vinelm.errors import StoreError
@@ -59,11 +60,14 @@ class GroupCommit:
             with self._store.together(), self._store.database.transaction() as connection:
                 for write in writes:
                     try:
-                        with connection.begin_nested():
+                        # What one of several leaves undone is undone alone; a single one needs no savepoint for that.
+                        with connection.begin_nested() if len(writes) > 1 else nullcontext():
                             write.result = write.work()
                     except StoreError:
                         raise
                     except Exception as error:
+                        if len(writes) == 1:
+                            raise
                         write.error = error
         except BaseException as error:
             for write in writes:

@@ -161,9 +161,12 @@ def read_rows(connection: Connection, *, after: int | None = None) -> Iterator[O
         cursor.close()
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # `dumps` makes one for each call
+
+
 def encode_prefix(prefix: Sequence[str]) -> str:
     """Return the prefix as compact JSON text."""
-    return json.dumps(list(prefix), ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(list(prefix))
 
 
 def decode_prefix(text: str) -> tuple[str, ...]:
