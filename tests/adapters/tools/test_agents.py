@@ -293,7 +293,8 @@ def own_nodes(app):
 
     graph = StateGraph(MessagesState)
     graph.add_node("model", app.vine.stage("model", think))
-    graph.add_node("tools", ToolNode([app.look, app.book]), retry_policy=RetryPolicy(max_attempts=2, initial_interval=0.0, jitter=False))
+    retry = RetryPolicy(max_attempts=2, initial_interval=0.0, jitter=False)
+    graph.add_node("tools", ToolNode([app.look, app.book]), retry_policy=retry)
     graph.add_edge(START, "model")
     graph.add_conditional_edges("model", tools_condition)
     graph.add_edge("tools", "model")
