@@ -4,14 +4,14 @@ import ast
 
 from kit.house import HOUSE, ROOT
 
-NODES = {path: HOUSE.nodes[name] for name, path in HOUSE.files.items()}
-"""Those that the other tests of the house look at, too."""
-FILES = sorted(NODES)
+NAMES = {path: name for name, path in HOUSE.files.items()}
+FILES = sorted(NAMES)
 PICKLES = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
 
 
 def nodes_of(path, *kinds):
-    return [node for node in NODES[path] if isinstance(node, kinds)]
+    """From the trees that the other tests of the house look at, too."""
+    return [node for node in HOUSE.nodes[NAMES[path]] if isinstance(node, kinds)]
 
 
 def imports_of(path):
