@@ -1,6 +1,6 @@
 """Which of our files and functions five scenarios pass, as JSON; run by `house.py`.
 
-Counted are the functions of the checkout that are entered, by Python's own profiler hook:
+Counted are the functions of the checkout that are entered, by Python's own tracing hook:
 
 - served_stage: from `invoke` to the user's function, on a warm application that has a trie: a new session is made and plans.
 - served_next_stage: from the end of the tool before a later stage of that request to the stage's own function.
@@ -33,9 +33,7 @@ class Recorder:
         self.at_user: Callable[[], None] = lambda: None
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:
-        """Python's profiler hook."""
-        if event != "call":
-            return
+        """Python's tracing hook, which hears of calls alone where it returns nothing."""
         code = frame.f_code
         if code in self._users:
             self.at_user()
@@ -45,11 +43,11 @@ class Recorder:
     @contextlib.contextmanager
     def on(self) -> Iterator[None]:
         """Record inside the block."""
-        sys.setprofile(self)
+        sys.settrace(self)
         try:
             yield
         finally:
-            sys.setprofile(None)
+            sys.settrace(None)
 
 
 def listed(passed: Passed, root: Path) -> dict[str, list[str]]:

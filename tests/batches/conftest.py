@@ -1,4 +1,4 @@
-"""The app of docs/examples with a trie, made once: 120 requests on simulated models."""
+"""The app of docs/examples with a trie, made once: 60 requests on simulated models."""
 
 import shutil
 from dataclasses import replace
@@ -20,6 +20,8 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("project")
     for name in NAMES:
         shutil.copy(EXAMPLES / name, folder / name)
+    questions = (EXAMPLES / "questions.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "questions.jsonl").write_text("".join(questions[:60]), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.syspath_prepend(str(folder))

@@ -14,19 +14,19 @@ LINE = ["batch", "my_app.py:workflow", "--trie", "t.vine", "--maximize", "accura
 
 def test_the_whole_way(app, capsys):
     assert main([*LINE, "1", "--dry-run"]) == 0
-    assert "120 requests (0 equal to others)" in capsys.readouterr().out
+    assert "60 requests (0 equal to others)" in capsys.readouterr().out
     assert main([*LINE, "1", "--dry-run", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["is_complete"] is False
     assert sum(one["share"] for one in told["forecast"]["shares"]) == pytest.approx(1.0)
     assert main([*LINE, "1", "--report", "page.html", "--deadline", "2h", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["by_status"] == {"ok": 120, "failed": 0, "unanswered": 0}
+    assert told["by_status"] == {"ok": 60, "failed": 0, "unanswered": 0}
     assert told["deadline_s"] == 7200.0
     page = Path("page.html").read_text()
-    assert "120 of 120 requests answered" in page
+    assert "60 of 60 requests answered" in page
     assert "simulated models" in page
-    assert len(Path("a.jsonl").read_text().splitlines()) == 120
+    assert len(Path("a.jsonl").read_text().splitlines()) == 60
 
 
 def test_a_budget_that_leaves_some_unanswered_is_exit_code_3(app, capsys):

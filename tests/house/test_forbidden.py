@@ -1,22 +1,17 @@
 """Mechanisms that the package does without (docs/architecture.md#invariants)."""
 
 import ast
-from functools import cache
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-TOPS = ("vinelm", "controller", "estimator", "profiler", "traces", "workflows")
-FILES = sorted(path for top in TOPS for path in (ROOT / top).rglob("*.py"))
+from kit.house import HOUSE, ROOT
+
+NAMES = {path: name for name, path in HOUSE.files.items()}
+FILES = sorted(NAMES)
 PICKLES = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
 
 
-@cache
-def all_nodes(path):
-    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-
-
 def nodes_of(path, *kinds):
-    return [node for node in all_nodes(path) if isinstance(node, kinds)]
+    """From the trees that the other tests of the house look at, too."""
+    return [node for node in HOUSE.nodes[NAMES[path]] if isinstance(node, kinds)]
 
 
 def imports_of(path):

@@ -124,7 +124,7 @@ def test_so_it_is_in_another_process(vine, is_async):
 
 def test_an_attempt_that_is_tried_again_leaves_no_place(vine, backend, is_async, has_channel):
     script = Script(first=[ConnectionError("away"), ConnectionError("away"), None])
-    policy = RetryPolicy(initial_interval=0.001, max_attempts=3, retry_on=ConnectionError)
+    policy = RetryPolicy(initial_interval=0.001, jitter=False, max_attempts=3, retry_on=ConnectionError)
     graph = chain(vine, script, "first", "second", calls=2, is_async=is_async, retry=policy, has_channel=has_channel)
     run(graph, {"done": []}, vine, ("m0", "m1", "m2", "m0"), is_async=is_async)
     assert script.log == ["first", "first", "first", "second"]

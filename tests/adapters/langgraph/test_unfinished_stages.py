@@ -94,7 +94,7 @@ def test_a_stage_that_fails_and_is_run_again_keeps_its_cap(app):
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_attempts_of_a_retry_policy_count_in_the_next_run(tmp_path, is_async):
-    policy = RetryPolicy(max_attempts=3, initial_interval=0.001, retry_on=RuntimeError)
+    policy = RetryPolicy(max_attempts=3, initial_interval=0.001, jitter=False, retry_on=RuntimeError)
     app = PayingApp(tmp_path, is_async=is_async, retry=policy)
     assert app.run({"request": "q"}, *[["call", "call", "raise"]] * 3) == "failed"
     assert app.paid_usd() == 0.6

@@ -293,7 +293,8 @@ def own_nodes(app):
 
     graph = StateGraph(MessagesState)
     graph.add_node("model", app.vine.stage("model", think))
-    graph.add_node("tools", ToolNode([app.look, app.book]), retry_policy=RetryPolicy(max_attempts=2, initial_interval=0.0))
+    retry = RetryPolicy(max_attempts=2, initial_interval=0.0, jitter=False)
+    graph.add_node("tools", ToolNode([app.look, app.book]), retry_policy=retry)
     graph.add_edge(START, "model")
     graph.add_conditional_edges("model", tools_condition)
     graph.add_edge("tools", "model")
@@ -329,7 +330,7 @@ def test_a_node_that_is_run_again_begins_with_nothing(attempts, log):
 
     graph = StateGraph(MessagesState)
     graph.add_node("model", app.vine.stage("model", think))
-    graph.add_node("hand", hand, retry_policy=RetryPolicy(max_attempts=2, initial_interval=0.0))
+    graph.add_node("hand", hand, retry_policy=RetryPolicy(max_attempts=2, initial_interval=0.0, jitter=False))
     graph.add_edge(START, "model").add_edge("model", "hand")
     assert texts(graph.compile().invoke(ask(), context=app.context()))[-1] == "tea is fine"
     assert app.log == log

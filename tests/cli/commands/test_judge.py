@@ -98,7 +98,7 @@ class Server(BaseHTTPRequestHandler):
 def app(tmp_path, monkeypatch):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     server.daemon_threads, server.calls = True, []
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{server.server_port}/v1"
     (tmp_path / "sums_app.py").write_text(APP.replace("URL", url))

@@ -41,7 +41,7 @@ class Plain:
         self.annotated, self.load_s, self.objective = annotated, load_s, objective
         weight = objective.late_weight
         self.late = 1.0 if objective.target != "accuracy" else LATE_WEIGHT if weight is None else weight
-        self.at, self.run, self.chance = cache(self.at), cache(self.run), cache(self.chance)
+        self.at, self.run, self.chance, self.most = map(cache, (self.at, self.run, self.chance, self.most))
 
     def chance(self, edge):
         """P(the invocation takes so many parts), log-normal."""
@@ -88,8 +88,9 @@ class Plain:
 
     def run(self, edge, left):
         chance, target = self.chance(edge), int(self.graph.target[edge])
-        in_time = sum(chance[spent] * self.at(target, left - spent) for spent in range(left + 1))
-        return in_time - self.late * (1.0 - chance[: left + 1].sum()) - self.paid(edge)
+        parts = chance[: left + 1]
+        in_time = sum(part * self.at(target, left - spent) for spent, part in enumerate(parts.tolist()))
+        return in_time - self.late * (1.0 - parts.sum()) - self.paid(edge)
 
 
 @pytest.mark.parametrize("kind", KINDS)

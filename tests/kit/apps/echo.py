@@ -17,7 +17,7 @@ from kit.templates import make_template
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.backends.resolver import ModelResolver
-from vinelm.clock import VirtualClock
+from vinelm.clock import VirtualClock, WallClock
 from vinelm.policies import ForcedPolicy
 from vinelm.rows.observation import Usage
 
@@ -36,7 +36,8 @@ class Echo(BaseChatModel):
         return "echo"
 
     def _spend(self) -> None:
-        self.call.clock.sleep(1.0)
+        if not isinstance(self.call.clock, WallClock):
+            self.call.clock.sleep(1.0)
         self.call.on_usage(Usage(model=self.name_, cost_usd=0.01, latency_s=1.0))
         if self.fail is not None:
             raise self.fail
