@@ -39,31 +39,34 @@ def make_verifier(label: str, prompt: str, key: str) -> Callable[[Any, Any], dic
     """
 
     def verify(state: Any, model: Any) -> dict[str, str]:
-        values = state if isinstance(state, Mapping) else vars(state)
-        try:
-            shown = prompt.format_map(values)
-        except (LookupError, ValueError, AttributeError, TypeError) as error:
-            known = ", ".join(sorted(map(str, values)))
-            raise WorkflowError(f"{label}: its prompt cannot be filled in ({error}): the state has {known}") from error
-        return {key: _asked(model, [_INSTRUCTIONS, HumanMessage(shown)])}
+        return {key: asked(model, [_INSTRUCTIONS, HumanMessage(filled(label, prompt, state))], _SCHEMA, read_verdict)}
 
     return verify
 
 
-def _asked(model: Any, messages: list[Any]) -> str:
-    """The model's verdict, by a structured output where the model has one."""
+def filled(label: str, prompt: str, state: Any) -> str:
+    """Return a prompt with the keys of the state filled in; ``label`` names the stage in the error where that fails."""
+    values = state if isinstance(state, Mapping) else vars(state)
     try:
-        structured = model.with_structured_output(_SCHEMA, include_raw=True)
+        return prompt.format_map(values)
+    except (LookupError, ValueError, AttributeError, TypeError) as error:
+        known = ", ".join(sorted(map(str, values)))
+        raise WorkflowError(f"{label}: its prompt cannot be filled in ({error}): the state has {known}") from error
+
+
+def asked(model: Any, messages: list[Any], schema: Mapping[str, Any], read: Callable[[str], str]) -> str:
+    """Return what ``read`` finds in the model's one reply, which is a structured output where the model has one."""
+    try:
+        structured = model.with_structured_output(schema, include_raw=True)
     except (NotImplementedError, ConfigError):
-        return read_verdict(str(model.invoke(messages).text))
+        return read(str(model.invoke(messages).text))
     found = structured.invoke(messages)
-    parsed = found.get("parsed")
-    if isinstance(parsed, Mapping) and isinstance(parsed.get("right"), bool):
-        return "yes" if parsed["right"] else "no"
+    if isinstance(found.get("parsed"), Mapping):
+        return read(json.dumps(found["parsed"]))
     error = found.get("parsing_error")
     if isinstance(error, CallError):
         raise error
-    return read_verdict(str(found["raw"].text))
+    return read(str(found["raw"].text))
 
 
 def read_verdict(text: str) -> str:
