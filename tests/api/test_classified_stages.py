@@ -1,7 +1,7 @@
 """A stage that asks of which kind a request is: profiled, estimated, planned where its price is worth it, and served."""
 
 import pytest
-from kit.toys.classified import ClassifiedBackend, State, build, catalog, classified, is_right, kind_of
+from kit.toys.classified import USD, ClassifiedBackend, State, build, catalog, classified, is_right, kind_of
 
 from vinelm import Objective, VineLM
 from vinelm.adapters.langgraph.nodes.classifier import read_label
@@ -17,8 +17,8 @@ from vinelm.traces import ObservationStore, check_store
 from vinelm.vinefile import load_trie, save_trie
 
 CHEAP, DEAR = 0.0001, 0.004
-WITHIN = Objective(maximize="accuracy", max_cost_usd=0.0045, mix=False)
-"""Pays a dear label or a model that is fairly good at both kinds, not both."""
+LITTLE, MUCH = (Objective(maximize="accuracy", max_cost_usd=usd, mix=False) for usd in (0.0015, 0.0045))
+"""What pays a cheap label and its specialist, and what pays either a dear label or the model that is fairly good at both."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def tries(tmp_path_factory):
 
 def profiled(folder, label_usd):
     backends = {"test": ClassifiedBackend(label_usd=label_usd)}
-    workflow = bind_workflow(classified(150), catalog(), backends)
+    workflow = bind_workflow(classified(80), catalog(), backends)
     with ObservationStore.open_or_create(folder / "s.db", store_identity(workflow, catalog(), backends)) as store:
         profile(workflow, catalog(), backends, store, ProfileSettings(coverage=0.5, seed=1))
         rows = store.observations()
@@ -39,18 +39,18 @@ def profiled(folder, label_usd):
     return rows, load_trie(folder / "v.vine")
 
 
-def serving(trie, backend, request_id):
+def serving(trie, backend, request_id, objective):
     """What a request finds in the end, and its session."""
     vine = VineLM(catalog(), {"test": backend}, trie=trie, allow_unproven=True, on_error="raise")
     request = Request(request_id, {"question": request_id})
-    session = vine.session(WITHIN)
+    session = vine.session(objective, request=request)
     out = build(vine).compile().invoke({"question": request_id}, context=vine.context(policy=session, request=request))
     return out, session
 
 
 def test_the_label_decides_the_arm_and_a_skipped_one_is_other(tries):
     rows, _ = tries[CHEAP]
-    arms = {(row.request_id, row.prefix): row.next_stage for row in rows if row.stage == "sort"}
+    arms = {(row.request_id, row.prefix): row.arm for row in rows if row.stage == "sort"}
     skipped = [row for row in rows if row.stage == "sort" and row.model == SKIP]
     assert skipped
     assert {row.cost_usd for row in skipped} == {0.0}
@@ -62,21 +62,22 @@ def test_the_label_decides_the_arm_and_a_skipped_one_is_other(tries):
 
 
 def test_a_label_is_bought_where_it_is_worth_its_price_and_nowhere_else(tries):
-    cheap, dear = (Planner(tries[usd][1]).plan(WITHIN) for usd in (CHEAP, DEAR))
+    cheap, dear = Planner(tries[CHEAP][1]).plan(LITTLE), Planner(tries[DEAR][1]).plan(MUCH)
     assert cheap.next_model != SKIP
     assert "solve code: m0" in cheap.explain()
     assert "solve prose: m1" in cheap.explain()
     assert dear.next_model == SKIP
     assert "solve other: m2" in dear.explain()
-    assert cheap.expected_accuracy > dear.expected_accuracy + 0.05
+    assert cheap.accuracy > dear.accuracy + 0.05
 
 
 def test_served_requests_are_answered_by_the_model_of_their_label(tries):
     right = {"plan": 0, "m2": 0}
     for name in (f"q{i}" for i in range(400, 440)):
-        out, session = serving(tries[CHEAP][1], ClassifiedBackend(label_usd=CHEAP), name)
+        backend = ClassifiedBackend(label_usd=CHEAP)
+        out, session = serving(tries[CHEAP][1], backend, name, LITTLE)
         assert [step["stage"] for step in session.trace() if "stage" in step][:2] == ["sort", f"solve {out['kind']}"]
-        assert session.prefix[1] == {"code": "m0", "prose": "m1"}[out["kind"]]
+        assert [prefix[-1] for _, prefix in backend.calls][1:] == [{"code": "m0", "prose": "m1"}[out["kind"]]]
         right["plan"] += out["answer"] == "right"
         right["m2"] += is_right(name, "m2")
     assert right["plan"] >= right["m2"]
@@ -84,21 +85,22 @@ def test_served_requests_are_answered_by_the_model_of_their_label(tries):
 
 def test_a_plan_that_skips_calls_nobody_for_a_label(tries):
     backend = ClassifiedBackend(label_usd=DEAR)
-    out, session = serving(tries[DEAR][1], backend, "q500")
+    out, session = serving(tries[DEAR][1], backend, "q500", MUCH)
     assert "kind" not in out
-    assert session.prefix == (SKIP, "m2")
+    assert session.spent_usd == USD["m2"]
     assert backend.calls == [("q500", (SKIP, "m2"))]
 
 
 def test_a_reply_that_is_no_label_is_other(tries):
-    out, _ = serving(tries[CHEAP][1], ClassifiedBackend(reply='{"kind": "poetry"}'), "q501")
+    out, _ = serving(tries[CHEAP][1], ClassifiedBackend(reply='{"kind": "poetry"}'), "q501", LITTLE)
     assert out["kind"] == "other"
 
 
 @pytest.mark.parametrize(
     ("reply", "label"),
     [
-        ('{"kind": "code"}', "code"), ('```json\n{"kind": "PROSE"}\n```', "prose"), ("Code.", "code"), ("Kind: `prose`", "prose"),
+        ('{"kind": "code"}', "code"), ('```json\n{"kind": "PROSE"}\n```', "prose"), ("Code.", "code"),
+        ("Kind: `prose`", "prose"),
         ("It asks for a loop.\nThe kind: two words", "two words"), ("other", "other"), ('{"kind": "poetry"}', "other"),
         ("code\nprose", "other"), ("not code", "other"), ("", "other"), ('{"kind": 3}', "other"),
         ('{"kind": "code"} {"kind": "prose"}', "other"),
@@ -112,8 +114,8 @@ def test_a_reply_is_read_or_other(reply, label):
     ("labels", "words"),
     [
         ([], "0 labels: give 1 to 16"), ([f"k{i}" for i in range(17)], "17 labels"), ("code", "a list of texts"),
-        ([1, 2], "a list of texts"), (["a", "A"], "the same word"), (["a", "Other"], "leave it out"), ([" "], "1 to 64 characters"),
-        (["a\nb"], "one line"), (["a" * 65], "1 to 64 characters"),
+        ([1, 2], "a list of texts"), (["a", "A"], "the same word"), (["a", "Other"], "leave it out"),
+        ([" "], "1 to 64 characters"), (["a\nb"], "one line"), (["a" * 65], "1 to 64 characters"),
     ],
 )  # fmt: skip
 def test_labels_that_cannot_be_told_apart_are_refused_in_one_line(labels, words):
