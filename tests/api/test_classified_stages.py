@@ -4,7 +4,7 @@ import pytest
 from kit.toys.classified import USD, ClassifiedBackend, State, build, catalog, classified, is_right, kind_of
 
 from vinelm import Objective, VineLM
-from vinelm.adapters.langgraph.nodes.classifier import read_label
+from vinelm.adapters.langgraph.nodes.verifier import read_label
 from vinelm.api.profiling import bind_workflow
 from vinelm.controller import Planner
 from vinelm.errors import WorkflowError

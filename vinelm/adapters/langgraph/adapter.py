@@ -10,12 +10,11 @@ from typing import Any, overload
 
 from langchain_core.tools import BaseTool
 
-from vinelm.adapters.langgraph.nodes.classifier import make_classifier
 from vinelm.adapters.langgraph.nodes.finish import make_finish
 from vinelm.adapters.langgraph.nodes.route import ROUTE_INJECTED, Destinations, To, make_route
 from vinelm.adapters.langgraph.nodes.signature import INJECTED, injected_parameters, is_command
 from vinelm.adapters.langgraph.nodes.stage import make_stage
-from vinelm.adapters.langgraph.nodes.verifier import make_verifier
+from vinelm.adapters.langgraph.nodes.verifier import make_classifier, make_verifier
 from vinelm.adapters.langgraph.path.within_node import ThreadPaths
 from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns
 from vinelm.adapters.langgraph.runs.reads_finder import ReadsFinder
