@@ -9,6 +9,7 @@ from vinelm.api.profiling import bind_workflow
 from vinelm.controller import Planner
 from vinelm.errors import WorkflowError
 from vinelm.estimator import make_estimator
+from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.requests.workflow import Request
@@ -69,6 +70,14 @@ def test_a_label_is_bought_where_it_is_worth_its_price_and_nowhere_else(tries):
     assert dear.next_model == SKIP
     assert "solve other: m2" in dear.explain()
     assert cheap.accuracy > dear.accuracy + 0.05
+
+
+def test_the_best_single_model_buys_no_label(tries):
+    plans = plans_over(tries[DEAR][1])
+    assert plans.fixed(MUCH, "single").models == {"sort": SKIP} | dict.fromkeys(
+        ("solve code", "solve prose", "solve other"), "m2"
+    )
+    assert set(dict(plans.single_models())) == {"m0", "m1", "m2"}
 
 
 def test_served_requests_are_answered_by_the_model_of_their_label(tries):
