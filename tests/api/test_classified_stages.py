@@ -3,7 +3,7 @@
 import pytest
 from kit.toys.classified import USD, ClassifiedBackend, State, build, catalog, classified, is_right, kind_of
 
-from vinelm import Objective, VineLM
+from vinelm import Objective, VineLM, evaluate, verify
 from vinelm.adapters.langgraph.nodes.verifier import read_label
 from vinelm.api.profiling import bind_workflow
 from vinelm.controller import Planner
@@ -24,7 +24,7 @@ LITTLE, MUCH = (Objective(maximize="accuracy", max_cost_usd=usd, mix=False) for 
 
 @pytest.fixture(scope="module")
 def tries(tmp_path_factory):
-    """By the price of a label: the rows, and the trie as it is read from a file."""
+    """By the price of a label: the rows, the trie as it is read from a file, and the store."""
     return {usd: profiled(tmp_path_factory.mktemp("classified"), usd) for usd in (CHEAP, DEAR)}
 
 
@@ -37,7 +37,7 @@ def profiled(folder, label_usd):
     assert check_store(folder / "s.db").findings == ()
     template = workflow.template.bind(tuple(catalog()))
     save_trie(folder / "v.vine", make_estimator("latent").fit(rows, template, catalog()).annotated_)
-    return rows, load_trie(folder / "v.vine")
+    return rows, load_trie(folder / "v.vine"), folder / "s.db"
 
 
 def serving(trie, backend, request_id, objective):
@@ -50,7 +50,7 @@ def serving(trie, backend, request_id, objective):
 
 
 def test_the_label_decides_the_arm_and_a_skipped_one_is_other(tries):
-    rows, _ = tries[CHEAP]
+    rows, _, _ = tries[CHEAP]
     arms = {(row.request_id, row.prefix): row.arm for row in rows if row.stage == "sort"}
     skipped = [row for row in rows if row.stage == "sort" and row.model == SKIP]
     assert skipped
@@ -98,6 +98,21 @@ def test_a_plan_that_skips_calls_nobody_for_a_label(tries):
     assert "kind" not in out
     assert session.spent_usd == USD["m2"]
     assert backend.calls == [("q500", (SKIP, "m2"))]
+
+
+@pytest.mark.parametrize(("usd", "skips"), [(CHEAP, False), (DEAR, True)])
+def test_rows_and_held_out_requests_judge_the_plan(tries, monkeypatch, usd, skips):
+    _, trie, store = tries[usd]
+    objective = MUCH if skips else LITTLE
+    plans = {policy.name: policy for policy in evaluate(store, objective=objective).policies}
+    assert plans["paths"].accuracy.is_identified
+    monkeypatch.setattr(
+        "vinelm.verdicts.verification.create_backends", lambda *_, **__: {"test": ClassifiedBackend(label_usd=usd)}
+    )
+    found = verify(store, trie, objective, workflow=classified(120), models=catalog(), requests=40, budget_usd=1.0)
+    assert len(found.rows) == 40
+    assert {row.prefix[0] == SKIP for row in found.rows} == {skips}
+    assert found.spent_usd / 40 == pytest.approx(USD["m2"] if skips else usd + USD["m0"])
 
 
 def test_a_reply_that_is_no_label_is_other(tries):

@@ -92,8 +92,8 @@ def test_the_judge_is_asked_where_that_is_worth_its_price_and_nowhere_else(whole
 
 def test_the_best_single_model_need_not_pay_for_the_judge(whole):
     trie, alone = whole[3].trie, single_model_paths(whole[3].trie)
-    assert alone[trie.sole_node(("m1", SKIP, "m1"))]
-    assert not alone[trie.sole_node(("m0", SKIP, "m1"))]
+    assert alone[trie.sole_node(("m1", SKIP))]
+    assert not alone[trie.sole_node(("m0", SKIP, "m1", SKIP))]
     assert set(dict(plans_over(replace(whole[3], signals=None)).single_models())) == {"m0"}  # the judge is m0, if any
 
 
