@@ -12,6 +12,8 @@ from vinelm.api.profiling import bind_workflow
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError, TemplateError, WorkflowError
 from vinelm.estimator import estimate_signals, make_estimator
+from vinelm.evaluation.plans.plans_over import plans_over
+from vinelm.plans.promise import single_model_paths
 from vinelm.profiler import ProfileSettings, profile
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.requests.workflow import Request
@@ -86,6 +88,13 @@ def test_the_judge_is_asked_where_that_is_worth_its_price_and_nowhere_else(whole
         else:  # the second answer is not judged, and the tool behind the judge runs all the same
             assert asked[2:] == [("m0", "m0", "m1")]
             assert (out["verdict"], out["checked"]) == ("no", 2)
+
+
+def test_the_best_single_model_need_not_pay_for_the_judge(whole):
+    trie, alone = whole[3].trie, single_model_paths(whole[3].trie)
+    assert alone[trie.sole_node(("m1", SKIP))]
+    assert not alone[trie.sole_node(("m0", SKIP, "m1", SKIP))]
+    assert set(dict(plans_over(replace(whole[3], signals=None)).single_models())) == {"m0"}  # the judge is m0, if any
 
 
 def test_without_a_plan_the_judge_is_left_out():

@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from vinelm.template.steps import SKIP
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
@@ -268,9 +269,10 @@ def share_variance(share: FloatArray, requests: int) -> FloatArray:
 
 
 def single_model_paths(trie: Trie) -> BoolArray:
-    """Mark the answerable nodes whose whole path runs on one model, whichever it is. Shape (n + 1,)."""
+    """Mark the answerable nodes whose path runs on one model, whichever it is, but for skipped stages. Shape (n + 1,)."""
     only = np.full(len(trie), -1, np.int32)  # the model of the path so far, -2 for several
+    skip = trie.models.index(SKIP) if SKIP in trie.models else -1
     for level in trie.levels[1:]:
-        before = only[trie.parent[level]]
-        only[level] = np.where((before == -1) | (before == trie.model[level]), trie.model[level], -2)
+        before, model = only[trie.parent[level]], trie.model[level]
+        only[level] = np.where(model == skip, before, np.where((before == -1) | (before == model), model, -2))
     return (only >= 0) & trie.answerable

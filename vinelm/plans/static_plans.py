@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.plans.promise import END_CORRELATION, SAMPLING_PART, error_between_fits, share_variance
+from vinelm.template.steps import SKIP
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Integers
@@ -46,7 +47,7 @@ def runs_one_model(assignments: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.
     Stages that :data:`NEVER` run have none.
     """
     one = assignments.max(axis=1, keepdims=True)
-    return np.asarray(((assignments == one) | (assignments == NEVER)).all(axis=1))
+    return np.asarray(((assignments == one) | (assignments == NEVER)).all(axis=1) & (one[:, 0] != NEVER))
 
 
 def assignments(models: Sequence[Sequence[int]]) -> Integers:
@@ -111,9 +112,15 @@ class StaticPlans:
         return len(self.graph.levels) - 2
 
     @cached_property
+    def paid_models(self) -> Integers:
+        """:attr:`models` where a stage that a plan skips is one that it never runs."""
+        names = self.graph.annotated.trie.models
+        return np.where(self.models == names.index(SKIP), NEVER, self.models) if SKIP in names else self.models
+
+    @cached_property
     def runs_one_model(self) -> BoolArray:
-        """True if each plan has one model at every stage."""
-        return np.repeat(runs_one_model(self.models), self.depth)
+        """True if each plan has one model at every stage that it does not skip."""
+        return np.repeat(runs_one_model(self.paid_models), self.depth)
 
     @cached_property
     def is_whole(self) -> BoolArray:

@@ -14,7 +14,7 @@ from vinelm.adapters.langgraph.nodes.finish import make_finish
 from vinelm.adapters.langgraph.nodes.route import ROUTE_INJECTED, Destinations, To, make_route
 from vinelm.adapters.langgraph.nodes.signature import INJECTED, injected_parameters, is_command
 from vinelm.adapters.langgraph.nodes.stage import make_stage
-from vinelm.adapters.langgraph.nodes.verifier import make_verifier
+from vinelm.adapters.langgraph.nodes.verifier import make_classifier, make_verifier
 from vinelm.adapters.langgraph.path.within_node import ThreadPaths
 from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns
 from vinelm.adapters.langgraph.runs.reads_finder import ReadsFinder
@@ -39,6 +39,11 @@ from vinelm.tools.declaration import Scope
 from vinelm.tools.speculation import Speculation
 
 Node = Callable[..., Any]
+
+
+def _check_key(name: str, state: type, key: str) -> None:
+    if not any(key in inspect.get_annotations(base) for base in inspect.getmro(state)):
+        raise WorkflowError(f"stage {name!r}: the state {state.__name__} has no key {key!r}: declare it, {key}: str")
 
 
 class GraphInterface:
@@ -135,11 +140,34 @@ class GraphInterface:
             WorkflowError: the state does not declare the key.
             ConfigError: the catalog lacks the default model.
         """
-        if not any(key in inspect.get_annotations(base) for base in inspect.getmro(state)):
-            raise WorkflowError(f"stage {name!r}: the state {state.__name__} has no key {key!r}: declare it, {key}: str")
+        _check_key(name, state, key)
         node = self.stage(name, make_verifier(f"stage {name!r}", prompt, key), state=state, default=default, optional=True)
         self.adapter.optional[name] = key
         return node
+
+    def classify(
+        self, name: str, *, labels: Sequence[str], prompt: str, state: type, key: str = "kind", default: str | None = SKIP
+    ) -> Node:
+        """Return a graph node that asks a model of which kind the request is: an optional stage.
+
+        It writes one of ``labels``, or ``"other"``, under ``key``, and no answer. A branch behind it leads to the stages of
+        each kind. Plans ask it only where knowing the kind is worth its price (docs/signals.md#a-classifier).
+
+        Args:
+            name: the node's name in the graph, which is not that of the key.
+            labels: 1 to 16 different lines of at most 64 characters, without ``"other"``.
+            prompt: what the model is shown of the request, with keys of the state in braces: ``"{question}"``.
+            state: the state's type, which declares ``key``.
+            key: the key of the state for the label; a skipped stage writes nothing there.
+            default: the model that runs where nothing is planned; by default the stage is skipped.
+
+        Raises:
+            WorkflowError: the state does not declare the key, or the labels cannot be told apart.
+            ConfigError: the catalog lacks the default model.
+        """
+        _check_key(name, state, key)
+        node = make_classifier(f"stage {name!r}", labels, prompt, key)
+        return self.stage(name, node, state=state, default=default, optional=True)
 
     def route(
         self,

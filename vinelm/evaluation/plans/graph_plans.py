@@ -141,8 +141,11 @@ class GraphPlans(Plans[StagePlan]):
     def single_models(self) -> Iterator[tuple[str, StagePlan]]:
         """See :meth:`Plans.single_models`. A plan goes on until the application ends."""
         fixed = self._fixed(Objective(maximize="accuracy"))
+        found: dict[int, int] = {}  # of plans that skip other stages, the first
         for index in np.flatnonzero(fixed.runs_one_model & fixed.is_whole & fixed.is_allowed).tolist():
-            yield self.annotated.trie.models[int(fixed.models[index // fixed.depth].max())], self._plan(fixed, index)
+            found.setdefault(int(fixed.paid_models[index // fixed.depth].max()), index)
+        for model, index in found.items():
+            yield self.annotated.trie.models[model], self._plan(fixed, index)
 
     def some(self, n: int) -> Iterator[StagePlan]:
         """See :meth:`Plans.some`: here every single model."""

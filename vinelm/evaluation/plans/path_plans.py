@@ -17,6 +17,7 @@ from vinelm.evaluation.off_policy.steps import PathSteps
 from vinelm.evaluation.plans.plans import CarriedPlan, FrontierRange, PlanFrontier, Plans, Role, thinned
 from vinelm.objective import Objective
 from vinelm.plans.promise import Z90, single_model_paths
+from vinelm.template.steps import SKIP
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray
 
@@ -59,7 +60,7 @@ class PathPlans(Plans[Decision]):
         whole = self._single & (self.trie.depth == self.trie.max_depth)
         for index, model in enumerate(self.trie.models):
             nodes = np.flatnonzero(whole & (self.trie.model == index))
-            if len(nodes):
+            if len(nodes) and model != SKIP:
                 yield model, self._to(int(nodes[0]))
 
     def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
