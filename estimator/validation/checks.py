@@ -2,7 +2,8 @@
 
 Requests are split in two by a hash of their ids, and the fit to each half is compared with the other half's outcomes. A half
 has less data than the whole, so its errors overestimate those of the full fit. Where the trie branches, a "path" below is a
-fixed plan, with one model for each stage; contingent plans are chosen from more alternatives, and their optimism may be larger.
+fixed plan, with one model for each stage. The optimism of the choice is there that of contingent plans, by kind of request too,
+which are chosen from more alternatives; not where histories are merged.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from vinelm.estimator.baselines.cascade import CascadeEstimator
 from vinelm.estimator.latent.estimator import LatentEstimator
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.registry import make_estimator
+from vinelm.estimator.signals.optimism import FitMasses, gaps
 from vinelm.plans.promise import Z90, PlanFigures, Promise, SelectionOptimism, single_model_paths
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.template import Stage, Template
@@ -76,10 +78,23 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
         splits: At least one pair of fits to the two halves of the requests. Each half chooses once and judges once.
         fitted: The fit to all requests: the curve's costs are its own.
     """
-    halves = [(SelectablePlans.of(one), SelectablePlans.of(other)) for one, other in splits]
-    gaps = np.array([_gaps(chooser, judge) for one, other in halves for chooser, judge in ((one, other), (other, one))])
-    mean = gaps.mean(axis=0)  # (2, caps): of the accuracy, and of the advantage over a single model
+    pairs = [pair for one, other in splits for pair in ((one, other), (other, one))]
+    if fitted.is_contingent and fitted.has_path_metrics:
+        cost, *means = np.mean([_contingent_gaps(*pair) for pair in pairs], axis=0)
+        order = np.argsort(cost, kind="stable")
+        return SelectionOptimism.measured(cost[order], *(mean[order] for mean in means)), float(means[0].mean())
+    found = np.array([_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge)) for chooser, judge in pairs])
+    mean = found.mean(axis=0)  # (2, caps): of the accuracy, and of the advantage over a single model
     return SelectionOptimism.measured(_caps(SelectablePlans.of(fitted)), *mean), float(mean[0].mean())
+
+
+def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
+    """By price of a dollar, shape (3, prices): dollars by the judge, and promised less judged as :func:`_gaps` has it."""
+    cost, gap, expected = gaps(FitMasses.of_tries([chooser]), FitMasses.of_tries([judge]))
+    one, other = SelectablePlans.of(chooser), SelectablePlans.of(judge)
+    alone = _chosen(one, one.single, expected[:, 0])
+    of_single = [0.0 if plan is None else float(one.accuracy[plan] - other.accuracy[plan]) for plan in alone]
+    return np.array([cost, gap, gap - of_single])
 
 
 def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
