@@ -44,17 +44,20 @@ def set_request_kinds(store: ObservationStore, kinds: Mapping[str, str]) -> None
             connection.execute(delete(schema.meta).where(schema.meta.c.key == KINDS))
 
 
-def told_apart(store: ObservationStore, rows: Iterable[Observation], template: Template) -> tuple[list[Observation], Template]:
+def told_apart(
+    store: ObservationStore, rows: Iterable[Observation], template: Template, *, learn: bool = True
+) -> tuple[list[Observation], Template]:
     """Return the rows and the template with the kinds of request told apart; as they are where no kind is declared.
 
     Args:
         store: Only read, for the kinds of its requests.
         rows: Rows of the store.
-        template: The store's bound template; or that of a trie of it, whose kinds are taken as they are.
+        template: The store's bound template, or that of a trie of it.
+        learn: Learn the kinds where the template has none; else they are taken as they are: those of a trie.
     """
     rows = list(rows)
     found = request_kinds(store)
-    if not template.kinds:
+    if learn and not template.kinds:
         template = of_kinds(template, learnt(rows, found, template))
     if not template.kinds or any(stage.name == row.stage for row in rows[:1] for stage in template.stages):
         return rows, template  # without kinds, or served rows, which name the stages of their kind

@@ -155,10 +155,18 @@ def estimate_store(
     """
     from vinelm.estimator import estimate_signals
     from vinelm.estimator.judged.correction import corrected_trie, failed_share
+    from vinelm.evaluation.judging.cross_fit import worth_of_kinds
     from vinelm.evaluation.judging.today import against_today
 
     require_max_error(max_error)
     annotated, cells, observations, agreement, registered, kinds = _fitted(path, estimator, stop, calls_per_hour)
+    if checked and kinds:
+        gain = worth_of_kinds(registered, observations, annotated.template, annotated.catalog, estimator=estimator, kinds=kinds)
+        if gain is not None and not pays(gain):
+            annotated, cells, observations, agreement, registered, kinds = _fitted(
+                path, estimator, stop, calls_per_hour, by_kind=False
+            )
+            annotated = replace(annotated, meta={**annotated.meta, KINDS_META: gain.to_dict()})
     if checked:
         evidence, spent_usd, everything_usd = _evidence(annotated, cells, agreement)
         evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
@@ -205,7 +213,7 @@ def evidence_of(path: str | Path | PostgresUrl) -> tuple[ValidationReport, float
 
 
 def _fitted(
-    path: str | Path | PostgresUrl, estimator: str, stop: str | None, calls_per_hour: float = 0.0
+    path: str | Path | PostgresUrl, estimator: str, stop: str | None, calls_per_hour: float = 0.0, *, by_kind: bool = True
 ) -> tuple[AnnotatedTrie, ObservationTable, Sequence[Observation], JudgeAgreement | None, Sequence[str], Mapping[str, str]]:
     """The estimate with its provenance, and what it was made from, the ids of all requests and their kinds last.
 
@@ -222,7 +230,8 @@ def _fitted(
     with ObservationStore.open(path) as store:
         identity, observations, registered = store.identity, store.observations(), store.request_ids()
         judged = JudgedRows.of_store(store)
-        observations, template = told_apart(store, observations if judged is None else judged.rows, identity.bound_template())
+        rows = observations if judged is None else judged.rows
+        observations, template = told_apart(store, rows, identity.bound_template(), learn=by_kind)
         kinds = learnt_of_requests(store, template)
         prompts = StoredPrompts(store).of_cached(observations)
     catalog = identity.models()
