@@ -78,18 +78,18 @@ def learnt_of_requests(store: ObservationStore, template: Template) -> dict[str,
     return {name: learnt_kind(found.get(name), template.kinds) for name in store.request_ids()}
 
 
-def why_not_told(store: ObservationStore, template: Template) -> str | None:
-    """Return why an estimate does not tell the declared kinds apart, as a sentence; None if it does, or none are declared.
+def why_not_told(store: ObservationStore, template: Template) -> tuple[str, ...]:
+    """Return why an estimate does not tell the declared kinds apart, a sentence; none if it does, or none are declared.
 
     Args:
         store: Only read.
         template: Of the estimate.
     """
     if template.kinds or not request_kinds(store):
-        return None
+        return ()
     return (
         f"Kinds of request are declared and not told apart: two need at least {LEAST_REQUESTS} profiled requests each, and"
-        f" {LEAST_ANSWERS:g} first answers per model."
+        f" {LEAST_ANSWERS:g} first answers per model.",
     )
 
 

@@ -20,6 +20,7 @@ from vinelm.estimator.prompt_cache import cached_shares
 from vinelm.plans.recommendation import META
 from vinelm.rows.observation import Observation, at_ordinary_prices
 from vinelm.template import StopRule
+from vinelm.template.kinds import UNTOLD
 from vinelm.traces import ObservationStore, reprice_store
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.version import __version__
@@ -56,7 +57,10 @@ def repriced_trie(annotated: AnnotatedTrie, store: Path, prices: Catalog, *, whe
         done = reprice_store(store, path, prices)
         name, stop = str(annotated.meta.get("estimator", "latent")), annotated.template.stop
         is_checked, rate = "evidence" in annotated.meta, annotated.calls_per_hour or 0.0
-        found = estimate_store(path, estimator=name, stop=stop, checked=is_checked, calls_per_hour=rate)
+        by_kind = bool(annotated.template.kinds)
+        found = estimate_store(
+            path, estimator=name, stop=stop, checked=is_checked, calls_per_hour=rate, by_kind=by_kind
+        )
     if not _has_same_answers(annotated, found):
         raise ConfigError(
             f"{where}: was not estimated from the rows that {store} has now: run `vinelm estimate` on the store first",
@@ -95,7 +99,8 @@ def estimate(
         estimator: How sparse observations become a trie; :data:`vinelm.estimator.ESTIMATORS` has the names.
         stop: Which stop rule to estimate for; None takes the workflow's own.
         check: Measure how far the estimate can be trusted (held-out error, optimism, other estimators), into
-            ``meta["evidence"]``. False skips this, and nothing is refused.
+            ``meta["evidence"]``, and whether declared kinds of request pay: where plans by kind gain nothing on held-out
+            requests, the kinds are not told apart. False skips this, and nothing is refused.
         max_error: The largest half-width, in (0, 1], of the 90 % interval of the best path's accuracy that is accepted
             (default 0.15). 1 accepts everything. Only with ``check``.
         calls_per_hour: Requests that the application serves per hour, >= 0. It says how often a provider's prompt cache still
@@ -137,6 +142,7 @@ def estimate_store(
     checked: bool = False,
     max_error: float = 1.0,
     calls_per_hour: float = 0.0,
+    by_kind: bool | None = None,
 ) -> AnnotatedTrie:
     """Fit an estimator to the observations of a store: :func:`estimate` for callers that have a path and check nothing.
 
@@ -147,6 +153,8 @@ def estimate_store(
         checked: Also fit on each half of the requests (some seven more fits) and put the result into ``meta["evidence"]``.
         max_error: The largest accepted half-width of the best path's 90 % interval, in (0, 1]; only used with ``checked``.
         calls_per_hour: As :func:`estimate` takes it.
+        by_kind: Whether declared kinds of request are told apart. None: yes, and with ``checked`` only if plans by kind gain on
+            held-out requests; else ``meta["untold_kinds"]`` says what they gain.
 
     Raises:
         StoreError: The store cannot be read.
@@ -159,14 +167,15 @@ def estimate_store(
     from vinelm.evaluation.judging.today import against_today
 
     require_max_error(max_error)
-    annotated, cells, observations, agreement, registered, kinds = _fitted(path, estimator, stop, calls_per_hour)
-    if checked and kinds:
+    annotated, cells, observations, agreement, registered, kinds = _fitted(
+        path, estimator, stop, calls_per_hour, by_kind is not False
+    )
+    if checked and kinds and by_kind is None:
         gain = worth_of_kinds(registered, observations, annotated.template, annotated.catalog, estimator=estimator, kinds=kinds)
-        if gain is not None and not pays(gain):
-            annotated, cells, observations, agreement, registered, kinds = _fitted(
-                path, estimator, stop, calls_per_hour, by_kind=False
-            )
-            annotated = replace(annotated, meta={**annotated.meta, KINDS_META: gain.to_dict()})
+        if gain is None or not gain.is_identified or gain.value <= 0.0:
+            annotated, cells, observations, agreement, registered, kinds = _fitted(path, estimator, stop, calls_per_hour, False)
+            interval = None if gain is None else gain.to_dict()["interval"]
+            annotated = replace(annotated, meta={**annotated.meta, UNTOLD: interval})
     if checked:
         evidence, spent_usd, everything_usd = _evidence(annotated, cells, agreement)
         evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
@@ -213,7 +222,7 @@ def evidence_of(path: str | Path | PostgresUrl) -> tuple[ValidationReport, float
 
 
 def _fitted(
-    path: str | Path | PostgresUrl, estimator: str, stop: str | None, calls_per_hour: float = 0.0, *, by_kind: bool = True
+    path: str | Path | PostgresUrl, estimator: str, stop: str | None, calls_per_hour: float = 0.0, by_kind: bool = True
 ) -> tuple[AnnotatedTrie, ObservationTable, Sequence[Observation], JudgeAgreement | None, Sequence[str], Mapping[str, str]]:
     """The estimate with its provenance, and what it was made from, the ids of all requests and their kinds last.
 

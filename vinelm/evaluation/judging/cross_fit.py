@@ -252,6 +252,7 @@ def worth_of_kinds(
     *,
     estimator: str,
     kinds: Mapping[str, str],
+    seed: int = 0,
 ) -> OffPolicyEstimate | None:
     """Return what telling the kinds of request apart gains in accuracy, at the dollars that plans by kind spend.
 
@@ -264,6 +265,7 @@ def worth_of_kinds(
         catalog: The models.
         estimator: Name of the estimator that plans.
         kinds: What kind each request counts as.
+        seed: Decides the split.
 
     Returns:
         The paired gain; None where the rows cannot judge it.
@@ -271,7 +273,7 @@ def worth_of_kinds(
     known = list(dict.fromkeys((*requests, *(row.request_id for row in rows))))
     try:
         require_judgeable(known, rows, template)
-        fit = CrossFit(known, rows, template, catalog, estimator=estimator, kinds=kinds)
+        fit = CrossFit(known, rows, template, catalog, estimator=estimator, seed=seed, kinds=kinds)
     except (ConfigError, EvidenceError):
         return None
     runs = fit.runs(swept(fit.planning), hindsight=False, votes=False, required=("paths",))
