@@ -58,9 +58,7 @@ def repriced_trie(annotated: AnnotatedTrie, store: Path, prices: Catalog, *, whe
         name, stop = str(annotated.meta.get("estimator", "latent")), annotated.template.stop
         is_checked, rate = "evidence" in annotated.meta, annotated.calls_per_hour or 0.0
         by_kind = bool(annotated.template.kinds)
-        found = estimate_store(
-            path, estimator=name, stop=stop, checked=is_checked, calls_per_hour=rate, by_kind=by_kind
-        )
+        found = estimate_store(path, estimator=name, stop=stop, checked=is_checked, calls_per_hour=rate, by_kind=by_kind)
     if not _has_same_answers(annotated, found):
         raise ConfigError(
             f"{where}: was not estimated from the rows that {store} has now: run `vinelm estimate` on the store first",
@@ -163,7 +161,7 @@ def estimate_store(
     """
     from vinelm.estimator import estimate_signals
     from vinelm.estimator.judged.correction import corrected_trie, failed_share
-    from vinelm.evaluation.judging.cross_fit import worth_of_kinds
+    from vinelm.evaluation.judging.cross_fit import pays, worth_of_kinds
     from vinelm.evaluation.judging.today import against_today
 
     require_max_error(max_error)
@@ -172,7 +170,7 @@ def estimate_store(
     )
     if checked and kinds and by_kind is None:
         gain = worth_of_kinds(registered, observations, annotated.template, annotated.catalog, estimator=estimator, kinds=kinds)
-        if gain is None or not gain.is_identified or gain.value <= 0.0:
+        if not pays(gain):
             annotated, cells, observations, agreement, registered, kinds = _fitted(path, estimator, stop, calls_per_hour, False)
             interval = None if gain is None else gain.to_dict()["interval"]
             annotated = replace(annotated, meta={**annotated.meta, UNTOLD: interval})

@@ -147,7 +147,7 @@ def test_declared_kinds_are_told_apart_where_plans_by_kind_gain_on_held_out_requ
 
 
 def test_kinds_that_do_not_pay_leave_what_requests_show(tmp_path) -> None:
-    alike = dict.fromkeys(("code", "prose"), {"small": 0.5, "mid": 0.7})
+    alike = {kind: {"small": 0.5, "mid": 0.7} for kind in ("code", "prose")}
     prices = {"small": 0.001, "mid": 0.001}
     path = made_store(tmp_path / "a.db", alike["code"], prices, requests=160, kinds=alike, has_answers=True)
     assert vinelm.estimate(path, check=False).signals is None

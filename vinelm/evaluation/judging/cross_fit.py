@@ -280,6 +280,11 @@ def worth_of_kinds(
     return gain_between(runs, "paths", "no_kinds", "accuracy")
 
 
+def pays(gain: OffPolicyEstimate | None) -> bool:
+    """Return whether a gain is one by its estimate, and rows show it."""
+    return gain is not None and gain.is_identified and gain.value > 0.0
+
+
 def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, level: float = 0.95) -> OffPolicyEstimate:
     """Return the paired gain of a policy over another, by half; exactly 0 in a half where both do the same."""
     halves = [HalfScores(one, two) for one, two in zip(own, other, strict=True)]
