@@ -175,7 +175,7 @@ def estimate_store(
             interval = None if gain is None else gain.to_dict()["interval"]
             annotated = replace(annotated, meta={**annotated.meta, UNTOLD: interval})
     if checked:
-        evidence, spent_usd, everything_usd = _evidence(annotated, cells, agreement)
+        evidence, spent_usd, everything_usd = _evidence(annotated, cells, observations, agreement)
         evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
         annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
         charged_usd = annotated.meta["spent_usd"]
@@ -215,8 +215,8 @@ def evidence_of(path: str | Path | PostgresUrl) -> tuple[ValidationReport, float
         StoreError: The store cannot be read.
         ConfigError: A judge scored the answers that disagrees with the labels.
     """
-    annotated, cells, _, agreement, _, _ = _fitted(path, "latent", None)
-    return _evidence(annotated, cells, agreement)
+    annotated, cells, observations, agreement, _, _ = _fitted(path, "latent", None)
+    return _evidence(annotated, cells, observations, agreement)
 
 
 def _fitted(
@@ -300,13 +300,16 @@ def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTri
 
 
 def _evidence(
-    annotated: AnnotatedTrie, cells: ObservationTable, agreement: JudgeAgreement | None
+    annotated: AnnotatedTrie, cells: ObservationTable, rows: Sequence[Observation], agreement: JudgeAgreement | None
 ) -> tuple[ValidationReport, float, float]:
     """The report, the dollars of the rows, and those of everything, as :func:`evidence_of` returns them."""
     from vinelm.estimator.judged.correction import corrected_report
     from vinelm.estimator.validation.checks import validate_estimate
+    from vinelm.evaluation.tries.merging import merging_optimism
 
     evidence = validate_estimate(cells, annotated.template, annotated.catalog, annotated)
+    if evidence.selection is not None and annotated.template.merges:
+        evidence = replace(evidence, selection=evidence.selection.or_more(merging_optimism(annotated, rows)))
     if agreement is not None:
         evidence = corrected_report(evidence, agreement)
     spent, coverage = annotated.meta["spent_usd"], annotated.meta["coverage"]
