@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -35,6 +35,8 @@ SMALLEST_CAP = 1e-6
 """Smallest cost cap relative to the largest, where some path is free."""
 
 Halves = tuple[AnnotatedTrie, AnnotatedTrie]
+_Measure = Callable[[AnnotatedTrie, AnnotatedTrie], FloatArray]
+"""Of a chooser and a judge: dollars, promised less judged accuracy, and the same of the advantage; a row each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,13 +81,21 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
         fitted: The fit to all requests: the curve's costs are its own.
     """
     pairs = [pair for one, other in splits for pair in ((one, other), (other, one))]
-    if fitted.is_contingent and fitted.has_path_metrics:
-        cost, *means = np.mean([_contingent_gaps(*pair) for pair in pairs], axis=0)
-        order = np.argsort(cost, kind="stable")
-        return SelectionOptimism.measured(cost[order], *(mean[order] for mean in means)), float(means[0].mean())
-    found = np.array([_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge)) for chooser, judge in pairs])
-    mean = found.mean(axis=0)  # (2, caps): of the accuracy, and of the advantage over a single model
-    return SelectionOptimism.measured(_caps(SelectablePlans.of(fitted)), *mean), float(mean[0].mean())
+    measure = fitted.by_ends(one=_by_caps, several=_by_prices)
+    cost, *means = np.mean([measure(*pair) for pair in pairs], axis=0)
+    order = np.argsort(cost, kind="stable")
+    return SelectionOptimism.measured(cost[order], *(mean[order] for mean in means)), float(means[0].mean())
+
+
+def _by_caps(fitted: AnnotatedTrie) -> _Measure:
+    """Where each plan ends at one node, and for fixed plans over merged histories: the best under each of some caps."""
+    caps = _caps(SelectablePlans.of(fitted))
+    return lambda chooser, judge: np.array((caps, *_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge))))
+
+
+def _by_prices(fitted: AnnotatedTrie) -> _Measure:
+    """Where a plan ends at several nodes: the best at each of some prices of a dollar."""
+    return _contingent_gaps if fitted.has_path_metrics else _by_caps(fitted)
 
 
 def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:

@@ -15,21 +15,18 @@ from signals_parts.vinelm_signals import VineLMSignals
 
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
-from vinelm.estimator import ObservationTable, make_estimator
+from vinelm.estimator import ObservationTable, estimate_signals, make_estimator
 from vinelm.estimator.arms import with_kinds_counted
 from vinelm.estimator.validation.checks import validate_estimate
 from vinelm.evaluation import OutcomeTable
-from vinelm.evaluation.judging.cross_fit import pays, worth_of_kinds
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
+from vinelm.evaluation.tries.promises import promised_gain
 from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
 from vinelm.template.kinds import learnt_kind, of_kinds, stage_title
 from vinelm.traces.store.kinds import learnt, titled
 from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
-
-OTHER_SPLIT = 1000
-"""Seed of the halves by which kinds are judged: those of the splits into training and held-out requests are drawn alike."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +81,7 @@ class KindChooser:
 
 @dataclass(frozen=True)
 class VineLMKinds:
-    """VineLM's plan by the kind of the request, over paths; without them where none can be learnt, or none pays by the rows.
+    """VineLM's plan by the kind of the request, over paths; without them where none can be learnt, or they do not pay.
 
     That is what `vinelm estimate` does.
 
@@ -106,21 +103,18 @@ class VineLMKinds:
 def estimated_by_kind(
     rows: Sequence[Observation], plain: AnnotatedTrie, asked: Asked, request_ids: Sequence[str]
 ) -> AnnotatedTrie:
-    """The trie of a template of kinds, checked where the one without kinds is: that one where kinds do not pay."""
+    """The trie of a template of kinds, where the one without kinds is checked; that one where kinds do not pay."""
     kinds = learnt(rows, asked.kinds, plain.template)
     base = plain.template
     template = of_kinds(base, kinds)
     if not kinds:
         return plain
     own = [titled(row, learnt_kind(asked.kinds.get(row.request_id), kinds), base) for row in rows]
-    known = {name: learnt_kind(asked.kinds.get(name), kinds) for name in request_ids}
-    gain = worth_of_kinds(request_ids, own, template, plain.catalog, estimator="latent", kinds=known, seed=OTHER_SPLIT)
-    if not pays(gain):
-        return plain
-    counts = Counter(known.values())
+    counts = Counter(learnt_kind(asked.kinds.get(name), kinds) for name in request_ids)
     found = with_kinds_counted(make_estimator("latent").fit(own, template, plain.catalog).annotated_, counts)
     if "evidence" not in plain.meta:
         return found
     cells = ObservationTable.from_observations(own, template, Trie.from_template(template))
     evidence = validate_estimate(cells, template, plain.catalog, found).to_dict()
-    return replace(found, meta={**found.meta, "evidence": evidence})
+    found = replace(found, meta={**found.meta, "evidence": evidence})
+    return found if promised_gain(found, replace(plain, signals=estimate_signals(plain, rows))) > 0.0 else plain

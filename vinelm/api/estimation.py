@@ -97,8 +97,8 @@ def estimate(
         estimator: How sparse observations become a trie; :data:`vinelm.estimator.ESTIMATORS` has the names.
         stop: Which stop rule to estimate for; None takes the workflow's own.
         check: Measure how far the estimate can be trusted (held-out error, optimism, other estimators), into
-            ``meta["evidence"]``, and whether declared kinds of request pay: where plans by kind gain nothing on held-out
-            requests, the kinds are not told apart. False skips this, and nothing is refused.
+            ``meta["evidence"]``, and whether declared kinds of request pay: where plans by kind promise no more than
+            plans without them, the kinds are not told apart. False skips this, and nothing is refused.
         max_error: The largest half-width, in (0, 1], of the 90 % interval of the best path's accuracy that is accepted
             (default 0.15). 1 accepts everything. Only with ``check``.
         calls_per_hour: Requests that the application serves per hour, >= 0. It says how often a provider's prompt cache still
@@ -151,8 +151,8 @@ def estimate_store(
         checked: Also fit on each half of the requests (some seven more fits) and put the result into ``meta["evidence"]``.
         max_error: The largest accepted half-width of the best path's 90 % interval, in (0, 1]; only used with ``checked``.
         calls_per_hour: As :func:`estimate` takes it.
-        by_kind: Whether declared kinds of request are told apart. None: yes, and with ``checked`` only if plans by kind gain on
-            held-out requests; else ``meta["untold_kinds"]`` says what they gain.
+        by_kind: Whether declared kinds of request are told apart. None: yes, and with ``checked`` only if plans by kind
+            promise more, see :func:`~vinelm.evaluation.tries.promises.promised_gain`; else ``meta["untold_kinds"]`` says it.
 
     Raises:
         StoreError: The store cannot be read.
@@ -161,19 +161,13 @@ def estimate_store(
     """
     from vinelm.estimator import estimate_signals
     from vinelm.estimator.judged.correction import corrected_trie, failed_share
-    from vinelm.evaluation.judging.cross_fit import pays, worth_of_kinds
     from vinelm.evaluation.judging.today import against_today
+    from vinelm.evaluation.tries.promises import promised_gain
 
     require_max_error(max_error)
     annotated, cells, observations, agreement, registered, kinds = _fitted(
         path, estimator, stop, calls_per_hour, by_kind is not False
     )
-    if checked and kinds and by_kind is None:
-        gain = worth_of_kinds(registered, observations, annotated.template, annotated.catalog, estimator=estimator, kinds=kinds)
-        if not pays(gain):
-            annotated, cells, observations, agreement, registered, kinds = _fitted(path, estimator, stop, calls_per_hour, False)
-            interval = None if gain is None else gain.to_dict()["interval"]
-            annotated = replace(annotated, meta={**annotated.meta, UNTOLD: interval})
     if checked:
         evidence, spent_usd, everything_usd = _evidence(annotated, cells, observations, agreement)
         evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
@@ -192,7 +186,14 @@ def estimate_store(
             annotated = replace(annotated, meta={**annotated.meta, META: compared.to_dict()})
     if agreement is not None:  # the correction of what requests show is not worked out: plans are over paths
         return corrected_trie(annotated, agreement, failed_share(cells))
-    return replace(annotated, signals=estimate_signals(annotated, observations))
+    annotated = replace(annotated, signals=estimate_signals(annotated, observations))
+    if not checked or not kinds or by_kind is not None:
+        return annotated
+    without = estimate_store(
+        path, estimator=estimator, stop=stop, checked=True, max_error=1.0, calls_per_hour=calls_per_hour, by_kind=False
+    )
+    gain = promised_gain(annotated, without)
+    return annotated if gain > 0.0 else replace(without, meta={**without.meta, UNTOLD: gain})
 
 
 def require_max_error(max_error: float) -> None:
@@ -305,10 +306,10 @@ def _evidence(
     """The report, the dollars of the rows, and those of everything, as :func:`evidence_of` returns them."""
     from vinelm.estimator.judged.correction import corrected_report
     from vinelm.estimator.validation.checks import validate_estimate
-    from vinelm.evaluation.tries.merging import merging_optimism
+    from vinelm.evaluation.tries.promises import merging_optimism
 
     evidence = validate_estimate(cells, annotated.template, annotated.catalog, annotated)
-    if evidence.selection is not None and annotated.template.merges:
+    if evidence.selection is not None:
         evidence = replace(evidence, selection=evidence.selection.or_more(merging_optimism(annotated, rows)))
     if agreement is not None:
         evidence = corrected_report(evidence, agreement)

@@ -51,17 +51,17 @@ def learnt_kind(kind: str | None, kinds: tuple[str, ...]) -> str:
 
 
 UNTOLD = "untold_kinds"
-"""Key of a trie's ``meta`` where declared kinds do not pay: 95 % interval of what they gain, fractions, or None."""
+"""Key of a trie's ``meta`` where declared kinds do not pay: what plans by kind promise more, <= 0, a fraction."""
 
 
 def untold_words(meta: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return why a trie does not tell the declared kinds of request apart, if they did not pay; one line at most."""
+    """Return why a trie does not tell the declared kinds of request apart, if they do not pay; one line at most."""
     if UNTOLD not in meta:
         return ()
-    gain = "the rows do not show that plans by kind gain anything"
-    if meta[UNTOLD]:
-        gain = "plans by kind change accuracy by {:+.1f} to {:+.1f} points".format(*(100 * end for end in meta[UNTOLD]))
-    return (f"Kinds of request are declared and not told apart: on held-out requests, at equal dollars, {gain}.",)
+    return (
+        "Kinds of request are declared and not told apart: plans by kind promise"
+        f" {-100 * meta[UNTOLD]:.1f} points less than plans without them, at equal dollars.",
+    )
 
 
 def stage_title(stage: str, kind: str) -> str:

@@ -132,13 +132,13 @@ def test_kinds_of_few_answers_are_not_told_apart_and_the_evaluation_says_so(tmp_
 
 
 @pytest.mark.parametrize(("truth", "pays"), [(UNLIKE, True), (ONE_IS_BEST, False)])
-def test_declared_kinds_are_told_apart_where_plans_by_kind_gain_on_held_out_requests(tmp_path, capsys, truth, pays) -> None:
+def test_declared_kinds_are_told_apart_where_plans_by_kind_promise_more(tmp_path, capsys, truth, pays) -> None:
     path = made_store(tmp_path / "a.db", truth["code"], {"m0": 0.002, "m1": 0.001}, requests=160, kinds=truth, depth=1)
     found = vinelm.estimate(path)
     assert bool(found.template.kinds) == pays
     vinelm.save_trie(tmp_path / "a.vine", found)
     assert main(["plan", str(tmp_path / "a.vine"), "--maximize", "accuracy", "--accept-optimism"]) == 0
-    said = "Kinds of request are declared and not told apart: on held-out requests, at equal dollars"
+    said = "Kinds of request are declared and not told apart: plans by kind promise"
     assert (said in " ".join(capsys.readouterr().out.split())) != pays
     judged = vinelm.evaluate(path, trie=found, objective=Objective(maximize="accuracy"))
     assert any(note.startswith(said) for note in judged.notes) != pays
@@ -146,11 +146,13 @@ def test_declared_kinds_are_told_apart_where_plans_by_kind_gain_on_held_out_requ
     assert vinelm.estimate(path, check=False).template.kinds  # nothing is checked
 
 
-def test_kinds_that_do_not_pay_leave_what_requests_show(tmp_path) -> None:
+def test_kinds_that_do_not_pay_leave_what_requests_show(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("vinelm.evaluation.tries.promises.promised_gain", lambda by_kind, without: -0.01)
     alike = {kind: {"small": 0.5, "mid": 0.7} for kind in ("code", "prose")}
     prices = {"small": 0.001, "mid": 0.001}
     path = made_store(tmp_path / "a.db", alike["code"], prices, requests=160, kinds=alike, has_answers=True)
     assert vinelm.estimate(path, check=False).signals is None
     found = vinelm.estimate(path)
     assert found.signals is not None
+    assert found.meta["untold_kinds"] == -0.01
     assert vinelm.report(path, found) is not None

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vinelm.catalog import Catalog
-from vinelm.errors import ConfigError, EvidenceError
-from vinelm.evaluation.judging.judgeable import require_judgeable, swept
 from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.judging.planning_half import TITLES, ChosenPolicy, PlanningHalf, PolicyName, part_of
 from vinelm.evaluation.off_policy.buying import BoughtRows
@@ -242,47 +240,6 @@ def gain_between(
         for name in (own, other)
     )
     return gain_over(one, two, target, level=level)
-
-
-def worth_of_kinds(
-    requests: Sequence[str],
-    rows: Sequence[Observation],
-    template: Template,
-    catalog: Catalog,
-    *,
-    estimator: str,
-    kinds: Mapping[str, str],
-    seed: int = 0,
-) -> OffPolicyEstimate | None:
-    """Return what telling the kinds of request apart gains in accuracy, at the dollars that plans by kind spend.
-
-    It is compared with what would be served without the declaration, signals included; mean over a range of budgets.
-
-    Args:
-        requests: All requests that could have been bought.
-        rows: The stored rows, by the stages of the template.
-        template: Bound, of kinds; with the stop rule to plan for.
-        catalog: The models.
-        estimator: Name of the estimator that plans.
-        kinds: What kind each request counts as.
-        seed: Decides the split.
-
-    Returns:
-        The paired gain; None where the rows cannot judge it.
-    """
-    known = list(dict.fromkeys((*requests, *(row.request_id for row in rows))))
-    try:
-        require_judgeable(known, rows, template)
-        fit = CrossFit(known, rows, template, catalog, estimator=estimator, seed=seed, kinds=kinds)
-    except (ConfigError, EvidenceError):
-        return None
-    runs = fit.runs(swept(fit.planning), hindsight=False, votes=False, required=("paths",))
-    return gain_between(runs, "paths", "no_kinds", "accuracy")
-
-
-def pays(gain: OffPolicyEstimate | None) -> bool:
-    """Return whether a gain is one by its estimate, and rows show it."""
-    return gain is not None and gain.is_identified and gain.value > 0.0
 
 
 def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, level: float = 0.95) -> OffPolicyEstimate:

@@ -1,4 +1,4 @@
-"""What the promises of plans over merged histories owe to the merging: an estimate that remembers one choice more judges them."""
+"""Promises of two estimates of the same rows: by kind of request and without kinds, with a short memory and a longer one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from vinelm.controller import Planner
+from vinelm.errors import InfeasibleError
 from vinelm.estimator import make_estimator
 from vinelm.evaluation.plans.graph_plans import GraphPlans
 from vinelm.objective import Objective
@@ -45,3 +47,23 @@ def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> S
     carried = [judge.carried(plan, own) for plan in found]
     gaps = [plan.accuracy - there.accuracy if there else 0.0 for plan, there in zip(found, carried, strict=True)]
     return SelectionOptimism.measured(np.array([plan.path_cost_usd for plan in found]), _BOTH_WAYS * np.array(gaps))
+
+
+def promised_gain(by_kind: AnnotatedTrie, without: AnnotatedTrie) -> float:
+    """Return by how much more plans by the kind of the request promise than plans without it, a fraction of the requests.
+
+    It is the mean over the plans by kind along their range of dollars, each against the plan without kinds that promises to
+    spend as much, over what requests show where that was estimated. What choosing adds is taken off on both sides.
+
+    Args:
+        by_kind: Of a template of kinds, with its evidence.
+        without: Of the same rows without kinds, with its own.
+    """
+    rival, gains = Planner(without.signals or without), list[float]()
+    for plan in GraphPlans(by_kind).along_budgets():
+        equal = Objective(maximize="accuracy", max_cost_usd=plan.path_cost_usd * (1.0 + 1e-9))
+        try:
+            gains.append(plan.promise.accuracy - rival.mixed(equal).promise.accuracy)
+        except InfeasibleError:  # the plan by kind costs a little less than anything that is the same for all kinds
+            continue
+    return float(np.mean(gains)) if gains else 0.0

@@ -9,7 +9,7 @@ from simulated_agent import AgentTruth
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.estimator import make_estimator
-from vinelm.evaluation.tries.merging import merging_optimism
+from vinelm.evaluation.tries.promises import merging_optimism
 from vinelm.objective import Objective
 from vinelm.plans.promise import SelectionOptimism
 from vinelm.trie.annotated_trie import AnnotatedTrie
