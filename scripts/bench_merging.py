@@ -30,6 +30,7 @@ from vinelm.estimator import make_estimator
 from vinelm.evaluation.tries.promises import merging_optimism
 from vinelm.objective import Objective
 from vinelm.plans import StaticPlans
+from vinelm.plans.promise import SelectionOptimism
 from vinelm.template import Template
 from vinelm.trie import DecisionGraph, MergedTrie, Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
