@@ -27,8 +27,10 @@ from simulated_agent_graph import profiled_agent
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.estimator import make_estimator
+from vinelm.evaluation.tries.promises import merging_optimism
 from vinelm.objective import Objective
 from vinelm.plans import StaticPlans
+from vinelm.plans.promise import SelectionOptimism
 from vinelm.template import Template
 from vinelm.trie import DecisionGraph, MergedTrie, Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -36,6 +38,8 @@ from vinelm.trie.difficulty import DifficultyRates
 
 Floats = npt.NDArray[np.float64]
 POINTS = 21
+SHARES = (0.2, 0.4, 0.7, 1.0)
+"""Of the dollars of the most accurate plan: the budgets whose promises are judged."""
 PRICES = (0.0, 0.5, 2.0, 5.0, 15.0, 40.0, 120.0)
 """Accuracy per dollar at which plans are compared."""
 MERGES: dict[str, dict[str, Any]] = {
@@ -107,7 +111,8 @@ def judged(truth: AgentTruth, tree: Tree, rows: list[Any]) -> Iterator[tuple[str
         start = time.perf_counter()
         merged = make_estimator().fit(rows, truth.template(**settings), truth.catalog).annotated_
         seconds = time.perf_counter() - start
-        yield f"estimated, {name}", {**judge_merged(tree, merged), "fit_s": seconds}
+        promises = judge_promises(truth, merged, merging_optimism(merged, rows))
+        yield f"estimated, {name}", {**judge_merged(tree, merged), **promises, "fit_s": seconds}
 
 
 class Tree:
@@ -199,6 +204,21 @@ def judge_merged(tree: Tree, annotated: AnnotatedTrie) -> dict[str, float]:
         "plan_regret_points": 100 * float(np.mean(regrets)),
         "plan_regret_max_points": 100 * float(np.max(regrets)),
     }
+
+
+def judge_promises(truth: AgentTruth, annotated: AnnotatedTrie, curve: SelectionOptimism | None) -> dict[str, float]:
+    """Promised less true accuracy of plans within some dollars, as estimated and less what a longer memory takes off."""
+    evidence = {} if curve is None else {"evidence": {"selection": curve.to_dict()}}
+    planner = Planner(replace(annotated, meta={**annotated.meta, **evidence}))
+    most = planner.plan(Objective(maximize="accuracy")).path_cost_usd
+    least = planner.plan(Objective(minimize="cost")).path_cost_usd
+    gaps = []
+    for share in SHARES:
+        found: Any = planner.plan(Objective(maximize="accuracy", max_cost_usd=max(share * most, 1.01 * least), mix=False))
+        true, _ = truth.path_accuracy(tuple(annotated.trie.models.index(name) for name in path_of(found.plan)))
+        gaps.append((found.promise.estimate - true, found.promise.accuracy - true))
+    names = ("estimated_too_much_points", "promised_too_much_points")
+    return dict(zip(names, (100 * np.mean(gaps, axis=0)).tolist(), strict=True))
 
 
 def judge_tree(tree: Tree, annotated: AnnotatedTrie) -> dict[str, float]:

@@ -1,14 +1,16 @@
-"""The optimism of choosing the best of all plans over outcomes: each fit chooses, and the other fits judge.
+"""The optimism of choosing the best of all contingent plans: each fit chooses, and the other fits judge.
 
-The fits to resampled requests differ from their mean as the estimate differs from the truth. So what a fit promises for the
-plan that is best by its own figures, less what the others say of it, is a sample of the optimism of a chosen plan, by the
-bootstrap. It is measured at several prices of a dollar, which lead to plans of different cost.
+Over outcomes, the fits to resampled requests differ from their mean as the estimate differs from the truth. So what a fit
+promises for the plan that is best by its own figures, less what the others say of it, is a sample of the optimism of a chosen
+plan, by the bootstrap. Over the arms of an application, or the kinds of its requests, the fits are those to two halves of the
+requests. It is measured at several prices of a dollar, which lead to plans of different cost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,7 +18,9 @@ from vinelm.estimator.signals.answers import Ints
 from vinelm.estimator.signals.history_level import HistoryLevel
 from vinelm.estimator.signals.predictive import Predictive
 from vinelm.plans.promise import SelectionOptimism
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.decision_graph import DecisionGraph
 
 PRICES = 8
 """Prices of a dollar at which the fits choose."""
@@ -30,8 +34,9 @@ class FitMasses:
     """The fits' masses of the histories of one length; see :class:`HistoryLevel`.
 
     Args:
-        node: The node that each history belongs to (its parent and last model), shape (histories,).
-        parent: The history before each node, an index into the level before; ascending, shape (nodes,).
+        node: The node that each history belongs to (its parent and last model), ascending, shape (histories,).
+        parent: The history before each node, an index into the level before; ascending, shape (nodes,). On the first level the
+            kind of the request, or what else the application chooses before any invocation.
         model: The model of each node, shape (nodes,).
         right: P(the history, and an answer of class j is right), shape (histories, classes, fits); once it is settled which
             answer a fit returns, that this one is right, shape (histories, fits).
@@ -59,6 +64,39 @@ class FitMasses:
             found.append(cls(node, parent, level.model[first], level.right_by_fit, cost, level.is_open))
         return found
 
+    @classmethod
+    def of_tries(cls, fits: Sequence[AnnotatedTrie]) -> list[FitMasses]:
+        """Return those of fits of one trie that branches and merges no histories: its histories end with an arm.
+
+        A request that the application ends is a history that is not open. Minus infinity is right where no plan may end.
+        """
+        graphs = [DecisionGraph.of(fit) for fit in fits]
+        graph, found = graphs[0], list[FitMasses]()
+        reach = np.column_stack([fit.reach[graph.nodes] for fit in fits])
+        cost = reach * np.column_stack([fit.cost_usd[graph.nodes] for fit in fits])
+        ended = reach * np.column_stack([one.ended_right for one in graphs])
+        right = reach[graph.source] * np.column_stack([one.right for one in graphs])
+        right[~graph.source_may_end] = -np.inf
+        place = np.arange(len(graph.source))  # of each group among the histories of its level
+        for low, high in pairwise(graph.levels[1:]):
+            into = slice(low - 1, high - 1)  # in a tree an edge leads to the position after its own number
+            groups = slice(int(graph.first_group[low]), int(graph.first_group[high]))
+            node = np.concatenate((np.arange(high - low), graph.source[groups] - low))
+            order = np.argsort(node, kind="stable")
+            parent = place[graph.group_of_edge[into]]
+            place[groups] = np.argsort(order)[high - low :]
+            found.append(
+                cls(
+                    node=node[order],
+                    parent=parent,
+                    model=graph.model[into],
+                    right=np.concatenate((ended[low:high], right[groups]))[order],
+                    cost_usd=cost[low:high],
+                    is_open=order >= high - low,
+                )
+            )
+        return found
+
 
 def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
     """Return how optimistic a choice is by what the fits promise for the plans that they choose; None for a single fit.
@@ -69,20 +107,29 @@ def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
     n_fits = levels[0].cost_usd.shape[1]
     if n_fits < 2:
         return None
-    own, others = by_fit_and_others(levels)
-    cost, gap = np.zeros(PRICES), np.zeros(PRICES)
-    for i, price in enumerate(_prices(levels)):
-        choice = chosen(own, price)
-        judged = worth(others, choice)
-        gap[i], cost[i] = (worth(own, choice)[0] - judged[0]).mean(), judged[1].mean()
+    cost, gap, _ = gaps(*by_fit_and_others(levels))
     # Stable: where plans cost the same, the prices keep their order on every machine.
     order = np.argsort(cost, kind="stable")
     return SelectionOptimism.measured(cost[order], OF_HALF * gap[order])
 
 
+def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return, by price of a dollar, what the judges expect a plan to cost and what its fit promises more than they do.
+
+    Both are means over the fits, of shape (prices,). Then the dollars that each fit expects of its plan, (prices, fits).
+    """
+    cost, gap, expected = np.zeros(PRICES), np.zeros(PRICES), np.zeros((PRICES, own[0].cost_usd.shape[1]))
+    for i, price in enumerate(_prices(own)):
+        choice = chosen(own, price)
+        promised, judged = worth(own, choice), worth(others, choice)
+        gap[i], cost[i], expected[i] = (promised[0] - judged[0]).mean(), judged[1].mean(), promised[1]
+    return cost, gap, expected
+
+
 def _prices(levels: Sequence[FitMasses]) -> FloatArray:
     """Accuracy per dollar, from what makes the cheapest first model the best to next to nothing."""
-    first = levels[0].cost_usd.mean(axis=1)
+    models, of_node = np.unique(levels[0].model, return_inverse=True)
+    first = np.bincount(of_node, levels[0].cost_usd.mean(axis=1), len(models))
     dearest = max(float(first.max()), 1e-12)
     return np.geomspace(1.0 / max(float(first.min()), 1e-4 * dearest), 1e-3 / dearest, PRICES)
 
@@ -104,7 +151,8 @@ def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[FitMasses], lis
 def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
     """Return the plan of each fit that is best by its own accuracy less ``price`` times its dollars.
 
-    For each length from 0 the node that it goes on to after each history, or to end: -1; shape (histories, fits).
+    For each length from 0 the node that it goes on to after each history, or to end: -1; shape (histories, fits). Of length 0
+    there is one history for each way to begin.
     """
     choice: list[Ints] = []
     below: FloatArray | None = None  # of the nodes that follow
@@ -118,7 +166,8 @@ def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
         choice.append(picked)
         below = _sums(level.node, value, len(level.parent)) - price * level.cost_usd
     assert below is not None
-    return [below.argmax(axis=0)[None, :], *reversed(choice)]
+    first = levels[0].parent
+    return [_best(first, below, int(first[-1]) + 1)[0], *reversed(choice)]
 
 
 def worth(levels: Sequence[FitMasses], choice: Sequence[Ints]) -> tuple[FloatArray, FloatArray]:
@@ -132,7 +181,7 @@ def worth(levels: Sequence[FitMasses], choice: Sequence[Ints]) -> tuple[FloatArr
             right, spent = np.where(ends, right, accuracy[picked, fits]), np.where(ends, 0.0, cost[picked, fits])
         accuracy = _sums(level.node, right, len(level.parent))
         cost = _sums(level.node, spent, len(level.parent)) + level.cost_usd
-    return accuracy[choice[0][0], fits], cost[choice[0][0], fits]
+    return accuracy[choice[0], fits].sum(axis=0), cost[choice[0], fits].sum(axis=0)
 
 
 def _best(parent: Ints, values: FloatArray, n: int) -> tuple[Ints, FloatArray]:

@@ -2,14 +2,15 @@
 
 Requests are split in two by a hash of their ids, and the fit to each half is compared with the other half's outcomes. A half
 has less data than the whole, so its errors overestimate those of the full fit. Where the trie branches, a "path" below is a
-fixed plan, with one model for each stage; contingent plans are chosen from more alternatives, and their optimism may be larger.
+fixed plan, with one model for each stage. The optimism of the choice is there that of contingent plans, by kind of request too,
+which are chosen from more alternatives; not where histories are merged.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from vinelm.estimator.baselines.cascade import CascadeEstimator
 from vinelm.estimator.latent.estimator import LatentEstimator
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.registry import make_estimator
+from vinelm.estimator.signals.optimism import FitMasses, gaps
 from vinelm.plans.promise import Z90, PlanFigures, Promise, SelectionOptimism, single_model_paths
 from vinelm.plans.static_plans import StaticPlans
 from vinelm.template import Stage, Template
@@ -33,6 +35,8 @@ SMALLEST_CAP = 1e-6
 """Smallest cost cap relative to the largest, where some path is free."""
 
 Halves = tuple[AnnotatedTrie, AnnotatedTrie]
+_Measure = Callable[[AnnotatedTrie, AnnotatedTrie], FloatArray]
+"""Of a chooser and a judge: dollars, promised less judged accuracy, and the same of the advantage; a row each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +80,31 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
         splits: At least one pair of fits to the two halves of the requests. Each half chooses once and judges once.
         fitted: The fit to all requests: the curve's costs are its own.
     """
-    halves = [(SelectablePlans.of(one), SelectablePlans.of(other)) for one, other in splits]
-    gaps = np.array([_gaps(chooser, judge) for one, other in halves for chooser, judge in ((one, other), (other, one))])
-    mean = gaps.mean(axis=0)  # (2, caps): of the accuracy, and of the advantage over a single model
-    return SelectionOptimism.measured(_caps(SelectablePlans.of(fitted)), *mean), float(mean[0].mean())
+    pairs = [pair for one, other in splits for pair in ((one, other), (other, one))]
+    measure = fitted.by_ends(one=_by_caps, several=_by_prices)
+    cost, *means = np.mean([measure(*pair) for pair in pairs], axis=0)
+    order = np.argsort(cost, kind="stable")
+    return SelectionOptimism.measured(cost[order], *(mean[order] for mean in means)), float(means[0].mean())
+
+
+def _by_caps(fitted: AnnotatedTrie) -> _Measure:
+    """Where each plan ends at one node, and for fixed plans over merged histories: the best under each of some caps."""
+    caps = _caps(SelectablePlans.of(fitted))
+    return lambda chooser, judge: np.array((caps, *_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge))))
+
+
+def _by_prices(fitted: AnnotatedTrie) -> _Measure:
+    """Where a plan ends at several nodes: the best at each of some prices of a dollar."""
+    return _contingent_gaps if fitted.has_path_metrics else _by_caps(fitted)
+
+
+def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
+    """By price of a dollar, shape (3, prices): dollars by the judge, and promised less judged as :func:`_gaps` has it."""
+    cost, gap, expected = gaps(FitMasses.of_tries([chooser]), FitMasses.of_tries([judge]))
+    one, other = SelectablePlans.of(chooser), SelectablePlans.of(judge)
+    alone = _chosen(one, one.single, expected[:, 0])
+    of_single = [0.0 if plan is None else float(one.accuracy[plan] - other.accuracy[plan]) for plan in alone]
+    return np.array([cost, gap, gap - of_single])
 
 
 def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:

@@ -155,7 +155,8 @@ def saved(held: Sequence[Held], drawn: Drawn, method: str, reference: str) -> di
     )
     (goal, goal_drawn), (paid, paid_drawn) = (drawn.mean(held, [one.references[reference][i] for one in held]) for i in (0, 1))
     value = 1.0 - reached(right[None], cost[None], goal[None])[0] / paid
-    resampled = 1.0 - reached(right_drawn, cost_drawn, goal_drawn) / paid_drawn
+    kept = paid_drawn > 0.0  # of few groups a resample may have none that was held out
+    resampled = 1.0 - reached(right_drawn[kept], cost_drawn[kept], goal_drawn[kept]) / paid_drawn[kept]
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="lower")
     return {name: float(one) if np.isfinite(one) else None for name, one in (("value", value), ("low", low), ("high", high))}
 

@@ -15,11 +15,12 @@ from signals_parts.vinelm_signals import VineLMSignals
 
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
-from vinelm.estimator import ObservationTable, make_estimator
+from vinelm.estimator import ObservationTable, estimate_signals, make_estimator
 from vinelm.estimator.arms import with_kinds_counted
 from vinelm.estimator.validation.checks import validate_estimate
 from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
+from vinelm.evaluation.tries.promises import promised_gain
 from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
 from vinelm.template.kinds import learnt_kind, of_kinds, stage_title
@@ -80,7 +81,9 @@ class KindChooser:
 
 @dataclass(frozen=True)
 class VineLMKinds:
-    """VineLM's plan by the kind of the request, over paths; where none can be learnt, without them.
+    """VineLM's plan by the kind of the request, over paths; without them where none can be learnt, or they do not pay.
+
+    That is what `vinelm estimate` does.
 
     Args:
         asked: the kinds.
@@ -100,7 +103,7 @@ class VineLMKinds:
 def estimated_by_kind(
     rows: Sequence[Observation], plain: AnnotatedTrie, asked: Asked, request_ids: Sequence[str]
 ) -> AnnotatedTrie:
-    """The trie of a template of kinds, checked where the one without kinds is."""
+    """The trie of a template of kinds, where the one without kinds is checked; that one where kinds do not pay."""
     kinds = learnt(rows, asked.kinds, plain.template)
     base = plain.template
     template = of_kinds(base, kinds)
@@ -113,4 +116,5 @@ def estimated_by_kind(
         return found
     cells = ObservationTable.from_observations(own, template, Trie.from_template(template))
     evidence = validate_estimate(cells, template, plain.catalog, found).to_dict()
-    return replace(found, meta={**found.meta, "evidence": evidence})
+    found = replace(found, meta={**found.meta, "evidence": evidence})
+    return found if promised_gain(found, replace(plain, signals=estimate_signals(plain, rows))) > 0.0 else plain

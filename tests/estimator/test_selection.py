@@ -1,14 +1,22 @@
 """The optimism of choosing the best of many estimates, and what it does to the refusal of an estimate."""
 
+import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from kit.stores import made_store
+from science.contingent_checks import plan_at, small_branching
 
+from vinelm.api.estimation import estimate_store
+from vinelm.controller import Planner
 from vinelm.errors import EvidenceError
 from vinelm.estimator import ObservationTable, make_estimator
+from vinelm.estimator.signals.optimism import FitMasses, chosen, worth
 from vinelm.estimator.validation.checks import ValidationReport, selection_optimism, validate_estimate
+from vinelm.objective import Objective
 from vinelm.plans.promise import Promise, SelectionOptimism
 
 
@@ -98,3 +106,31 @@ def test_large_optimism_is_warned_of_with_what_to_do(made: Any) -> None:
     assert "60 % is promised instead of 70 %" in line
     assert "four times as many rows" in line
     assert _optimism_warnings(replace(promise, optimism=0.15)) == ()
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_a_half_chooses_the_best_contingent_plan_and_the_other_says_what_it_is_worth(number: int) -> None:
+    annotated = small_branching(random.Random(f"halves:{number}"))
+    doubtful = {name: getattr(annotated, name) / 2 for name in ("success", "stop_success", "arm_success")}
+    own, other = (FitMasses.of_tries([fit]) for fit in (annotated, replace(annotated, **doubtful)))
+    root_usd = float(annotated.cost_usd[0])
+    for price in (1 / 8, 1 / 4, 1.0, 2.0):
+        best, choice = plan_at(annotated, price), chosen(own, price)
+        (promised,), (usd,) = worth(own, choice)
+        assert promised - price * usd == pytest.approx(best.accuracy - price * (best.cost_usd - root_usd))
+        assert [found.item() for found in worth(other, choice)] == pytest.approx([promised / 2, usd])
+
+
+def test_the_best_model_of_each_kind_is_promised_for_less(tmp_path: Path) -> None:
+    """All models are alike at all kinds: who looks best at some kind owes it to chance, and the half that chose says so."""
+    alike = dict.fromkeys(("code", "facts", "mail", "mathematics"), dict.fromkeys(("a", "b", "c", "d", "e"), 0.5))
+    prices = dict.fromkeys(alike["code"], 0.001)
+    before, after = [], []
+    for seed in range(3):
+        path = made_store(tmp_path / f"{seed}.db", alike["code"], prices, requests=120, depth=1, kinds=alike, seed=seed)
+        found = estimate_store(path, estimator="latent", checked=True)
+        promise = Planner(found).plan(Objective(maximize="accuracy")).promise
+        before.append(promise.estimate - 0.5)
+        after.append(promise.accuracy - 0.5)
+    assert np.mean(before) > 0.03
+    assert abs(np.mean(after)) < 0.65 * np.mean(before)

@@ -160,6 +160,7 @@ def test_a_split_keeps_groups_together_and_depends_on_the_seed(script, tables):
     assert not {groups[i] for i in training} & {groups[i] for i in held_out}
     assert split(groups, 0.5, 3) == (training, held_out)
     assert split(groups, 0.5, 4) != (training, held_out)
+    assert split(groups, 0.5, 2) == (held_out, training)  # what makes one half harder cancels over a pair of seeds
 
 
 @pytest.mark.parametrize("sampler", ["cascade", "exhaustive", "priced"])

@@ -44,17 +44,20 @@ def set_request_kinds(store: ObservationStore, kinds: Mapping[str, str]) -> None
             connection.execute(delete(schema.meta).where(schema.meta.c.key == KINDS))
 
 
-def told_apart(store: ObservationStore, rows: Iterable[Observation], template: Template) -> tuple[list[Observation], Template]:
+def told_apart(
+    store: ObservationStore, rows: Iterable[Observation], template: Template, *, learn: bool = True
+) -> tuple[list[Observation], Template]:
     """Return the rows and the template with the kinds of request told apart; as they are where no kind is declared.
 
     Args:
         store: Only read, for the kinds of its requests.
         rows: Rows of the store.
-        template: The store's bound template; or that of a trie of it, whose kinds are taken as they are.
+        template: The store's bound template, or that of a trie of it.
+        learn: Learn the kinds where the template has none; else they are taken as they are: those of a trie.
     """
     rows = list(rows)
     found = request_kinds(store)
-    if not template.kinds:
+    if learn and not template.kinds:
         template = of_kinds(template, learnt(rows, found, template))
     if not template.kinds or any(stage.name == row.stage for row in rows[:1] for stage in template.stages):
         return rows, template  # without kinds, or served rows, which name the stages of their kind
@@ -75,18 +78,18 @@ def learnt_of_requests(store: ObservationStore, template: Template) -> dict[str,
     return {name: learnt_kind(found.get(name), template.kinds) for name in store.request_ids()}
 
 
-def why_not_told(store: ObservationStore, template: Template) -> str | None:
-    """Return why an estimate does not tell the declared kinds apart, as a sentence; None if it does, or none are declared.
+def why_not_told(store: ObservationStore, template: Template) -> tuple[str, ...]:
+    """Return why an estimate does not tell the declared kinds apart, a sentence; none if it does, or none are declared.
 
     Args:
         store: Only read.
         template: Of the estimate.
     """
     if template.kinds or not request_kinds(store):
-        return None
+        return ()
     return (
         f"Kinds of request are declared and not told apart: two need at least {LEAST_REQUESTS} profiled requests each, and"
-        f" {LEAST_ANSWERS:g} first answers per model."
+        f" {LEAST_ANSWERS:g} first answers per model.",
     )
 
 

@@ -96,7 +96,7 @@ def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | P
     with ObservationStore.open(traces if isinstance(traces, str | Path) else traces.path) as store:
         digest = annotated.meta.get("dataset_digest", "")  # served requests belong to no dataset
         require_same_workflow(annotated, store.identity.workflow, digest, where)
-        return annotated, at_ordinary_prices(told_apart(store, store.observations(), annotated.template)[0])
+        return annotated, at_ordinary_prices(told_apart(store, store.observations(), annotated.template, learn=False)[0])
 
 
 def require_servable(annotated: AnnotatedTrie, where: str) -> None:

@@ -20,6 +20,7 @@ from vinelm.estimator.prompt_cache import cached_shares
 from vinelm.plans.recommendation import META
 from vinelm.rows.observation import Observation, at_ordinary_prices
 from vinelm.template import StopRule
+from vinelm.template.kinds import UNTOLD
 from vinelm.traces import ObservationStore, reprice_store
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.version import __version__
@@ -56,7 +57,8 @@ def repriced_trie(annotated: AnnotatedTrie, store: Path, prices: Catalog, *, whe
         done = reprice_store(store, path, prices)
         name, stop = str(annotated.meta.get("estimator", "latent")), annotated.template.stop
         is_checked, rate = "evidence" in annotated.meta, annotated.calls_per_hour or 0.0
-        found = estimate_store(path, estimator=name, stop=stop, checked=is_checked, calls_per_hour=rate)
+        by_kind = bool(annotated.template.kinds)
+        found = estimate_store(path, estimator=name, stop=stop, checked=is_checked, calls_per_hour=rate, by_kind=by_kind)
     if not _has_same_answers(annotated, found):
         raise ConfigError(
             f"{where}: was not estimated from the rows that {store} has now: run `vinelm estimate` on the store first",
@@ -95,7 +97,8 @@ def estimate(
         estimator: How sparse observations become a trie; :data:`vinelm.estimator.ESTIMATORS` has the names.
         stop: Which stop rule to estimate for; None takes the workflow's own.
         check: Measure how far the estimate can be trusted (held-out error, optimism, other estimators), into
-            ``meta["evidence"]``. False skips this, and nothing is refused.
+            ``meta["evidence"]``, and whether declared kinds of request pay: where plans by kind promise no more than
+            plans without them, the kinds are not told apart. False skips this, and nothing is refused.
         max_error: The largest half-width, in (0, 1], of the 90 % interval of the best path's accuracy that is accepted
             (default 0.15). 1 accepts everything. Only with ``check``.
         calls_per_hour: Requests that the application serves per hour, >= 0. It says how often a provider's prompt cache still
@@ -137,6 +140,7 @@ def estimate_store(
     checked: bool = False,
     max_error: float = 1.0,
     calls_per_hour: float = 0.0,
+    by_kind: bool | None = None,
 ) -> AnnotatedTrie:
     """Fit an estimator to the observations of a store: :func:`estimate` for callers that have a path and check nothing.
 
@@ -147,6 +151,8 @@ def estimate_store(
         checked: Also fit on each half of the requests (some seven more fits) and put the result into ``meta["evidence"]``.
         max_error: The largest accepted half-width of the best path's 90 % interval, in (0, 1]; only used with ``checked``.
         calls_per_hour: As :func:`estimate` takes it.
+        by_kind: Whether declared kinds of request are told apart. None: yes, and with ``checked`` only if plans by kind
+            promise more, see :func:`~vinelm.evaluation.tries.promises.promised_gain`; else ``meta["untold_kinds"]`` says it.
 
     Raises:
         StoreError: The store cannot be read.
@@ -156,11 +162,14 @@ def estimate_store(
     from vinelm.estimator import estimate_signals
     from vinelm.estimator.judged.correction import corrected_trie, failed_share
     from vinelm.evaluation.judging.today import against_today
+    from vinelm.evaluation.tries.promises import promised_gain
 
     require_max_error(max_error)
-    annotated, cells, observations, agreement, registered, kinds = _fitted(path, estimator, stop, calls_per_hour)
+    annotated, cells, observations, agreement, registered, kinds = _fitted(
+        path, estimator, stop, calls_per_hour, by_kind is not False
+    )
     if checked:
-        evidence, spent_usd, everything_usd = _evidence(annotated, cells, agreement)
+        evidence, spent_usd, everything_usd = _evidence(annotated, cells, observations, agreement)
         evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
         annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
         charged_usd = annotated.meta["spent_usd"]
@@ -177,7 +186,14 @@ def estimate_store(
             annotated = replace(annotated, meta={**annotated.meta, META: compared.to_dict()})
     if agreement is not None:  # the correction of what requests show is not worked out: plans are over paths
         return corrected_trie(annotated, agreement, failed_share(cells))
-    return replace(annotated, signals=estimate_signals(annotated, observations))
+    annotated = replace(annotated, signals=estimate_signals(annotated, observations))
+    if not checked or not kinds or by_kind is not None:
+        return annotated
+    without = estimate_store(
+        path, estimator=estimator, stop=stop, checked=True, max_error=1.0, calls_per_hour=calls_per_hour, by_kind=False
+    )
+    gain = promised_gain(annotated, without)
+    return annotated if gain > 0.0 else replace(without, meta={**without.meta, UNTOLD: gain})
 
 
 def require_max_error(max_error: float) -> None:
@@ -200,12 +216,12 @@ def evidence_of(path: str | Path | PostgresUrl) -> tuple[ValidationReport, float
         StoreError: The store cannot be read.
         ConfigError: A judge scored the answers that disagrees with the labels.
     """
-    annotated, cells, _, agreement, _, _ = _fitted(path, "latent", None)
-    return _evidence(annotated, cells, agreement)
+    annotated, cells, observations, agreement, _, _ = _fitted(path, "latent", None)
+    return _evidence(annotated, cells, observations, agreement)
 
 
 def _fitted(
-    path: str | Path | PostgresUrl, estimator: str, stop: str | None, calls_per_hour: float = 0.0
+    path: str | Path | PostgresUrl, estimator: str, stop: str | None, calls_per_hour: float = 0.0, by_kind: bool = True
 ) -> tuple[AnnotatedTrie, ObservationTable, Sequence[Observation], JudgeAgreement | None, Sequence[str], Mapping[str, str]]:
     """The estimate with its provenance, and what it was made from, the ids of all requests and their kinds last.
 
@@ -222,7 +238,8 @@ def _fitted(
     with ObservationStore.open(path) as store:
         identity, observations, registered = store.identity, store.observations(), store.request_ids()
         judged = JudgedRows.of_store(store)
-        observations, template = told_apart(store, observations if judged is None else judged.rows, identity.bound_template())
+        rows = observations if judged is None else judged.rows
+        observations, template = told_apart(store, rows, identity.bound_template(), learn=by_kind)
         kinds = learnt_of_requests(store, template)
         prompts = StoredPrompts(store).of_cached(observations)
     catalog = identity.models()
@@ -284,13 +301,16 @@ def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTri
 
 
 def _evidence(
-    annotated: AnnotatedTrie, cells: ObservationTable, agreement: JudgeAgreement | None
+    annotated: AnnotatedTrie, cells: ObservationTable, rows: Sequence[Observation], agreement: JudgeAgreement | None
 ) -> tuple[ValidationReport, float, float]:
     """The report, the dollars of the rows, and those of everything, as :func:`evidence_of` returns them."""
     from vinelm.estimator.judged.correction import corrected_report
     from vinelm.estimator.validation.checks import validate_estimate
+    from vinelm.evaluation.tries.promises import merging_optimism
 
     evidence = validate_estimate(cells, annotated.template, annotated.catalog, annotated)
+    if evidence.selection is not None:
+        evidence = replace(evidence, selection=evidence.selection.or_more(merging_optimism(annotated, rows)))
     if agreement is not None:
         evidence = corrected_report(evidence, agreement)
     spent, coverage = annotated.meta["spent_usd"], annotated.meta["coverage"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -66,6 +66,14 @@ class SelectionOptimism:
             accuracy=smooth(accuracy),
             advantage=() if advantage is None else smooth(advantage),
         )
+
+    def or_more(self, other: Self | None) -> Self:
+        """Return the curve that is at each cost the higher one of two; the advantage stays as it is here."""
+        if other is None:
+            return self
+        cost = tuple(sorted({*self.cost_usd, *other.cost_usd}))
+        more = tuple(max(self.accuracy_at(usd), other.accuracy_at(usd)) for usd in cost)
+        return replace(self, cost_usd=cost, accuracy=more, advantage=tuple(self.advantage_at(usd) or 0.0 for usd in cost))
 
     def accuracy_at(self, cost_usd: float) -> float:
         """Return the optimism of a plan of that cost, by linear interpolation over the logarithm of the cost."""

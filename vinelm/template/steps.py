@@ -198,15 +198,20 @@ def mapped(steps: Sequence[Step], change: Callable[[Stage], Stage]) -> tuple[Ste
     return tuple(changed)
 
 
-def remembering(steps: Sequence[Step], memory: int) -> tuple[Step, ...]:
-    """Return the steps with every loop merging its histories by that many last choices, unless it says how itself."""
+def remembering(steps: Sequence[Step], memory: int, *, instead_of: int | None = None) -> tuple[Step, ...]:
+    """Return the steps with every loop merging its histories by that many last choices that has the memory ``instead_of``.
+
+    None: that does not say itself how it merges them.
+    """
     changed: list[Step] = []
     for step in steps:
         if isinstance(step, Loop):
-            inner = remembering(step.stages, memory)
-            changed.append(replace(step, stages=inner, memory=step.memory if step.merges else memory))
+            inner = remembering(step.stages, memory, instead_of=instead_of)
+            is_meant = step.memory == instead_of and step.order != "ignored"
+            changed.append(replace(step, stages=inner, memory=memory if is_meant else step.memory))
         elif isinstance(step, Branch):
-            changed.append(Branch({label: remembering(arm, memory) for label, arm in step.ways.items()}))
+            ways = {label: remembering(arm, memory, instead_of=instead_of) for label, arm in step.ways.items()}
+            changed.append(Branch(ways))
         else:
             changed.append(step)
     return tuple(changed)

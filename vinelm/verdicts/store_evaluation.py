@@ -27,7 +27,7 @@ from vinelm.objective import Objective
 from vinelm.requests.workflow import Workflow
 from vinelm.rows.observation import Observation, at_ordinary_prices, with_seconds
 from vinelm.template import Template
-from vinelm.template.kinds import without_kinds
+from vinelm.template.kinds import untold_words, without_kinds
 from vinelm.traces import ObservationStore
 from vinelm.traces.store.kinds import learnt_of_requests, told_apart, why_not_told
 from vinelm.traces.store.prompts import StoredPrompts
@@ -124,7 +124,7 @@ class _Subject:
     spent_usd: float
     is_judged: bool = False
     kinds: Mapping[str, str] | None = None
-    untold: str | None = None
+    untold: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, store: str | Path, trie: AnnotatedTrie | str | Path | None, seed: int) -> _Subject:
@@ -137,8 +137,9 @@ class _Subject:
                 where = str(trie) if isinstance(trie, str | Path) else "the trie"
                 require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
                 template, estimator = annotated.template, str(annotated.meta.get("estimator", estimator))
-            rows, template = told_apart(opened, rows, template)
-            kinds, untold = learnt_of_requests(opened, template), why_not_told(opened, template)
+            untold = () if annotated is None else untold_words(annotated.meta)
+            rows, template = told_apart(opened, rows, template, learn=not untold)
+            kinds, untold = learnt_of_requests(opened, template), untold or why_not_told(opened, template)
             prompts = StoredPrompts(opened).of_cached(rows)
         spent_usd = sum(row.cost_usd + row.tool_cost_usd for row in rows)
         rows = with_seconds(at_ordinary_prices(rows))
@@ -221,7 +222,7 @@ class _Subject:
         )
 
     def _notes(self, fit: CrossFit, objective: Objective | None) -> tuple[str, ...]:
-        return (*((_JUDGED,) if self.is_judged else ()), *filter(None, (self.untold,)), *_notes(self.rows, fit, objective))
+        return (*((_JUDGED,) if self.is_judged else ()), *self.untold, *_notes(self.rows, fit, objective))
 
 
 def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation, ...]:

@@ -4,6 +4,7 @@ import pytest
 from kit.stores import made_store
 
 import vinelm
+from vinelm.cli.main import main
 from vinelm.evaluation.judging.planning_half import PlanningHalf
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.scores import scored
@@ -20,6 +21,7 @@ from vinelm.traces.store.kinds import learnt_of_requests, set_request_kinds, tol
 PRICES = {"m0": 0.001, "m1": 0.001}
 UNLIKE = {"code": {"m0": 0.3, "m1": 0.85}, "prose": {"m0": 0.85, "m1": 0.3}}
 ALIKE = {"code": {"m0": 0.5, "m1": 0.7}, "prose": {"m0": 0.5, "m1": 0.7}}
+ONE_IS_BEST = {"code": {"m0": 0.1, "m1": 0.95}, "prose": {"m0": 0.1, "m1": 0.95}}
 ONE_CALL = Template((Stage("answer", ("m0", "m1")),))
 
 
@@ -127,3 +129,30 @@ def test_kinds_of_few_answers_are_not_told_apart_and_the_evaluation_says_so(tmp_
     assert found.kinds is None
     assert any(note.startswith("Kinds of request are declared and not told apart") for note in found.notes)
     assert learnt_kinds(["a"] * 20 + ["b"] * 20, {"a": 3.9, "b": 4.0}) == ("b", "other")
+
+
+@pytest.mark.parametrize(("truth", "pays"), [(UNLIKE, True), (ONE_IS_BEST, False)])
+def test_declared_kinds_are_told_apart_where_plans_by_kind_promise_more(tmp_path, capsys, truth, pays) -> None:
+    path = made_store(tmp_path / "a.db", truth["code"], {"m0": 0.002, "m1": 0.001}, requests=160, kinds=truth, depth=1)
+    found = vinelm.estimate(path)
+    assert bool(found.template.kinds) == pays
+    vinelm.save_trie(tmp_path / "a.vine", found)
+    assert main(["plan", str(tmp_path / "a.vine"), "--maximize", "accuracy", "--accept-optimism"]) == 0
+    said = "Kinds of request are declared and not told apart: plans by kind promise"
+    assert (said in " ".join(capsys.readouterr().out.split())) != pays
+    judged = vinelm.evaluate(path, trie=found, objective=Objective(maximize="accuracy"))
+    assert any(note.startswith(said) for note in judged.notes) != pays
+    assert (judged.kinds is not None) == pays
+    assert vinelm.estimate(path, check=False).template.kinds  # nothing is checked
+
+
+def test_kinds_that_do_not_pay_leave_what_requests_show(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("vinelm.evaluation.tries.promises.promised_gain", lambda by_kind, without: -0.01)
+    alike = {kind: {"small": 0.5, "mid": 0.7} for kind in ("code", "prose")}
+    prices = {"small": 0.001, "mid": 0.001}
+    path = made_store(tmp_path / "a.db", alike["code"], prices, requests=160, kinds=alike, has_answers=True)
+    assert vinelm.estimate(path, check=False).signals is None
+    found = vinelm.estimate(path)
+    assert found.signals is not None
+    assert found.meta["untold_kinds"] == -0.01
+    assert vinelm.report(path, found) is not None

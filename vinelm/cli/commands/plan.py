@@ -147,10 +147,12 @@ def advised(best: Decision) -> Recommendation | None:
 def advice_lines(best: Decision) -> list[str]:
     """The recommendation, and the models of which the plan knows little."""
     from vinelm.plans.recommendation import left_out, thin_models
+    from vinelm.template.kinds import untold_words
 
     found, annotated = advised(best), best.metrics.annotated
     thin = thin_models(annotated, best.reached)
     lines = [f"The plan leans on {rows} rows of {model}: too few to rely on." for model, rows in thin.items()]
+    lines += untold_words(annotated.meta)
     lines += [skipped_words(stage, worth) for stage, worth in left_out(annotated, best.reached).items()]
     return lines if found is None else [*lines, found.sentence]
 

@@ -147,7 +147,8 @@ def store_page(
     where = "the trie" if isinstance(trie, AnnotatedTrie) else str(trie)
     with ObservationStore.open(store) as opened:
         identity, verdicts = opened.identity, JudgedRows.of_store(opened)
-        rows, _ = told_apart(opened, opened.observations() if verdicts is None else verdicts.rows, annotated.template)
+        rows = opened.observations() if verdicts is None else verdicts.rows
+        rows, _ = told_apart(opened, rows, annotated.template, learn=False)
         prompts = prompt_stages(rows, StoredPrompts(opened).read())
     require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
     if not rows:
