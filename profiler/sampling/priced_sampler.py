@@ -150,9 +150,10 @@ class PricedSampler:
     def _deciding(self, order: Sequence[str], observations: Sequence[Observation]) -> Iterator[RequestPath]:
         """Whole runs of the candidates and of what runs today that are not there yet, request by request.
 
-        Where that is not known, those of the strongest model that come first elsewhere.
+        Where that is not known, those of the strongest model that come first elsewhere, on a tenth of the requests at most: no
+        comparison needs them, and a small profile needs its dollars for all models.
         """
-        runs = () if self.n_baseline else paired(order, self._baselines)
+        runs = () if self.n_baseline else paired(order[: len(order) // 10], self._baselines)
         plans_of = self._candidates(observations) if self._candidates is not None and self.n_baseline else None
         if plans_of is not None:
             today = self._baselines[0]

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -98,6 +99,29 @@ def test_the_exits_of_an_application_that_wraps_itself_are_found_behind_its_grap
         assert bound.template.exits == exits
         assert bound.template.today == {"write": "m1", "fix": "m1"}
         own = VineLM(make_catalog(3), {"test": EchoBackend()})
+
+
+def test_and_where_a_cached_function_makes_the_chat_model_when_a_node_runs():
+    """As services do that choose the model by the request: nothing of VineLM but itself is in the graph before it runs."""
+    own = VineLM(make_catalog(3), {"test": EchoBackend()})
+
+    @cache
+    def model_of(name):
+        return own.chat_model()
+
+    async def write(state):
+        return {"a": (await model_of("best").ainvoke(state["q"])).text}
+
+    drawn = StateGraph(Typed)
+    drawn.add_node("write", write)
+    drawn.add_edge(START, "write")
+    drawn.add_conditional_edges(
+        "write", lambda state: "again" if state["a"] == "?" else "done", {"again": "write", "done": END}
+    )
+    app = drawn.compile()
+    template = Template((Loop((Stage("write"),), times=3),))
+    found = replace(workflow(), template=template, build=lambda vine: app)
+    assert bind_workflow(found, make_catalog(3), {"test": EchoBackend()}).template.exits == ()
 
 
 def test_the_same_holds_for_chat_models_and_functions():

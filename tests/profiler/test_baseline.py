@@ -155,12 +155,18 @@ def test_without_a_default_the_coverage_alone_decides(tmp_path):
     assert len(rows) < 10
 
 
-def test_without_a_default_half_of_the_paths_after_round_0_are_the_dearest_model_until_it_has_its_runs(tmp_path):
-    rows = profiled(tmp_path / "c.db", None, coverage=0.4)
-    whole = [row for row in rows if row.prefix == ("m2", "m2")]
-    others = [row for row in rows if len(row.prefix) == 2 and row.prefix != ("m2", "m2")]
-    assert len(whole) >= PAIRED
-    assert len({row.prefix for row in others}) == 8
+def test_without_a_default_half_of_the_paths_after_round_0_are_the_dearest_models_on_a_tenth_of_the_requests():
+    requests = [f"q{i}" for i in range(50)]
+    sampler = PricedSampler(bound(LINEAR), catalog(), requests, 0)
+    first = list(sampler.propose(0, ()))
+    assert all(path.probability for path in first)  # none of them is given
+    rows = [row(one.request_id, *one.path[:n], stage=("plan", "answer")[n - 1]) for one in first for n in (1, 2)]
+    runs = [path for path in sampler.propose(1, rows) if path.probability is None]
+    assert {path.path for path in runs} == {("big", "big")}
+    known = {row.request_id for row in rows if row.prefix == ("big", "big")}
+    assert 3 <= len(runs) <= 5
+    assert len({path.request_id for path in runs}) == len(runs)
+    assert not {path.request_id for path in runs} & known
 
 
 def test_a_plan_is_run_with_the_model_of_each_stage_and_no_further_than_it_goes():

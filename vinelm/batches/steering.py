@@ -218,8 +218,9 @@ class Steering:
             seconds_left = seconds * left / (left + waiting)
             shares = self._plans.within(usd_left, seconds_left)
             over = max(_mean(shares, name) / max(most, 1e-300) for name, most in (("usd", usd_left), ("seconds", seconds_left)))
-            found.append((max(over, _ROUNDING), -_mean(shares, "accuracy"), _mean(shares, "usd"), shares))
-        return min(found, key=itemgetter(0, 1, 2))[-1]
+            target = _mean(shares, "usd") if self._plans.objective.target == "cost" else -_mean(shares, "accuracy")
+            found.append((max(over, _ROUNDING), target, shares))
+        return min(found, key=itemgetter(0, 1))[-1]
 
     def _draw(self, place: int, shares: tuple[Share, ...], most: int) -> Drawn:
         group, (before, plan, times) = None if self._groups is None else self._groups[place], self._of_group

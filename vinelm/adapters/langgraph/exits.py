@@ -86,11 +86,13 @@ def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
             graph that it made with that, the adapter is found behind the graph.
         app: What :func:`~vinelm.adapters.langgraph.build.build_graph` returned.
     """
+    can_end = adapter.can_end
     if not adapter.is_used:
-        adapter = next(iter(adapters_behind(app)), adapter)
+        for behind in adapters_behind(app)[:1]:
+            adapter, can_end = behind, bool(behind.agains)  # also where its chat models are made when a node runs
     refuse_other_options(template, adapter)
     template = template.with_defaults(adapter.declared_defaults(stage.name for stage in template.stages))
-    if not adapter.can_end:
+    if not can_end:
         return replace(template, exits=())
     exits = adapter.exits_of(template)
     answerable = {stage.name for stage in template.stages if stage.answerable}

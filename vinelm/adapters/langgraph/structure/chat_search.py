@@ -24,6 +24,7 @@ from vinelm.adapters.langgraph.nodes.signature import closure_values, held_attri
 from vinelm.adapters.langgraph.nodes.stage import STAGE_MARK
 from vinelm.adapters.langgraph.path.path_channel import WITHIN
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
+from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 
 CHAT_MARK = "__vinelm_chat__"
 """Attribute of the classes whose instances are stages: true for a chat model of VineLM."""
@@ -195,6 +196,8 @@ class _Search:
             self._seen[id(item)] = item
             if isinstance(item, RunFinder):
                 self._held.adapters.append(item.settings)
+            elif isinstance(adapter := getattr(item, "__dict__", {}).get("adapter"), AdapterSettings):
+                self._held.adapters.append(adapter)  # a VineLM, of which a chat model is made when the node runs
             elif getattr(type(item), CHAT_MARK, False):
                 self._held.names.add(item.stage or self._node)
                 self._held.adapters.append(item.vine.adapter)
