@@ -214,7 +214,7 @@ def profiled(tmp_path_factory):
         patch.chdir(folder)
         patch.syspath_prepend(str(folder))
         workflow = vinelm.load_workflow("my_app:workflow")
-        vinelm.profile(replace(workflow, requests=workflow.requests[:60]), "models.toml", "s.db", coverage=0.3)
+        vinelm.profile(replace(workflow, requests=workflow.requests[:60]), "models.toml", "s.db", coverage=0.3, seed=1)
         vinelm.save_trie("t.vine", vinelm.estimate("s.db"))
     return folder, workflow
 
@@ -370,8 +370,7 @@ def test_the_plan_that_is_served_is_the_one_that_is_promised(app):
 
 def test_requests_are_divided_between_two_plans_as_promised(app):
     objective = Objective(maximize="accuracy", max_cost_usd=0.001)
-    asked = {"workflow": app, "requests": 40, "signals": False}
-    found, planned = vinelm.verify("s.db", "t.vine", objective, **asked), vinelm.plan("t.vine", objective, signals=False)
+    found, planned = vinelm.verify("s.db", "t.vine", objective, workflow=app, requests=40), vinelm.plan("t.vine", objective)
     shares = {plan.next_model: share for share, plan in planned.parts}
     assert len(shares) == 2
     assert found.decision.promise == planned.promise
@@ -379,7 +378,7 @@ def test_requests_are_divided_between_two_plans_as_promised(app):
     assert len(served) == 40
     for model, share in shares.items():
         assert sum(first == model for first in served.values()) / 40 == pytest.approx(share, abs=0.2)
-    again = vinelm.verify("s.db", "t.vine", objective, **asked)
+    again = vinelm.verify("s.db", "t.vine", objective, workflow=app, requests=40)
     assert {one.request_id: one.prefix[0] for one in again.rows} == served  # by the request, in every process
 
 
