@@ -36,8 +36,8 @@ def test_the_whole_way_ends_in_one_verdict_and_goes_on(project, capfd, times):
     assert first["is_simulated"]
     assert Path(first["report"]).is_file()
     for _ in range(times - 1):
-        assert main(line) == 0  # nothing is bought again
-        assert json.loads(capfd.readouterr().out)["spent_usd"] == first["spent_usd"]
+        assert main(line) == 0  # what is left of the budget may have room for a cheaper call
+        assert first["spent_usd"] <= json.loads(capfd.readouterr().out)["spent_usd"] <= 0.05
 
 
 def test_a_dry_run_buys_nothing(project, capfd):
