@@ -225,16 +225,16 @@ class BatchPricedRun(BatchRun):
         unit.bought = self._records.digests(unit.cell)
         paying = self._ledger.paying(
             request.id,
-            on_full=self._require_room,
+            on_full=partial(self._require_room, unit),
             unused_usd=lambda: self._records.upper_usd(unit.cell, frozenset(unit.asked)),
         )
         unit.on_at_once = partial(self._ledger.keep, paying)
         begun = self._begun[key] = _Begun(request, drawn, unit, paying)
         return begun
 
-    def _require_room(self) -> None:
+    def _require_room(self, unit: ParkedUnit) -> None:
         if self._parked:
-            raise NoRoom
+            raise unit.halt(NoRoom())
 
     def _run(self, key: str, begun: _Begun, made: list[Answer], guard: UnitBudget) -> Answer:
         """Run the request from its start, until it has ended or waits for a batch."""
@@ -246,6 +246,10 @@ class BatchPricedRun(BatchRun):
                 answer = self._served.answer(key, request, begun.drawn)
         finally:
             del self._guards[request.id]
+        if unit.halted is not None:  # what the application made of it is no answer
+            raise unit.halted
+        if answer.failure is not None and self._gate.problem is not None:
+            raise BatchesLeft(self._gate.problem)
         since_s = self._records.since_s(unit.cell)
         if since_s is not None:  # the run of an answered request takes no time
             answer = replace(answer, latency_s=max(time.time() - since_s, 0.0))

@@ -208,6 +208,11 @@ class BatchGate:
         """Names of the models whose calls go in batches."""
         return frozenset(self._models)
 
+    @property
+    def problem(self) -> str | None:
+        """Why no batch is waited for any more; None as long as they are."""
+        return self._problem
+
     # -- units ---------------------------------------------------------------------------------------------------
 
     @contextmanager

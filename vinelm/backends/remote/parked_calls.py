@@ -33,6 +33,7 @@ class ParkedUnit(BatchedUnit):
         on_at_once: called before the first call that is made at once, with no lock held that the ledger needs.
         on_lost: called with the dollars that a call may have cost which a batch has lost.
         is_at_once: calls are made at once from now on.
+        halted: what ended the run, even if the application, or LangChain's ``ainvoke``, has made something else of it.
         bought: digests of calls that earlier processes have bought.
         side_by_side: stages that may run at the same time, whose calls come in any order.
     """
@@ -43,13 +44,19 @@ class ParkedUnit(BatchedUnit):
     is_at_once: bool = False
     bought: frozenset[str] = frozenset()
     side_by_side: int = 1
+    halted: BaseException | None = None
     _decision: Lock = field(default_factory=Lock)
 
     def begin(self, on_lost: Callable[[float], None]) -> None:
         """The request is run from its start once more."""
-        self.on_lost = on_lost
+        self.on_lost, self.halted = on_lost, None
         self._times.clear()
         self.asked.clear()
+
+    def halt(self, why: BaseException) -> BaseException:
+        """Note what ends the run; returns what to raise."""
+        self.halted = why
+        return why
 
     @property
     def pending(self) -> list[Future[Mapping[str, Any]]]:
@@ -69,7 +76,7 @@ class ParkedUnit(BatchedUnit):
     def _park(self, future: Future[Mapping[str, Any]]) -> None:
         with self._decision:
             if not (future.done() or self.is_at_once):
-                raise CallParked
+                raise self.halt(CallParked())
 
     def leave_batches(self) -> None:
         """Make every new call at once from now on; :class:`CallParked` while a call waits, which has to come first."""
@@ -80,7 +87,7 @@ class ParkedUnit(BatchedUnit):
         if self.is_at_once:
             return
         if self.pending:
-            raise CallParked
+            raise self.halt(CallParked())
         self.on_at_once()
         self.is_at_once = True
 
