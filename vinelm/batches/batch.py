@@ -192,7 +192,7 @@ class _Batch:
         )
         self.served = Served(workflow, vine, build_graph(workflow, vine))
         if times is not None:
-            require_repeatable(workflow, vine, self.served.app, objective)
+            require_repeatable(workflow, self.served.app, objective)
         self.found: BatchRequests = requests_of(workflow, catalog, self.served.app)
 
     @property

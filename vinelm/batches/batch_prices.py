@@ -14,9 +14,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph.build import nodes_of_stages, replay_reason
-from vinelm.api import VineLM
+from vinelm.adapters.langgraph.build import nodes_of_stages
+from vinelm.adapters.langgraph.nodes.finish import FINISH_MARK
+from vinelm.adapters.langgraph.nodes.signature import marked
 from vinelm.backends.remote.batches import BatchesLeft, BatchGate, BatchTimes
 from vinelm.backends.remote.parked_calls import CallParked, ParkedUnit
 from vinelm.batches.plan_shares import Drawn
@@ -68,18 +70,21 @@ def gate_for(template: Template, catalog: Catalog, backends: Mapping[str, Backen
     return Gate(gate, through(gate, backends))
 
 
-def require_repeatable(workflow: Workflow, vine: VineLM, app: Any, objective: Objective) -> None:
+def require_repeatable(workflow: Workflow, app: Any, objective: Objective) -> None:
     """:class:`ConfigError` if requests cannot be run again from their start for each wave of batches."""
     if objective.max_latency_s is not None:
         raise ConfigError("max_latency_s bounds the seconds of a request, which waits hours for batches: leave it out", code=CODE)
-    if replay_reason(workflow, app, vine.adapter.agents) is not None:
+    if workflow.replay:
         return
-    stages = nodes_of_stages(app, vine.adapter.agents)
-    others = [node for node in app.builder.nodes if node not in stages and node not in workflow.unrepeatable]
+    others = ["the application"]
+    if isinstance(app, CompiledStateGraph):
+        nodes, stages = app.builder.nodes, nodes_of_stages(app, ())
+        others = [node for node, spec in nodes.items() if node not in stages and not marked(spec.runnable, FINISH_MARK)]
+        others = [f"node {node!r}" for node in others if node not in workflow.unrepeatable]
     if others:
         raise ConfigError(
-            f"node {others[0]!r} is no stage, and would run again for each batch that a request waits for: say that it may with "
-            "Workflow(replay=True), or that it must not with Workflow(unrepeatable=)",
+            f"{others[0]} is more than a stage, and would run again for each batch that a request waits for: say that it may with "
+            "Workflow(replay=True), or that a node must not with Workflow(unrepeatable=)",
             code=CODE,
         )
 
@@ -91,8 +96,8 @@ def rest_s(forecast: DatasetForecast, requests: int, workers: int) -> float:
 
 
 def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes) -> tuple[DatasetForecast, BatchForecast]:
-    """Return a forecast at ordinary prices as one at batch prices, and what that saves. Pure."""
-    halved = replace(forecast, usd=PART * forecast.usd)
+    """Return a forecast at ordinary prices as one at batch prices, with its most seconds, and what that saves. Pure."""
+    halved = replace(forecast, usd=PART * forecast.usd, seconds=template.depth * times.wait_s)
     return halved, BatchForecast(
         cost_usd=halved.usd, ordinary_usd=forecast.usd, waves=template.depth, wait_s=times.wait_s, timed_cells=0
     )
