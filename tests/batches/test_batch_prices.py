@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 from kit.servers.batch_provider import BatchProvider
-from kit.toys.batched import KEY, PRICE, QUICK, SECRET, answer, loaded
+from kit.toys.batched import KEY, PRICE, QUICK, SECRET, answer, loaded, settings
 from kit.toys.batched import run as profiled
-from kit.toys.batched import settings
 from kit.toys.profiling import State
 
 import vinelm
@@ -101,7 +100,7 @@ def test_what_a_batch_does_not_answer_is_asked_at_once(provider, tmp_path, how):
     lost_usd = found.spent_usd - sum(lines.values())
     assert (lost_usd > 1e-9) == (how == "lost")  # it may be billed, at its bound
     assert found.spent_usd == pytest.approx(app.committed_usd())
-    assert lines["q1"] == pytest.approx(CALL_USD * len([one for one in app.answers() if one[0] == "q1"][0][3]))
+    assert lines["q1"] == pytest.approx(CALL_USD * len(next(models for name, *_, models in app.answers() if name == "q1")))
 
 
 def test_a_submission_that_can_never_work_is_asked_at_once(provider, tmp_path):
@@ -197,9 +196,13 @@ def test_a_node_that_must_not_run_again_runs_once_and_what_follows_is_asked_at_o
             return {"checked": 1}
 
         graph = StateGraph(State)
-        graph.add_node("first", vine.stage("first", lambda state, model: {"answer": model.invoke(state["question"]).text}, state=State))
+        graph.add_node(
+            "first", vine.stage("first", lambda state, model: {"answer": model.invoke(state["question"]).text}, state=State)
+        )
         graph.add_node("noted", noted)
-        graph.add_node("last", vine.stage("last", lambda state, model: {"answer": model.invoke("x" + state["question"]).text}, state=State))
+        graph.add_node(
+            "last", vine.stage("last", lambda state, model: {"answer": model.invoke("x" + state["question"]).text}, state=State)
+        )
         graph.add_edge(START, "first")
         graph.add_edge("first", "noted")
         graph.add_edge("noted", "last")
@@ -208,7 +211,9 @@ def test_a_node_that_must_not_run_again_runs_once_and_what_follows_is_asked_at_o
 
     fields = {"template": Template((Stage("first", ("m0",)), Stage("last", ("m0",)))), "score": lambda *_: True}
     app = App(provider, tmp_path, build=build, replay=False, **fields)
-    with pytest.raises(ConfigError, match=r"node 'noted' is more than a stage.*Workflow\(replay=True\).*Workflow\(unrepeatable=\)"):
+    with pytest.raises(
+        ConfigError, match=r"node 'noted' is more than a stage.*Workflow\(replay=True\).*Workflow\(unrepeatable=\)"
+    ):
         app.run()
     ran.clear()
     app.workflow = replace(app.workflow, unrepeatable=("noted",))
@@ -255,7 +260,10 @@ def test_stages_side_by_side_are_bought_once(provider, tmp_path):
         graph = StateGraph(State)
         for name, key in (("left", "answer"), ("right", "checked")):
             graph.add_node(
-                name, vine.stage(name, lambda state, model, n=name, k=key: {k: model.invoke(f"{n} {state['question']}").text}, state=State)
+                name,
+                vine.stage(
+                    name, lambda state, model, n=name, k=key: {k: model.invoke(f"{n} {state['question']}").text}, state=State
+                ),
             )
             graph.add_edge(START, name)
             graph.add_edge(name, END)
@@ -290,7 +298,8 @@ def test_a_dry_run_says_what_batch_prices_save(provider, tmp_path):
     assert found.in_batches.cost_usd == found.forecast.usd == pytest.approx(plain.forecast.usd / 2)
     assert found.in_batches.waves == 3
     assert json.loads(json.dumps(found.to_dict()))["in_batches"]["wait_s"] == QUICK.wait_s
-    assert not (provider.bought or provider.at_once)
+    assert not provider.bought
+    assert not provider.at_once
 
 
 # -- kill -9 -----------------------------------------------------------------------------------------------------

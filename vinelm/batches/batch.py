@@ -123,7 +123,7 @@ def batch(
         raise ConfigError(f"workers is {workers}: at least one request must be under way")
     annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
     times = BatchTimes() if batch_prices is True else batch_prices or None
-    made = _Batch(workflow, annotated, objective, None if models is None else Catalog.of(models), seed, times)
+    made = _Batch(workflow, annotated, objective, None if models is None else Catalog.of(models), seed=seed, times=times)
     settings = {
         "budget_usd": budget_usd,
         "deadline_s": deadline_s,
@@ -172,7 +172,13 @@ class _Batch:
     """A workflow and a plan, ready to answer."""
 
     def __init__(
-        self, workflow: Workflow, annotated: AnnotatedTrie, objective: Objective, catalog: Catalog | None, seed: int,
+        self,
+        workflow: Workflow,
+        annotated: AnnotatedTrie,
+        objective: Objective,
+        catalog: Catalog | None,
+        *,
+        seed: int,
         times: BatchTimes | None,
     ) -> None:
         self.annotated, self.objective, self.seed = annotated, objective, seed

@@ -73,7 +73,9 @@ def gate_for(template: Template, catalog: Catalog, backends: Mapping[str, Backen
 def require_repeatable(workflow: Workflow, app: Any, objective: Objective) -> None:
     """:class:`ConfigError` if requests cannot be run again from their start for each wave of batches."""
     if objective.max_latency_s is not None:
-        raise ConfigError("max_latency_s bounds the seconds of a request, which waits hours for batches: leave it out", code=CODE)
+        raise ConfigError(
+            "max_latency_s bounds the seconds of a request, which waits hours for a batch: leave it out", code=CODE
+        )
     if workflow.replay:
         return
     others = ["the application"]
@@ -83,8 +85,8 @@ def require_repeatable(workflow: Workflow, app: Any, objective: Objective) -> No
         others = [f"node {node!r}" for node in others if node not in workflow.unrepeatable]
     if others:
         raise ConfigError(
-            f"{others[0]} is more than a stage, and would run again for each batch that a request waits for: say that it may with "
-            "Workflow(replay=True), or that a node must not with Workflow(unrepeatable=)",
+            f"{others[0]} is more than a stage, and would run again for each batch that a request waits for: say that it may "
+            "with Workflow(replay=True), or that a node must not with Workflow(unrepeatable=)",
             code=CODE,
         )
 
