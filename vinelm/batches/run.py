@@ -130,6 +130,11 @@ class BatchRun:
         return self._virtual_s / self._workers if self._elapsed_s is None else self._elapsed_s()
 
     @property
+    def committed_usd(self) -> float:
+        """Dollars spent and reserved, by interrupted runs too."""
+        return self._ledger.committed_usd
+
+    @property
     def left(self) -> int:
         """Different requests that have no answer."""
         return self._total - self._done
@@ -216,7 +221,10 @@ class BatchRun:
                 del self._guards[request.id]
             return made[0]
 
-        found = self._ledger.serve(request.id, answer, self._answers.add)
+        self._note_end(key, self._ledger.serve(request.id, answer, self._answers.add), made)
+
+    def _note_end(self, key: str, found: Answer | None, made: Sequence[Answer]) -> None:
+        """Count a request that has ended: its answer, None if the budget refused a call, and what it paid all the same."""
         with self._lock:
             paid_usd, seconds = (made[0].cost_usd, made[0].latency_s) if made else (0.0, 0.0)
             self._steering.ended(key, cost_usd=paid_usd, seconds=seconds)
