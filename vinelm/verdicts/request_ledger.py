@@ -35,6 +35,7 @@ class RequestLedger:
         self._commits = GroupCommit(store)
         self._changed = threading.Condition()
         self._under_way = self._waiting = self._ended = 0
+        self._ended_usd: dict[int, float] = {}  # what is still reserved for requests that have ended, by entry
 
     @property
     def committed_usd(self) -> float:
@@ -44,7 +45,8 @@ class RequestLedger:
     @property
     def reserved_usd(self) -> float:
         """Upper bounds in dollars of the calls of the requests under way."""
-        return self._ledger.reserved_usd
+        with self._changed:
+            return self._ledger.reserved_usd - sum(self._ended_usd.values())
 
     @property
     def used(self) -> float:
@@ -52,31 +54,40 @@ class RequestLedger:
         budget_usd = self._ledger.limits.budget_usd
         return 0.0 if budget_usd is None else min(self.committed_usd / max(budget_usd, 1e-300), 1.0)
 
-    def serve(self, name: str, answer: Callable[[CallGuard], Served], keep: Callable[[int, Served], None]) -> Served | None:
+    def serve(
+        self, name: str, answer: Callable[[CallGuard], Served], keep: Callable[[int, Served], None], *, is_late: bool = False
+    ) -> Served | None:
         """Return what ``answer`` returns, once it is durable; None if the budget refused a call: what it paid is counted.
 
         Args:
             name: The request, in the store's ledger.
             answer: Serves it; every call is asked of the guard, which makes its upper bound durable before it is made.
             keep: Writes what it returned, given the entry in the ledger; in the transaction that settles the price.
+            is_late: Return at once. It is durable before the next call of any request is made, or after :meth:`flush`.
 
         Raises:
             StoreError: The store failed.
+            Exception: What ``keep`` raised, of this request or of an earlier one.
         """
+        self._commits.raise_late()
         if self._ledger.refusal(0.0) is not None:  # calls have cost more than their bounds
             return None
         with self._changed:
             self._under_way += 1
         try:
-            return self._served(_Paying(self, name), answer, keep)
+            return self._served(_Paying(self, name), answer, keep, is_late=is_late)
         finally:
             with self._changed:
                 self._under_way -= 1
                 self._ended += 1
                 self._changed.notify_all()
 
+    def flush(self) -> None:
+        """Wait until every request that has ended is durable; raises what :meth:`serve` raises."""
+        self._commits.flush()
+
     def _served(
-        self, paying: _Paying, answer: Callable[[CallGuard], Served], keep: Callable[[int, Served], None]
+        self, paying: _Paying, answer: Callable[[CallGuard], Served], keep: Callable[[int, Served], None], *, is_late: bool
     ) -> Served | None:
         budget = UnitBudget(0.0, paying.top_up)
         request = answer(budget)
@@ -91,15 +102,23 @@ class RequestLedger:
             with self._ledger.settling(reservation, budget.spent_usd + budget.reserved_usd):
                 if not is_refused:
                     keep(reservation.entry, request)
+            with self._changed:
+                self._ended_usd.pop(reservation.entry, None)
 
-        self._commits.run(settle)
+        if is_late and not is_refused:
+            if (reserved := paying.reservation) is not None:
+                with self._changed:
+                    self._ended_usd[reserved.entry] = reserved.upper_usd
+            self._commits.later(settle)
+        else:
+            self._commits.run(settle)
         return None if is_refused else request
 
     def raised(self, paying: _Paying, upper_usd: float) -> bool:
         """Reserve that many dollars for a request, durably; False if the budget has no room, and will have none."""
         while True:
             ended = self._ended
-            if self._commits.run(partial(self._raise, paying, upper_usd)):
+            if self._commits.run(partial(self._raise, paying, upper_usd), is_one_statement=True):
                 return True
             if not self._waits(ended):
                 return False
