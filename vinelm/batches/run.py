@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ from vinelm.verdicts.serving import final_state, measured
 FIRST_FAILURES = 20
 """A batch whose first so many requests all fail is stopped: something is broken, and every further one costs money."""
 _WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed
+_SETTLE_S = 0.1
+"""How long the answer of a request may wait for the next call, whose bound is written to the store with it."""
 
 BUDGET, DEADLINE, INTERRUPTED = "budget", "deadline", "interrupted"
 """Why requests may be left unanswered."""
@@ -118,6 +121,7 @@ class BatchRun:
         self._lock = threading.Condition()
         self._guards: dict[str, CallGuard] = {}
         self._is_stopping = self._is_over = False
+        self._is_served = threading.Event()
         self._error: BaseException | None = None
         done = self._resumed()
         self._left = [key for key in reversed(found.order) if key not in done]
@@ -152,15 +156,18 @@ class BatchRun:
             KeyboardInterrupt: After the requests under way have ended.
         """
         threads = [threading.Thread(target=self._work, daemon=True, name=f"vinelm batch {n}") for n in range(self._workers)]
+        settling = threading.Thread(target=self._settle, daemon=True, name="vinelm batch settles")
         self._served.guard_calls(self._guards)
         try:
-            for thread in threads:
+            for thread in (settling, *threads):
                 thread.start()
             self._wait(threads, on_done)
         except BaseException:  # Ctrl-C, or the progress could not be told
             self._is_stopping, self.because = True, INTERRUPTED
             self._wait([thread for thread in threads if thread.ident is not None], lambda done, total: None)
             raise
+        finally:
+            self._is_served.set()
         if self._error is not None:
             raise self._error
         self._is_over = True
@@ -181,9 +188,24 @@ class BatchRun:
         return done
 
     def _work(self) -> None:
+        with self._stopping():
+            try:
+                while (begun := self._next()) is not None:
+                    self._serve(*begun)
+            finally:
+                self._ledger.flush()
+
+    def _settle(self) -> None:
+        """Write answers to the store where no call of a worker takes them along: it is at work on something else, or waits."""
+        with self._stopping():
+            while not self._is_served.wait(_SETTLE_S):
+                self._ledger.flush()
+
+    @contextmanager
+    def _stopping(self) -> Iterator[None]:
+        """Keep what the block raises, and let no request begin any more."""
         try:
-            while (begun := self._next()) is not None:
-                self._serve(*begun)
+            yield
         except BaseException as error:
             with self._lock:
                 self._error = self._error or error
@@ -221,7 +243,7 @@ class BatchRun:
                 del self._guards[request.id]
             return made[0]
 
-        self._note_end(key, self._ledger.serve(request.id, answer, self._answers.add), made)
+        self._note_end(key, self._ledger.serve(request.id, answer, self._answers.add, is_late=True), made)
 
     def _note_end(self, key: str, found: Answer | None, made: Sequence[Answer]) -> None:
         """Count a request that has ended: its answer, None if the budget refused a call, and what it paid all the same."""
