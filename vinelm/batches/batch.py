@@ -7,15 +7,13 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vinelm.adapters.langgraph import build_graph
-from vinelm.api import VineLM
 from vinelm.api.profiling import require_budget
-from vinelm.backends import create_backends
+from vinelm.batches.hosts import BatchSource, on_nodes
 from vinelm.batches.requests import BatchRequests, requests_of
 from vinelm.batches.result import BatchResult, write_lines
 from vinelm.batches.run import INTERRUPTED, BatchRun, Served
@@ -25,8 +23,8 @@ from vinelm.datasets import Columns
 from vinelm.errors import BudgetExhausted, ConfigError, InfeasibleError
 from vinelm.io.atomic import draft_path, require_regular
 from vinelm.objective import Objective
+from vinelm.profiler import RayCluster
 from vinelm.requests.workflow import Workflow
-from vinelm.template.kinds import without_kinds
 from vinelm.traces import StoreIdentity
 from vinelm.traces.databases import opening
 from vinelm.traces.databases.address import StoreAddress, address_of
@@ -57,7 +55,9 @@ def batch(
     store: str | Path | None = None,
     seed: int = 0,
     dry_run: bool = False,
+    cluster: RayCluster | None = None,
     on_done: Callable[[int, int], None] = lambda done, total: None,
+    on_note: Callable[[str], None] | None = None,
 ) -> BatchResult:
     """Answer every request of a data set with the application, each under the plan that the dollars and hours left allow.
 
@@ -78,12 +78,15 @@ def batch(
         deadline_s: Seconds within which all should be answered, counted from the batch's first start; None: no limit.
         finish: Near the end of the money or the time, ``"all"`` has the cheapest plans finish all requests, ``"good"`` leaves
             the rest unanswered.
-        workers: Requests under way at a time.
+        workers: Requests under way at a time; on all nodes together.
         store: What keeps answers and dollars: a file, created if missing, or ``postgresql://...``; None: the output with the
             suffix ``.db``.
         seed: Decides the answers of simulated models.
         dry_run: Answer nothing: only count, plan and forecast.
+        cluster: The Ray cluster whose nodes serve the requests; None for this machine. The workflow has to be named, and each
+            node needs it, the data set and the keys.
         on_done: Called as ``on_done(done, total)`` with the different requests now and then.
+        on_note: Called with one line when a node is lost, or a later one cannot be used; from any thread.
 
     Returns:
         The counts; its ``lines()`` are those of the file.
@@ -95,6 +98,7 @@ def batch(
         InfeasibleError: No plan meets the bounds, or all requests cannot be finished within money and time.
         StoreError: The store cannot be used, or another process holds it.
         StageBroken: The first requests all failed.
+        WorkerDied: No node is left, or there is no connection to the cluster any more. The same call continues.
 
     Examples:
         >>> import vinelm
@@ -103,12 +107,12 @@ def batch(
         >>> found.is_complete, next(found.lines())["status"]
         (True, 'ok')
     """
-    output = Path(output)
+    output, name = Path(output), workflow
     if not isinstance(workflow, Workflow):
         workflow = load_workflow(workflow, dataset=dataset, columns=columns, labelled=False)
     elif dataset is not None or columns is not None:
-        name = "columns" if dataset is None else "dataset"
-        raise ConfigError(f"{name} has no effect on a Workflow object: give it its requests, or name it as module:attribute")
+        unused = "columns" if dataset is None else "dataset"
+        raise ConfigError(f"{unused} has no effect on a Workflow object: give it its requests, or name it as module:attribute")
     if deadline_s is not None and not (deadline_s > 0 and math.isfinite(deadline_s)):
         raise ConfigError(f"the deadline is {deadline_s} s: it must be a number of seconds > 0")
     if workers < 1:
@@ -130,7 +134,16 @@ def batch(
     address = address_of(store or output.with_suffix(".db"))
     _require_output(output, dataset, address)
     _require_enough(forecast, steered, len(made.found.order))
-    return made.run(address, steered, settings, on_done)
+    serving: AbstractContextManager[Served] = nullcontext(made.served)
+    if cluster is not None:
+        if isinstance(name, Workflow):
+            raise ConfigError("other machines cannot load a Workflow object: name it as module:attribute")
+        source = BatchSource(
+            workflow=name, dataset=dataset, columns=columns, annotated=annotated, catalog=made.served.vine.catalog, seed=seed
+        )
+        serving = on_nodes(made.served, source, cluster, on_note)
+    with serving as made.served:  # before the store: the deadline counts from its first moment
+        return made.run(address, steered, settings, on_done)
 
 
 class Steered(NamedTuple):
@@ -158,18 +171,9 @@ class _Batch:
     ) -> None:
         self.annotated, self.objective, self.seed = annotated, objective, seed
         catalog = catalog or annotated.catalog
-        self.workflow = workflow = replace(workflow, template=without_kinds(annotated.template))
-        self.backends = create_backends(catalog, workflow=workflow, seed=seed)
-        vine = VineLM(
-            catalog,
-            self.backends,
-            trie=annotated,
-            signals=workflow.signals,
-            kind=workflow.kind,
-            allow_unproven=True,  # the plan that was asked for is what the budget was given for
-        )
-        self.served = Served(workflow, vine, build_graph(workflow, vine))
-        self.found: BatchRequests = requests_of(workflow, catalog, self.served.app)
+        self.served = Served.of(workflow, annotated, catalog, seed)
+        self.workflow, self.backends = self.served.workflow, self.served.vine.models.backends
+        self.found: BatchRequests = requests_of(self.workflow, catalog, self.served.app)
 
     @property
     def is_simulated(self) -> bool:

@@ -10,7 +10,6 @@ from typing import TypeVar
 from vinelm.errors import BudgetExhausted, StoreError
 from vinelm.profiler.execution.job import UnitBudget
 from vinelm.profiler.execution.ledger import Ledger, ProfileLimits, Reservation
-from vinelm.requests.protocols import CallGuard
 from vinelm.traces import ObservationStore
 from vinelm.traces.served.answers import Answer
 from vinelm.traces.served.served_requests import ServedRequest
@@ -52,7 +51,7 @@ class RequestLedger:
         budget_usd = self._ledger.limits.budget_usd
         return 0.0 if budget_usd is None else min(self.committed_usd / max(budget_usd, 1e-300), 1.0)
 
-    def serve(self, name: str, answer: Callable[[CallGuard], Served], keep: Callable[[int, Served], None]) -> Served | None:
+    def serve(self, name: str, answer: Callable[[UnitBudget], Served], keep: Callable[[int, Served], None]) -> Served | None:
         """Return what ``answer`` returns, once it is durable; None if the budget refused a call: what it paid is counted.
 
         Args:
@@ -76,7 +75,7 @@ class RequestLedger:
                 self._changed.notify_all()
 
     def _served(
-        self, paying: _Paying, answer: Callable[[CallGuard], Served], keep: Callable[[int, Served], None]
+        self, paying: _Paying, answer: Callable[[UnitBudget], Served], keep: Callable[[int, Served], None]
     ) -> Served | None:
         budget = UnitBudget(0.0, paying.top_up)
         request = answer(budget)

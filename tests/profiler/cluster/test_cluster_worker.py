@@ -152,7 +152,7 @@ def test_a_run_without_any_host_ends_with_a_line_and_goes_on_on_one_machine(whol
     cluster = toy_cluster(before)
     with monkeypatch.context() as patch, pytest.raises(WorkerDied) as caught:
         profiled(tmp_path / "s.db", patch, cluster, sampler="exhaustive")
-    assert str(caught.value) == "the connection to Ray was lost: the head node is gone: run the profile again to continue"
+    assert str(caught.value) == "the connection to Ray was lost: the head node is gone: run the same again to continue"
     rows, _, result = profiled(tmp_path / "s.db", sampler="exhaustive")
     assert rows == whole[0]
     assert 0 < result.executed < len(rows)
@@ -440,7 +440,7 @@ def test_an_attempt_whose_unit_is_gone_gives_its_turn_up():
 
 
 def test_ray_client_and_other_isolation_are_refused():
-    with pytest.raises(ConfigError, match="run the profile on a machine of the cluster"):
+    with pytest.raises(ConfigError, match="run this on a machine of the cluster"):
         RayCluster(address="ray://head:10001")
     with pytest.raises(ConfigError, match="units on a cluster run in fresh processes") as caught:
         ExecutionConfig(isolation="thread", cluster=RayCluster())
