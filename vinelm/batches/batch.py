@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vinelm.api.profiling import require_budget
-from vinelm.batches.hosts import BatchSource, on_nodes
+from vinelm.batches.hosts import on_nodes
 from vinelm.batches.requests import BatchRequests, requests_of
 from vinelm.batches.result import BatchResult, write_lines
 from vinelm.batches.run import INTERRUPTED, BatchRun, Served
@@ -138,10 +138,9 @@ def batch(
     if cluster is not None:
         if isinstance(name, Workflow):
             raise ConfigError("other machines cannot load a Workflow object: name it as module:attribute")
-        source = BatchSource(
-            workflow=name, dataset=dataset, columns=columns, annotated=annotated, catalog=made.served.vine.catalog, seed=seed
-        )
-        serving = on_nodes(made.served, source, cluster, on_note)
+        folder = Path(models).parent if isinstance(models, str | Path) else None
+        source = {"workflow": name, "dataset": dataset, "columns": columns, "folder": folder, "seed": seed}
+        serving = on_nodes(made.served, annotated, cluster, on_note, **source)
     with serving as made.served:  # before the store: the deadline counts from its first moment
         return made.run(address, steered, settings, on_done)
 

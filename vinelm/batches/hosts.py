@@ -6,16 +6,20 @@ before a call that may cost more than is reserved for it, and sends the answer b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
+from typing import Any
 
 from vinelm.backends.registry import rate_limiters_of
 from vinelm.batches.plan_shares import PLANNERS, Drawn, priced
 from vinelm.batches.run import Served
 from vinelm.catalog import Catalog
+from vinelm.catalog.environment import take_variables
 from vinelm.datasets import Columns
 from vinelm.errors import CallRefused, DatasetError, WorkerDied, WorkflowError
 from vinelm.objective import Objective
@@ -26,36 +30,12 @@ from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.job import TopUp, UnitBudget
 from vinelm.profiler.executor import cluster_worker
 from vinelm.requests.protocols import CallGuard, CallPermit, RateLimiter
-from vinelm.requests.workflow import Request, Workflow
+from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage
 from vinelm.traces.served.answers import Answer
 from vinelm.trie.annotated_trie import AnnotatedTrie
+from vinelm.vinefile import load_trie, save_trie
 from vinelm.workflows import load_workflow
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchSource:
-    """What a node makes the application from: the workflow by its name, and the trie.
-
-    Attributes:
-        workflow: The name, as :func:`~vinelm.load_workflow` reads it.
-        dataset: The path of the requests; None takes the workflow's own.
-        columns: Of the data set.
-        annotated: The trie.
-        catalog: The models; it holds no key.
-        seed: Decides the answers of simulated models.
-    """
-
-    workflow: str
-    dataset: str | Path | None
-    columns: Columns | None
-    annotated: AnnotatedTrie
-    catalog: Catalog
-    seed: int
-
-    def load(self) -> Workflow:
-        """Load the workflow, and its requests."""
-        return load_workflow(self.workflow, dataset=self.dataset, columns=self.columns, labelled=False)
 
 
 @dataclass(frozen=True)
@@ -67,19 +47,31 @@ class _Plan:
     weights: tuple[float, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NodeWorkerMaker:
-    """Makes the worker of a node, in the batch's folder.
+    """Makes the worker of a node, in the batch's folder; it holds no key.
 
     Args:
-        source: Of the application.
-        parts: Digests of the workflow's parts.
+        workflow: The workflow's name, as :func:`~vinelm.load_workflow` reads it.
+        dataset: The path of the requests; None takes the workflow's own.
+        columns: Of the data set.
         digest: Of the data set.
+        parts: Digests of the workflow's parts.
+        trie: The file of the trie.
+        catalog: The models, as plain JSON.
+        folder: Of the catalog's file, whose ``.env`` names keys; None where there is none.
+        seed: Decides the answers of simulated models.
     """
 
-    source: BatchSource
-    parts: Mapping[str, str]
+    workflow: str
+    dataset: str | Path | None
+    columns: Columns | None
     digest: str
+    parts: Mapping[str, str]
+    trie: bytes
+    catalog: Mapping[str, Any]
+    folder: Path | None
+    seed: int
 
     def __call__(self, rate_limiters: Mapping[str, RateLimiter]) -> NodeWorker:
         """Return the worker.
@@ -87,11 +79,17 @@ class NodeWorkerMaker:
         Raises:
             WorkflowError: The workflow does not load there, or is another one.
             DatasetError: The data set is another one.
+            ConfigError: A key is missing there.
         """
-        source, workflow = self.source, self.source.load()
+        take_variables(self.folder, json.dumps(self.catalog))
+        workflow = load_workflow(self.workflow, dataset=self.dataset, columns=self.columns, labelled=False)
         if workflow.dataset_digest != self.digest:
             raise DatasetError("the data set is another one there: use the same one everywhere", code="dataset-differs")
-        served = Served.of(workflow, source.annotated, source.catalog, source.seed)
+        with NamedTemporaryFile(suffix=".vine") as file:
+            file.write(self.trie)
+            file.flush()
+            annotated = load_trie(file.name)
+        served = Served.of(workflow, annotated, Catalog.from_dict(self.catalog), self.seed)
         parts = _parts(served)
         changed = sorted(name for name in {*parts, *self.parts} if parts.get(name) != self.parts.get(name))
         if changed:
@@ -187,23 +185,29 @@ class _Reserved:
 
 @contextmanager
 def on_nodes(
-    served: Served, source: BatchSource, cluster: RayCluster, on_note: Callable[[str], None] | None
+    served: Served, annotated: AnnotatedTrie, cluster: RayCluster, on_note: Callable[[str], None] | None, **source: Any
 ) -> Iterator[Served]:
     """Have the nodes of a cluster serve the requests of an application while the block runs.
 
     Args:
         served: The application in this process, which keeps the rate limits of all nodes.
-        source: Of the same application.
+        annotated: Its trie.
         cluster: The cluster.
         on_note: Called with one line when a node is lost, or a later one cannot be used; from any thread.
+        source: From what a node makes the same application, as :class:`NodeWorkerMaker` names it.
 
     Raises:
         MissingExtra: Ray is not installed.
         InputError: The cluster or one of its nodes cannot be used; the message names it.
     """
-    catalog = source.catalog
+    catalog = served.vine.catalog
+    with TemporaryDirectory() as folder:
+        save_trie(path := Path(folder) / "t.vine", annotated)
+        trie = path.read_bytes()
+    maker = NodeWorkerMaker(
+        digest=served.workflow.dataset_digest, parts=_parts(served), trie=trie, catalog=catalog.to_dict(), **source
+    )
     limiters = rate_limiters_of(catalog, served.vine.models.backends)
-    maker = NodeWorkerMaker(source, _parts(served), served.workflow.dataset_digest)
     worker = cluster_worker(cluster, maker, catalog.models, limiters, on_note, verb="batch", unit="request")
     try:
         yield HostedRequests(served, worker)
