@@ -2,6 +2,9 @@
 
 import json
 import pickle
+import subprocess
+import sys
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,7 @@ from vinelm.version import __version__
 
 BEST = vinelm.Objective(maximize="accuracy")
 APP = "my_app:workflow"
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 def run(**changes):
@@ -118,6 +122,35 @@ def test_a_call_that_the_budget_refuses_is_not_made_on_a_node(app, cluster):
     assert found.by_status["unanswered"] > 0
     assert found.unanswered_because == "budget"
     assert on_nodes(budget_usd=1.0).is_complete
+
+
+CATALOG = """
+[[model]]
+name = "{name}"
+provider = "openai"
+model = "{name}"
+api_base = "{url}"
+api_key_env = "TOY_KEY"
+engine = "local"
+max_tokens = 100
+price = {{ input = 1.0, output = 4.0, source = "made up", as_of = "2026-01-01" }}
+"""
+
+
+def test_calls_of_all_nodes_wait_at_the_batchs_rate_limit(app, cluster, monkeypatch):
+    monkeypatch.setenv("TOY_KEY", "none")
+    command = [sys.executable, str(SCRIPTS / "local_openai.py"), "--latency-s", "0.05", "--record", "calls.jsonl"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        url = process.stdout.readline().strip()
+        entries = "".join(CATALOG.format(name=name, url=url) for name in ("small", "large"))
+        Path("real.toml").write_text(f"{entries}[backend.openai]\nlimits = {{ local = {{ concurrency = 2 }} }}\n")
+        found = on_nodes(models="real.toml", workers=6, dataset=first(8))
+        process.terminate()
+    calls = [json.loads(line) for line in Path("calls.jsonl").read_text().splitlines()]
+    under_way = list(accumulate(1 if call["what"] == "began" else -1 for call in calls))
+    assert max(under_way) == 2
+    assert sum(found.calls_by_model.values()) == len(calls) / 2
+    assert found.by_status["ok"] == 8
 
 
 # -- losses ------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Units on the hosts of a cluster: the rows of one machine, whatever is lost. Hosts are threads here, nodes in test_ray.py."""
 
+import asyncio
 import re
 import threading
 import time
@@ -434,6 +435,37 @@ def test_an_attempt_whose_unit_is_gone_gives_its_turn_up():
         time.sleep(0.3)
     thread.join(5)
     assert not thread.is_alive()
+
+
+def test_an_attempt_in_a_coroutine_waits_at_the_runs_rate_limit_and_settles_there():
+    entered, released = [], []
+
+    def run(host, told, top_up):
+        async def attempt():
+            async with host.limiters["m0"].aadmit(100, asyncio.sleep) as permit:
+                entered.append(permit.attempt)
+                permit.settle(42)
+
+        asyncio.run(attempt())
+        return UnitOutcome(row())
+
+    limiter, tickets = EngineRateLimiter(RateLimits(concurrency=1)), []
+    admit = limiter.admit
+    worker = ClusterWorker(
+        fake_cluster(run, limited=("m0",)), {"m0": SimpleNamespace(admit=lambda *a: _Noted(admit(*a), tickets))}
+    )
+    with limiter.admit(1, patient):
+        thread = threading.Thread(target=lambda: released.append(worker.run(job(), granted([]))))
+        thread.start()
+        time.sleep(0.3)
+        assert entered == []
+    thread.join(5)
+    assert len(entered) == 1
+    assert released[0].observation == row()
+    until = time.monotonic() + 5
+    while limiter_in_use(tickets) and time.monotonic() < until:
+        time.sleep(0.001)
+    assert [ticket.tokens for ticket in tickets] == [42]
 
 
 # -- settings --------------------------------------------------------------------------------------------------------------
