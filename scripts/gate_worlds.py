@@ -28,11 +28,10 @@ import numpy as np
 from vinelm.api.deciding import recommended_plans
 from vinelm.catalog import Catalog
 from vinelm.estimator import make_estimator
-from vinelm.evaluation.judging.today import against_today
+from vinelm.evaluation.judging.today import against_today, with_comparison
 from vinelm.evaluation.off_policy.planned_steps import along_stages
 from vinelm.evaluation.plans.plans_over import plans_over
-from vinelm.objective import Objective
-from vinelm.plans.recommendation import MARGIN
+from vinelm.plans.recommendation import MARGIN, recommended
 from vinelm.profiler.dry_run.outcome_model import Unit
 from vinelm.profiler.dry_run.simulated_run import SimulatedRun
 from vinelm.profiler.execution.ledger import ProfileLimits
@@ -237,12 +236,16 @@ def tried(shape: str, requests: int, seed: int) -> Found:
     rows = [row for (name, _), row in run._known.items() if name.startswith("q")]
     compared = against_today(names, rows, world.template, world.catalog)
     assert compared is not None
-    plans = plans_over(make_estimator("latent").fit(rows, world.template, world.catalog).annotated_)
+    fitted = make_estimator("latent").fit(rows, world.template, world.catalog).annotated_
+    plans = plans_over(with_comparison(fitted, compared, names, rows))
     advice, gain, saved = "keep", 0.0, 0.0
     best = compared.best()
     if best is not None:
-        decision = plans.decision(Objective(maximize="accuracy", max_cost_usd=best.cost_usd * 1.001))
-        advice = compared.recommend(decision.path_cost_usd).advice
+        objective = compared.objective()
+        assert objective is not None
+        decision = plans.decision(objective)
+        advised = recommended(plans.annotated, objective, lambda: decision.path_cost_usd)
+        advice = "keep" if advised is None else advised.advice
         own, cost = np.zeros(FRESH), np.zeros(FRESH)
         for share, part in decision.parts:
             success, usd = world.served(plans.steps(part, along_stages(plans.planner)))

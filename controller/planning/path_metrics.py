@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -36,7 +37,7 @@ class PathMetrics:
         self.missing = () if available is None else tuple(sorted(set(self.trie.models) - {*available, SKIP}))
         """Models of the trie that cannot be served."""
         self.endings = self._endings()
-        """Nodes where a plan may end: answerable, and every model of their path can be served."""
+        """Nodes where a plan may end: answerable, and every step of their path can be served and may be planned."""
         self._visits: _EngineVisits | None = None
         self._ranks: dict[tuple[Metric, float | None], npt.NDArray[np.int32]] = {}
         self._children: dict[tuple[int, str, str | None], int] = {}
@@ -162,13 +163,23 @@ class PathMetrics:
         ended = self.trie.accumulate(annotated.reach * stopped)
         return AnswerChances(stopped, _share(lower - ended, annotated.reach * going_on))
 
+    @cached_property
+    def servable(self) -> BoolArray | None:
+        """True if each edge's model can be served, and plans may run it there, shape (edges,); None if that is all edges."""
+        if not self.missing:
+            return self.annotated.tried
+        gone = np.array([name in self.missing for name in self.trie.models])
+        can = ~gone[self.trie.model[self.trie.target]]
+        return can if self.annotated.tried is None else can & self.annotated.tried
+
     def _endings(self) -> BoolArray:
-        servable = np.ones(len(self.trie), np.bool_)
-        if self.missing:
-            gone = np.array([name in self.missing for name in self.trie.models])
-            for level in self.trie.levels[1:]:
-                servable[level] = servable[self.trie.parent[level]] & ~gone[self.trie.model[level]]
-        return self.trie.answerable & servable
+        if self.servable is None:
+            return self.trie.answerable
+        reached, trie = np.zeros(len(self.trie), np.bool_), self.trie
+        reached[0] = True
+        for edges in trie.edge_levels:
+            np.logical_or.at(reached, trie.target[edges], reached[trie.source[edges]] & self.servable[edges])
+        return trie.answerable & reached
 
     def _engine_visits(self) -> _EngineVisits:
         if self._visits is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,10 +55,29 @@ def batched_models(workflow: Workflow, catalog: Catalog, backends: Mapping[str, 
         ConfigError: there is none, a model runs on an engine of one's own, a judge is asked, or the graph limits the time of
             a node, which would end while its calls wait.
     """
-    found = []
     workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
     template = workflow.template.bind(tuple(catalog))
-    for name in template.models:
+    found = with_batches(template.models, catalog, backends)
+    if isinstance(workflow.score, LLMJudge):
+        raise ConfigError(
+            "a judge is asked at once, and not in batches: profile without the judge, or without batches", code=CODE
+        )
+    graph = build_graph(workflow, UnitAdapter(catalog, backends, template=template))
+    limited = [node for node, spec in getattr(graph, "nodes", {}).items() if getattr(spec, "timeout", None) is not None]
+    if limited or getattr(graph, "step_timeout", None) is not None:
+        where = f"node {limited[0]!r} has a timeout" if limited else "the graph has a step_timeout"
+        raise ConfigError(f"workflow {workflow.name!r}: {where}, and a call in a batch takes hours: take it out", code=CODE)
+    return found
+
+
+def with_batches(models: Collection[str], catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[str, ...]:
+    """Return those of the models whose calls can go in batches.
+
+    Raises:
+        ConfigError: there is none, or a model runs on an engine of one's own.
+    """
+    found = []
+    for name in models:
         model, backend = catalog[name], backends.get(catalog[name].provider)
         if isinstance(backend, RemoteBackend) and backend.has_batches(model):
             found.append(name)
@@ -76,15 +95,6 @@ def batched_models(workflow: Workflow, catalog: Catalog, backends: Mapping[str, 
         raise ConfigError(
             f"no model has batch prices: the providers {', '.join(_HAVE_BATCHES)} have them: add models of theirs", code=CODE
         )
-    if isinstance(workflow.score, LLMJudge):
-        raise ConfigError(
-            "a judge is asked at once, and not in batches: profile without the judge, or without batches", code=CODE
-        )
-    graph = build_graph(workflow, UnitAdapter(catalog, backends, template=template))
-    limited = [node for node, spec in getattr(graph, "nodes", {}).items() if getattr(spec, "timeout", None) is not None]
-    if limited or getattr(graph, "step_timeout", None) is not None:
-        where = f"node {limited[0]!r} has a timeout" if limited else "the graph has a step_timeout"
-        raise ConfigError(f"workflow {workflow.name!r}: {where}, and a call in a batch takes hours: take it out", code=CODE)
     return tuple(found)
 
 

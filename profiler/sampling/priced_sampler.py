@@ -31,13 +31,15 @@ CONTINUED_SHARE = 0.15
 LOWEST_PRICE = 0.01
 """The share of the median price that a model counts with at least."""
 DECIDING_SHARE = 0.5
-"""Share of the paths after round 0 that decide between what runs today and the plans that would replace it."""
+"""Share of the paths after round 0 that are whole runs of the strongest model, where it is not known what runs today."""
+PROVING_SHARE = 0.75
+"""Share of them that decide between what runs today and the plans that would replace it, once there are some."""
 OF_EACH_KIND = 8
 """Requests of each kind that come before all others; with fewer answers of a model nothing is known of it on the kind."""
-PlansOf = Callable[[str], Sequence[tuple[Choice, ...]]]
-"""The plans to be run on a request, each as the models of a whole run."""
-Candidates = Callable[[Sequence[Observation]], PlansOf | None]
-"""What these rows would have proven; None: nothing yet. A pure function."""
+Run = tuple[Choice, ...]
+"""The models of a whole run."""
+Candidates = Callable[[Sequence[Observation]], Sequence[Run]]
+"""The plans that these rows would have proven, the most important one first. A pure function."""
 PILOT = 2
 """Paths per model in round 0."""
 
@@ -59,7 +61,7 @@ class PricedSampler:
 
     Prices are mean dollars of the rows of earlier rounds, tools included; for a model without rows its list price, on the scale
     of the others' rows. Round 0 has two paths per model, each later round as many as there are rows, so that any budget may cut
-    a run off.
+    a run off; with ``candidates`` as many as there are runs, since plans are chosen anew for each round.
 
     The ``probability`` of a path is that of its models from the first invocation without a row on: the product of the chances
     that each had in its draw, given all earlier draws. The request follows from the order. Where stages with different models
@@ -128,10 +130,13 @@ class PricedSampler:
             yield whole
         if self._ends_after_baseline:
             return
+        proves = self._candidates is not None and self.n_baseline > 0
         deciding = self._deciding(order, observations) if round_ else iter(())
+        share = PROVING_SHARE if proves else DECIDING_SHARE
         n_continued = n_deciding = 0
-        for n in range(1, max(PILOT * len(self.template.models), len(observations)) + 1):
-            path = next(deciding, None) if n_deciding < DECIDING_SHARE * n else None
+        n_paths = n_runs(observations) if proves else len(observations)
+        for n in range(1, max(PILOT * len(self.template.models), n_paths) + 1):
+            path = next(deciding, None) if n_deciding < share * n else None
             n_deciding += path is not None
             if path is None:
                 path = paths.continued() if n_continued < continues * n else None
@@ -153,15 +158,22 @@ class PricedSampler:
         Where that is not known, those of the strongest model that come first elsewhere, on a tenth of the requests at most: no
         comparison needs them, and a small profile needs its dollars for all models.
         """
-        runs = () if self.n_baseline else paired(order[: len(order) // 10], self._baselines)
-        plans_of = self._candidates(observations) if self._candidates is not None and self.n_baseline else None
-        if plans_of is not None:
-            today = self._baselines[0]
-            runs = (RequestPath(one, path) for one in order for path in distinct((today, *plans_of(one))))
+        runs = iter(()) if self.n_baseline else paired(order[: len(order) // 10], self._baselines)
+        if self._candidates is not None and self.n_baseline:
+            first, *others = self._candidates(observations) or ((),)
+            beside = distinct((self._baselines[0], first)) if first else ()
+            each = (beside, *((path,) for path in others))
+            runs = (RequestPath(one, path) for paths in each for one in order for path in paths)
         rows = {(row.request_id, row.prefix): row for row in observations}
         for run in runs:
             if not is_run(rows, self.template, run.request_id, run.path):
                 yield run
+
+
+def n_runs(observations: Sequence[Observation]) -> int:
+    """Return how many runs rows are of: those that no other row of the request goes on from."""
+    gone_on = {(row.request_id, row.prefix[:-1]) for row in observations}
+    return sum((row.request_id, row.prefix) not in gone_on for row in observations)
 
 
 def kinds_first(order: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]:

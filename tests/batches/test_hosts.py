@@ -247,6 +247,12 @@ def test_a_workflow_object_is_one_line(app, cluster):
     assert not cluster
 
 
+def test_calls_at_batch_prices_are_refused_in_one_line(app, cluster):
+    with pytest.raises(ConfigError, match="need no cluster: leave one of the two out"):
+        on_nodes(batch_prices=True)
+    assert not cluster
+
+
 def test_a_batch_without_ray_installed_is_one_line(app, monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"^a batch on a Ray cluster needs .*\[ray\]") as caught:

@@ -13,8 +13,8 @@ def test_an_application_that_tries_again_after_the_store_has_failed_makes_no_cal
         ledger, allowed = RequestLedger(store, 10.0), []
         works = ledger._commits.run
 
-        def full(work):
-            works(work)  # what is in memory is as if it had been written
+        def full(work, **how):
+            works(work, **how)  # what is in memory is as if it had been written
             monkeypatch.setattr(ledger._commits, "run", works)
             raise StoreError("the disk is full")
 

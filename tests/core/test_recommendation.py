@@ -10,7 +10,7 @@ from kit.tries import routed, routed_trie
 
 from vinelm.controller import Planner
 from vinelm.objective import Objective
-from vinelm.plans.recommendation import AgainstToday, ComparedPlan, thin_models
+from vinelm.plans.recommendation import AgainstToday, ComparedPlan, recommended, thin_models
 
 
 def plan(cost_usd, gain, reach, **fields):
@@ -133,3 +133,17 @@ def test_where_all_known_plans_are_worse_the_question_is_that_of_the_unknown_one
     assert found.closest() == unknown
     assert "too few requests have run the plan" in found.advice().reason
     assert against(worse).closest() == worse
+
+
+def test_a_plan_for_the_objective_that_was_compared_is_judged_by_what_was_compared():
+    """By all rows the best plan within these dollars may spend less, where other plans were compared that lose more."""
+    annotated = routed()
+    compared = against(plan(0.3, -0.02, 0.01), plan(0.5, 0.01, 0.015))
+    found = replace(annotated, meta={**annotated.meta, "today": compared.to_dict()})
+    objective = compared.objective()
+    assert f"{objective.max_cost_usd:.3g}" == str(objective.max_cost_usd)  # as it is printed
+    assert objective.max_cost_usd >= 0.5
+    for own in (objective, replace(objective, on_infeasible="raise")):
+        assert recommended(found, own, lambda: 0.35).advice == "switch"
+    assert recommended(found, replace(objective, max_cost_usd=0.4), lambda: 0.35).advice == "keep"
+    assert recommended(annotated, objective, lambda: 0.35) is None

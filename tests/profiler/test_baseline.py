@@ -1,6 +1,7 @@
 """The first rows of a profile: what runs today and the strongest model, on the same requests, before anything stops it."""
 
 from collections import defaultdict
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -13,11 +14,11 @@ from vinelm.api.deciding import recommended_plans
 from vinelm.api.profiling import bind_workflow, identity_of, run_profile
 from vinelm.catalog import Catalog
 from vinelm.controller import Planner
-from vinelm.evaluation.judging.planning_half import part_of
+from vinelm.evaluation.judging.judgeable import worth_proving
 from vinelm.objective import Objective
 from vinelm.profiler import ProfileSettings
 from vinelm.profiler.sampling.baseline import PAIRED, as_run, baselines, is_run, whole_path
-from vinelm.profiler.sampling.priced_sampler import PricedSampler
+from vinelm.profiler.sampling.priced_sampler import PricedSampler, n_runs
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation
 from vinelm.template import Branch, Loop, Stage, Template
@@ -98,7 +99,7 @@ def test_candidates_and_today_are_bought_together_in_later_rounds():
 
     def candidates(rows):
         asked.append(len(rows))
-        return lambda request: (("tiny", "big"),) if request < "q3" else (("big", "tiny"),)
+        return ("tiny", "big"), ("big", "tiny")
 
     names = [f"q{i}" for i in range(50)]
     template = bound(LINEAR, plan="mid", answer="mid")
@@ -107,10 +108,30 @@ def test_candidates_and_today_are_bought_together_in_later_rounds():
     assert asked == []
     later = list(sampler.propose(1, rows))
     assert asked == [len(rows)]
+    assert len(later) == len(rows)  # each of them is a run
     deciding = [path for path in later if path.probability is None]
-    assert len(deciding) >= len(later) // 2 - 1
-    assert {path.path for path in deciding} == {("mid", "mid"), ("tiny", "big"), ("big", "tiny")}
-    assert {path.path for path in deciding if path.request_id < "q3"} == {("mid", "mid"), ("tiny", "big")}
+    assert len(deciding) >= 0.75 * len(later) - 1
+    assert [path.path for path in deciding[:4]] == [("mid", "mid"), ("tiny", "big")] * 2  # one plan after the other
+    assert deciding[0].request_id == deciding[1].request_id
+
+
+def test_the_second_plan_comes_when_all_requests_have_the_first():
+    names = [f"q{i}" for i in range(20)]
+    template = bound(LINEAR, plan="mid", answer="mid")
+    sampler = PricedSampler(template, catalog(), names, 0, candidates=lambda rows: (("tiny", "big"), ("big", "tiny")))
+    rows = [
+        row(name, *path[:n], stage=("plan", "answer")[n - 1], stopped=n == 2)
+        for name in names for path in (("mid", "mid"), ("tiny", "big")) for n in (1, 2)
+    ]  # fmt: skip
+    deciding = [path for path in sampler.propose(1, rows) if path.probability is None]
+    assert {path.path for path in deciding} == {("big", "tiny")}
+    assert len({path.request_id for path in deciding}) == len(deciding)
+
+
+def test_runs_are_counted_by_where_they_end():
+    rows = [row("q", "mid", stage="plan"), row("q", "mid", "big", stage="answer")]
+    rows += [row("q", "mid", "tiny", stage="answer"), row("p", "mid", stage="plan")]
+    assert n_runs(rows) == 3
 
 
 # -- through a profile ---------------------------------------------------------------------------------------------
@@ -177,18 +198,55 @@ def test_a_plan_is_run_with_the_model_of_each_stage_and_no_further_than_it_goes(
     assert as_run(none, annotated.trie, annotated.template) == ()
 
 
-def test_each_part_runs_what_the_others_recommend():
-    """A model that is right on one part of the requests alone is not recommended there by its own rows."""
-    template, names = bound(LINEAR, plan="big", answer="big"), [f"q{i}" for i in range(200)]
-    rows = []
-    for name in names:
-        part = part_of(name, 0, 4)
-        right = {"tiny": part == 0, "mid": part == 1 or (part == 2 and name < "q5"), "big": False}
-        for model in ("tiny", "mid", "big"):
-            rows.append(row(name, model, stage="plan"))
-            rows.append(row(name, model, model, stage="answer", success=right[model], stopped=True))
-    of = recommended_plans(template, catalog())(rows)
-    answers = {part_of(name, 0, 4): {path[-1] for path in of(name)} for name in names}
-    assert "mid" in answers[0]
-    assert "tiny" not in answers[0]
-    assert "tiny" in answers[1]
+class Found(NamedTuple):
+    """A plan that plans would find."""
+
+    words: str
+    accuracy: float
+    path_cost_usd: float = 1.0
+    is_feasible: bool = True
+
+
+class Plans(NamedTuple):
+    """Those within 70 % of today's dollars, and within all of them."""
+
+    cheaper: Found
+    all_dollars: Found
+
+    def decision(self, objective):
+        return self.cheaper if objective.max_cost_usd < 0.9 else self.all_dollars
+
+
+def wanted(today, best, run):
+    return [plan.words for plan in worth_proving(Found("today", today), Plans(*best), Plans(*run))]
+
+
+def test_a_plan_that_was_run_is_preferred_to_one_that_promises_hardly_more():
+    best, run = (Found("new", 0.805), Found("new, dear", 0.82)), (Found("run", 0.8), Found("run, dear", 0.8))
+    assert wanted(0.8, best, run) == ["run", "new, dear"]
+    assert wanted(0.8, best, (Found("run", 0.0, is_feasible=False), run[1])) == ["new", "new, dear"]
+    assert wanted(0.8, (Found("new", 0.0, is_feasible=False), best[1]), run) == ["new, dear"]
+
+
+def test_the_plan_for_less_comes_first_unless_it_loses_what_the_other_does_not():
+    for cheaper, dear, first in ((0.8, 0.81, "for less"), (0.7, 0.81, "more"), (0.7, 0.7, "for less"), (0.85, 0.9, "for less")):
+        both = Found("for less", cheaper), Found("more", dear)
+        assert wanted(0.8, both, both)[0] == first
+
+
+def rows_of(names, *plans):
+    """Whole runs of some plans, each with the requests that have it and those that it is right on."""
+    for models, has, right in plans:
+        for name in names:
+            if has(int(name[1:])):
+                yield row(name, models[0], stage="plan")
+                yield row(name, *models, stage="answer", success=right(int(name[1:])), stopped=True)
+
+
+def test_a_plan_that_leans_on_a_model_with_few_rows_waits():
+    template, names = bound(LINEAR, plan="big", answer="big"), [f"q{i}" for i in range(60)]
+    today, tiny = (("big", "big"), lambda n: True, lambda n: n % 2), ("tiny", "tiny")
+    rows = list(rows_of(names, today, (tiny, lambda n: n < 4, lambda n: 1)))
+    assert not any("tiny" in run for run in recommended_plans(template, catalog())(rows))
+    more = list(rows_of(names, today, (tiny, lambda n: n < 40, lambda n: 1)))
+    assert tiny in recommended_plans(template, catalog())(more)

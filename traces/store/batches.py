@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import ColumnElement, and_, bindparam, delete, func, insert, select, update
 
@@ -93,6 +95,31 @@ class BatchRecords:
         with self._database.transaction() as connection:
             connection.execute(delete(_CALLS).where(_of(cell)))
 
+    def digests(self, cell: Cell) -> frozenset[str]:
+        """Return the digests of the calls of a cell."""
+        with self._database.transaction() as connection:
+            return frozenset(connection.execute(select(_CALLS.c.digest).where(_of(cell))).scalars())
+
+    def since_s(self, cell: Cell) -> float | None:
+        """Return when the first batch with a call of a cell was recorded, in seconds since 1970; None if none was."""
+        query = select(func.min(_BATCHES.c.recorded_s)).where(_of(cell), _CALLS.c.batch_id == _BATCHES.c.batch_id)
+        with self._database.transaction() as connection:
+            found = connection.execute(query).scalar()
+            return None if found is None else float(found)
+
+    def terms(self) -> dict[str, Any] | None:
+        """Return what the requests under way were planned by (:meth:`note_terms`); None if no call of one is here."""
+        with self._database.transaction() as connection:
+            if connection.execute(select(_CALLS.c.digest).limit(1)).first() is None:
+                return None
+            text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == _TERMS)).scalar()
+            return json.loads(text) if text else None
+
+    def note_terms(self, terms: Mapping[str, Any]) -> None:
+        """Record what the requests of a data set are planned by, plain JSON: each is to ask again what it has asked."""
+        with self._database.transaction() as connection:
+            schema.set_meta(connection, _TERMS, json.dumps(dict(terms)))
+
     # -- the ledger ------------------------------------------------------------------------------------------------
 
     def abandoned(self) -> dict[Cell, float]:
@@ -112,10 +139,22 @@ class BatchRecords:
             here = and_(_IS_ABANDONED, _ENTRIES.c.request_id == cell[0], _ENTRIES.c.prefix == encode_prefix(cell[1]))
             connection.execute(update(_ENTRIES).where(here).values(settled_usd=0.0, is_abandoned=False))
 
+    def leave(self, entry: int) -> None:
+        """Let an entry count until the next one of its cell, which fetches what it has bought: the budget ended it half-way."""
+        with self._database.transaction() as connection:
+            here = and_(_ENTRIES.c.entry_id == entry, _ENTRIES.c.is_batched)
+            connection.execute(update(_ENTRIES).where(here).values(is_abandoned=True))
+
+    def keep(self, entry: int) -> None:
+        """Let an entry count whatever follows: it pays for calls that nobody can fetch."""
+        with self._database.transaction() as connection:
+            connection.execute(update(_ENTRIES).where(_ENTRIES.c.entry_id == entry).values(is_batched=False))
+
 
 def _of(cell: Cell) -> ColumnElement[bool]:
     return and_(_CALLS.c.request_id == cell[0], _CALLS.c.prefix == encode_prefix(cell[1]))
 
 
+_TERMS = "batch_terms"
 _BATCHES, _CALLS, _ENTRIES = schema.batches, schema.batch_calls, schema.ledger
 _IS_ABANDONED = and_(_ENTRIES.c.is_abandoned, _ENTRIES.c.is_batched, _ENTRIES.c.settled_usd > 0)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
+
+from sqlalchemy import Connection
 
 from vinelm.errors import StoreError
 from vinelm.traces.store.store import ObservationStore
@@ -14,10 +16,12 @@ Result = TypeVar("Result")
 
 
 class _Write:
-    """One caller's write: what it returned or raised, once it is done."""
+    """One caller's write: what it returned or raised, once it is done. Of one that nobody waits for, ``turn`` is None."""
 
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self.work = work
+    __slots__ = ("error", "is_done", "is_undone_alone", "result", "turn", "work")
+
+    def __init__(self, work: Callable[[], Any], turn: threading.Lock | None, *, is_undone_alone: bool) -> None:
+        self.work, self.turn, self.is_undone_alone = work, turn, is_undone_alone
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_done = False
@@ -26,42 +30,79 @@ class _Write:
 class GroupCommit:
     """Runs writes on a store, those of threads that wait at the same time in one transaction. Thread-safe.
 
-    A disk takes milliseconds for a commit, however much it holds.
+    A disk takes milliseconds for a commit, however much it holds. And each statement gives the interpreter away to another
+    thread, which takes as long to get it back where many are busy.
     """
 
     def __init__(self, store: ObservationStore) -> None:
         self._store = store
         self._waiting: list[_Write] = []
-        self._list, self._turn = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
+        self._is_busy = False
+        self._late_error: BaseException | None = None
 
-    def run(self, work: Callable[[], Result]) -> Result:
-        """Return what ``work`` returns, once what it wrote is durable; it may run on another thread.
+    def run(self, work: Callable[[], Result], *, is_one_statement: bool = False) -> Result:
+        """Return what ``work`` returns, once it and all that came before it are durable; it may run on another thread.
+
+        Args:
+            work: The write.
+            is_one_statement: It makes at most one statement: if that fails, nothing of it is there anyway.
 
         Raises:
             StoreError: the store failed: no write of the transaction is there, this one's or another's.
             Exception: what ``work`` itself raised; nothing that it wrote is there.
         """
-        mine = _Write(work)
-        with self._list:
-            self._waiting.append(mine)
-        with self._turn:
-            if not mine.is_done:
-                self._commit()
+        mine = _Write(work, threading.Lock(), is_undone_alone=not is_one_statement)
+        self._wait_for(mine)
         if mine.error is not None:
             raise mine.error
         result: Result = mine.result
         return result
 
+    def later(self, work: Callable[[], Any]) -> None:
+        """Let ``work`` be done with the next write that somebody waits for, or by :meth:`flush`; they raise what it raises."""
+        with self._lock:
+            self._waiting.append(_Write(work, None, is_undone_alone=True))
+
+    def flush(self) -> None:
+        """Wait until all that came before is durable.
+
+        Raises:
+            StoreError: the store failed.
+            Exception: what a write raised that nobody waited for.
+        """
+        if self._waiting or self._is_busy:
+            self.run(_nothing, is_one_statement=True)
+        self.raise_late()
+
+    def raise_late(self) -> None:
+        """Raise what a write raised that nobody waited for, if one has failed."""
+        if self._late_error is not None:
+            raise self._late_error
+
+    def _wait_for(self, mine: _Write) -> None:
+        """Return once a write is done: by another thread, or by this one if none is at work or if it is its turn."""
+        turn = mine.turn
+        assert turn is not None
+        turn.acquire()
+        with self._lock:
+            self._waiting.append(mine)
+            is_mine, self._is_busy = not self._is_busy, True
+        if not is_mine:
+            turn.acquire()
+        if not mine.is_done:
+            self._commit()
+
     def _commit(self) -> None:
-        """Write all that waits, in the order in which it came."""
-        with self._list:
+        """Write all that waits, in the order in which it came, wake whose writes these are, and hand over."""
+        with self._lock:
             writes, self._waiting = self._waiting, []
         try:
             with self._store.together(), self._store.database.transaction() as connection:
                 for write in writes:
                     try:
                         # What one of several leaves undone is undone alone; a single one needs no savepoint for that.
-                        with connection.begin_nested() if len(writes) > 1 else nullcontext():
+                        with _savepoint(connection) if len(writes) > 1 and write.is_undone_alone else nullcontext():
                             write.result = write.work()
                     except StoreError:
                         raise
@@ -74,3 +115,27 @@ class GroupCommit:
                 write.error = error
         for write in writes:
             write.is_done = True
+            if write.turn is None and write.error is not None:
+                self._late_error = self._late_error or write.error
+        with self._lock:
+            following = next((write.turn for write in self._waiting if write.turn is not None), None)
+            self._is_busy = following is not None
+        for turn in (*(write.turn for write in writes), following):
+            if turn is not None:
+                turn.release()
+
+
+@contextmanager
+def _savepoint(connection: Connection) -> Iterator[None]:
+    """Undo what the block wrote where it raises. SQLAlchemy's own savepoints take several times as long."""
+    connection.exec_driver_sql("SAVEPOINT one")
+    try:
+        yield
+    except BaseException:
+        connection.exec_driver_sql("ROLLBACK TO SAVEPOINT one")
+        raise
+    connection.exec_driver_sql("RELEASE SAVEPOINT one")
+
+
+def _nothing() -> None:
+    return None

@@ -314,7 +314,7 @@ class VineLM(VineInterface, LongRunning):
 
     def _recommended(self, planner: Planner, objective: Objective) -> Recommendation | None:
         annotated = planner.annotated
-        found = recommended(annotated, lambda: planner.mixed(objective).path_cost_usd, margin=self.margin)
+        found = recommended(annotated, objective, lambda: planner.mixed(objective).path_cost_usd, margin=self.margin)
         if found is not None and found.advice == "keep" and not (self.allow_unproven or self._has_warned or self._canary):
             self._has_warned = True  # of each trie once: every request may have an objective of its own
             _LOG.warning("plans for some objective are not served: %s", found.sentence)

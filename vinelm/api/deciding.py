@@ -1,4 +1,4 @@
-"""The plans that a profile compares with what runs today: those that its rows so far recommend to other requests."""
+"""The plans that a profile runs on purpose, beside what runs today: those that its rows so far recommend."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Sequence
 
 from vinelm.catalog import Catalog
 from vinelm.errors import EvidenceError
-from vinelm.profiler.sampling.priced_sampler import Candidates, PlansOf
+from vinelm.profiler.sampling.priced_sampler import Candidates, Run
 from vinelm.rows.observation import Observation, at_ordinary_prices
 from vinelm.template import Template
 
 LEAST_ROWS = 40
 """With fewer rows nothing is recommended yet."""
-SPLIT_SEED = 0
-"""Of the parts, which have to be those that an estimate's comparison with today is made of."""
 
 
 def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None:
     """Return a function from rows to the plans that are worth proving against what runs today, as whole runs.
 
-    None where it is not known what runs today. As in :func:`~vinelm.evaluation.judging.today.against_today` the requests have
-    parts, and each of them runs what the rows of the others recommend: so the rows are those of the plans that are judged.
+    A plan that requests have run already is preferred to one that promises hardly more: whole runs then add up, where those of
+    plans that change from round to round prove nothing of any of them. A plan that leans on a model with few rows waits.
+
+    None where it is not known what runs today.
 
     Args:
         template: Bound.
@@ -29,37 +29,28 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
     if template.today is None or template.stop == "oracle":
         return None
 
-    def plans(rows: Sequence[Observation]) -> PlansOf | None:
+    def plans(rows: Sequence[Observation]) -> Sequence[Run]:
         from vinelm.evaluation.judging.judgeable import worth_proving
-        from vinelm.evaluation.judging.planning_half import PlanningHalf, part_of
-        from vinelm.evaluation.judging.today import PARTS
+        from vinelm.evaluation.judging.planning_half import PlanningHalf
+        from vinelm.evaluation.judging.tried import by_request
+        from vinelm.plans.recommendation import thin_models
         from vinelm.profiler.sampling.baseline import as_run, distinct
 
         if len(rows) < LEAST_ROWS:
-            return None
+            return ()
         rows = at_ordinary_prices(rows)
-        at = {row.request_id: part_of(row.request_id, SPLIT_SEED, PARTS) for row in rows}
         try:
-            others = [
-                PlanningHalf([row for row in rows if at[row.request_id] != part], template, catalog, "latent")
-                for part in range(PARTS)
-            ]
+            half = PlanningHalf(rows, template, catalog, "latent").plain
         except EvidenceError:
-            return None
-        today = [found for half in others if (found := half.plans.today()) is not None]
-        if len(today) < len(others):
-            return None
-        objectives = worth_proving(today)
-        # Both plans of a mixture: one of them is often what runs today, and what the other one differs by counts for its share.
-        of_part = [
-            distinct(
-                as_run(plan.reached, half.annotated.trie, template)
-                for one in objectives
-                for _, plan in half.plans.decision(one).parts
-            )
-            for half in others
-        ]
-
-        return lambda request: of_part[part_of(request, SPLIT_SEED, PARTS)]
+            return ()
+        today = half.plans.today()
+        if today is None:
+            return ()
+        seen = by_request(rows)
+        found = worth_proving(today, half.plans, half.within_tried(seen, len(seen)).plans)
+        trie, of_application = half.annotated.trie, half.annotated.template
+        return distinct(
+            as_run(plan.reached, trie, of_application) for plan in found if not thin_models(half.annotated, plan.reached)
+        )
 
     return plans

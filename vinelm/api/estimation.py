@@ -17,7 +17,6 @@ from vinelm.errors import ConfigError
 from vinelm.estimator.call_rate import CallRate
 from vinelm.estimator.optional_steps import optional_steps
 from vinelm.estimator.prompt_cache import cached_shares
-from vinelm.plans.recommendation import META
 from vinelm.rows.observation import Observation, at_ordinary_prices
 from vinelm.template import StopRule
 from vinelm.template.kinds import UNTOLD
@@ -161,7 +160,7 @@ def estimate_store(
     """
     from vinelm.estimator import estimate_signals
     from vinelm.estimator.judged.correction import corrected_trie, failed_share
-    from vinelm.evaluation.judging.today import against_today
+    from vinelm.evaluation.judging.today import against_today, with_comparison
     from vinelm.evaluation.tries.promises import promised_gain
 
     require_max_error(max_error)
@@ -183,7 +182,9 @@ def estimate_store(
             kinds=kinds,
         )
         if compared is not None:
-            annotated = replace(annotated, meta={**annotated.meta, META: compared.to_dict()})
+            annotated = with_comparison(annotated, compared, registered, observations)
+    if annotated.tried is not None:
+        return annotated
     if agreement is not None:  # the correction of what requests show is not worked out: plans are over paths
         return corrected_trie(annotated, agreement, failed_share(cells))
     annotated = replace(annotated, signals=estimate_signals(annotated, observations))

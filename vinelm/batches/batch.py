@@ -8,11 +8,15 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vinelm.api.profiling import require_budget
+from vinelm.backends import create_backends
+from vinelm.backends.remote.batches import BatchTimes
+from vinelm.batches.batch_prices import PART, BatchPricedRun, gate_for, in_batches, require_repeatable, rest_s
 from vinelm.batches.hosts import on_nodes
 from vinelm.batches.requests import BatchRequests, requests_of
 from vinelm.batches.result import BatchResult, write_lines
@@ -24,11 +28,14 @@ from vinelm.errors import BudgetExhausted, ConfigError, InfeasibleError
 from vinelm.io.atomic import draft_path, require_regular
 from vinelm.objective import Objective
 from vinelm.profiler import RayCluster
+from vinelm.profiler.execution.batching import CODE
 from vinelm.requests.workflow import Workflow
-from vinelm.traces import StoreIdentity
+from vinelm.template.kinds import without_kinds
+from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.databases import opening
 from vinelm.traces.databases.address import StoreAddress, address_of
 from vinelm.traces.served.answers import Answers
+from vinelm.traces.store.batches import BatchRecords
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.verdicts.request_ledger import RequestLedger
 from vinelm.verdicts.serving_record import opened_record
@@ -54,6 +61,7 @@ def batch(
     workers: int = WORKERS,
     store: str | Path | None = None,
     seed: int = 0,
+    batch_prices: bool | BatchTimes = False,
     dry_run: bool = False,
     cluster: RayCluster | None = None,
     on_done: Callable[[int, int], None] = lambda done, total: None,
@@ -82,6 +90,8 @@ def batch(
         store: What keeps answers and dollars: a file, created if missing, or ``postgresql://...``; None: the output with the
             suffix ``.db``.
         seed: Decides the answers of simulated models.
+        batch_prices: Buy calls in the providers' batches, for half the price and within a day for each invocation of a request,
+            as long as the deadline leaves the time to ask for the rest at once; or how long to wait for them.
         dry_run: Answer nothing: only count, plan and forecast.
         cluster: The Ray cluster whose nodes serve the requests; None for this machine. The workflow has to be named, and each
             node needs it, the data set and the keys.
@@ -93,12 +103,13 @@ def batch(
 
     Raises:
         ConfigError: The parts do not belong together, models cost money and no budget is given, the deadline has passed, the
-            output cannot be written, or the store is of another batch.
+            output cannot be written, the store is of another batch, or a model or a node cannot be run at batch prices.
         DatasetError: A row is at fault; nothing was spent.
         InfeasibleError: No plan meets the bounds, or all requests cannot be finished within money and time.
         StoreError: The store cannot be used, or another process holds it.
         StageBroken: The first requests all failed.
         WorkerDied: No node is left, or there is no connection to the cluster any more. The same call continues.
+        VineLMError: A batch has not ended in time (code ``batches-left``): the same call goes on waiting.
 
     Examples:
         >>> import vinelm
@@ -117,8 +128,13 @@ def batch(
         raise ConfigError(f"the deadline is {deadline_s} s: it must be a number of seconds > 0")
     if workers < 1:
         raise ConfigError(f"workers is {workers}: at least one request must be under way")
+    if cluster is not None and batch_prices:
+        raise ConfigError("calls at batch prices wait for their provider and need no cluster: leave one of the two out")
+    if cluster is not None and isinstance(name, Workflow):
+        raise ConfigError("other machines cannot load a Workflow object: name it as module:attribute")
     annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
-    made = _Batch(workflow, annotated, objective, None if models is None else Catalog.of(models), seed)
+    times = BatchTimes() if batch_prices is True else batch_prices or None
+    made = _Batch(workflow, annotated, objective, None if models is None else Catalog.of(models), seed=seed, times=times)
     settings = {
         "budget_usd": budget_usd,
         "deadline_s": deadline_s,
@@ -126,18 +142,19 @@ def batch(
         "store": str(address_of(store or output.with_suffix(".db"))),
         **made.fields,
     }
-    steered = Steered(budget_usd, deadline_s, finish, workers)
+    steered = made.within_deadline(Steered(budget_usd, deadline_s, finish, workers, is_in_batches=times is not None))
     forecast = made.steering(steered).forecast()
     if dry_run:
-        return BatchResult(forecast=forecast, **settings)
+        in_waves = None
+        if times is not None and steered.is_in_batches:
+            forecast, in_waves = in_batches(forecast, annotated.template, times)
+        return BatchResult(forecast=forecast, in_batches=in_waves, **settings)
     require_budget(made.backends, budget_usd)
     address = address_of(store or output.with_suffix(".db"))
     _require_output(output, dataset, address)
     _require_enough(forecast, steered, len(made.found.order))
     serving: AbstractContextManager[Served] = nullcontext(made.served)
     if cluster is not None:
-        if isinstance(name, Workflow):
-            raise ConfigError("other machines cannot load a Workflow object: name it as module:attribute")
         folder = Path(models).parent if isinstance(models, str | Path) else None
         source = {"workflow": name, "dataset": dataset, "columns": columns, "folder": folder, "seed": seed}
         serving = on_nodes(made.served, annotated, cluster, on_note, **source)
@@ -152,6 +169,12 @@ class Steered(NamedTuple):
     deadline_s: float | None
     finish: Finish
     workers: int
+    is_in_batches: bool = False
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What the plans of requests at batch prices follow from, as JSON types."""
+        return {"budget_usd": self.budget_usd, "deadline_s": self.deadline_s, "finish": self.finish}
 
     def without(self, lost_usd: float) -> Steered:
         """Return the same with less money: calls that interrupted runs made, and that led to no answer, are paid."""
@@ -166,13 +189,26 @@ class _Batch:
     """A workflow and a plan, ready to answer."""
 
     def __init__(
-        self, workflow: Workflow, annotated: AnnotatedTrie, objective: Objective, catalog: Catalog | None, seed: int
+        self,
+        workflow: Workflow,
+        annotated: AnnotatedTrie,
+        objective: Objective,
+        catalog: Catalog | None,
+        *,
+        seed: int,
+        times: BatchTimes | None,
     ) -> None:
         self.annotated, self.objective, self.seed = annotated, objective, seed
         catalog = catalog or annotated.catalog
-        self.served = Served.of(workflow, annotated, catalog, seed)
-        self.workflow, self.backends = self.served.workflow, self.served.vine.models.backends
-        self.found: BatchRequests = requests_of(self.workflow, catalog, self.served.app)
+        self.workflow = workflow = replace(workflow, template=without_kinds(annotated.template))
+        backends = self.backends = create_backends(catalog, workflow=workflow, seed=seed)
+        self.times, self.gate = times, None
+        if times is not None:
+            self.gate, backends = gate_for(workflow.template, catalog, backends, times)
+        self.served = Served.of(workflow, annotated, catalog, backends)
+        if times is not None:
+            require_repeatable(workflow, self.served.app, objective)
+        self.found: BatchRequests = requests_of(workflow, catalog, self.served.app)
 
     @property
     def is_simulated(self) -> bool:
@@ -192,14 +228,28 @@ class _Batch:
         }
 
     def steering(self, steered: Steered) -> Steering:
-        """Return what draws the plans of this batch."""
+        """Return what draws the plans of this batch.
+
+        At batch prices all plans are drawn at once, since results come in waves of hours; twice the money at the trie's prices.
+        """
+        is_whole, budget_usd = steered.is_in_batches, steered.budget_usd
         return Steering(
             self.served.vine.served_planner(),
             self.objective,
             keys=self.found.order,
             groups=self.found.groups,
-            **steered._asdict(),
+            budget_usd=budget_usd / PART if is_whole and budget_usd is not None else budget_usd,
+            deadline_s=steered.deadline_s,
+            finish=steered.finish,
+            workers=max(len(self.found.order), 1) if is_whole else steered.workers,
         )
+
+    def within_deadline(self, steered: Steered) -> Steered:
+        """Return the same without batches if not even the first one would leave the time to ask for all at once."""
+        if self.times is None or steered.deadline_s is None:
+            return steered
+        rest = rest_s(self.steering(steered).forecast(), len(self.found.order), steered.workers)
+        return steered._replace(is_in_batches=self.times.wait_s + rest <= steered.deadline_s)
 
     def identity(self) -> StoreIdentity:
         """Return what decides the answers; budget, deadline and workers do not, so that they can be raised later."""
@@ -223,32 +273,50 @@ class _Batch:
     ) -> BatchResult:
         """Answer what the store has no answer to, and write the lines."""
         with opened_record(address, self.identity()) as store, store.exclusive():
-            answers, ledger = Answers(store), RequestLedger(store, steered.budget_usd)
-            lost_usd = ledger.committed_usd - sum(answer.cost_usd for answer in answers.brief())
-            run = BatchRun(
-                self.served,
-                self.found,
-                answers,
-                ledger,
-                self.steering(steered.without(lost_usd)),
-                elapsed_s=self._clock(store.identity.created_at),
-                deadline_s=steered.deadline_s,
-                workers=steered.workers,
-            )
+            run = self._begun(store, steered)
             _require_time(run, steered.deadline_s)
             try:
                 run.run(on_done)
             finally:
+                if self.gate is not None:
+                    self.gate.end()
                 if run.because == INTERRUPTED or run.is_over:
-                    write_lines(settings["output"], self.workflow.requests, self.found.keys, answers, run.because)
+                    write_lines(settings["output"], self.workflow.requests, self.found.keys, Answers(store), run.because)
             return BatchResult(
                 forecast=None,
-                spent_usd=ledger.committed_usd,
+                spent_usd=run.committed_usd,
                 elapsed_s=run.elapsed_s,
                 unanswered_because=run.because,
                 **run.tally.to_fields(),
                 **settings,
             )
+
+    def _begun(self, store: ObservationStore, steered: Steered) -> BatchRun:
+        """The run, which continues what the store has."""
+        records, answers = BatchRecords(store), Answers(store)
+        terms = records.terms()
+        if terms is not None and self.times is None:
+            raise ConfigError("calls of this batch are bought in the provider's batches: run it with batch prices", code=CODE)
+        ledger = RequestLedger(store, steered.budget_usd, records)
+        common = {
+            "elapsed_s": self._clock(store.identity.created_at),
+            "deadline_s": steered.deadline_s,
+            "workers": steered.workers,
+        }
+        if self.gate is None or self.times is None or not (terms or steered.is_in_batches):
+            lost_usd = ledger.committed_usd - sum(answer.cost_usd for answer in answers.brief())
+            steering = self.steering(steered.without(lost_usd))
+            return BatchRun(self.served, self.found, answers, ledger, steering, **common)
+        if terms is None:
+            lost_usd = ledger.committed_usd - ledger.replaceable_usd - sum(answer.cost_usd for answer in answers.brief())
+            terms = steered.without(lost_usd).terms
+            records.note_terms(terms)
+        steering = self.steering(steered._replace(is_in_batches=True, **terms))
+        self.gate.start(records)
+        return BatchPricedRun(
+            self.served, self.found, answers, ledger, steering, gate=self.gate, records=records, times=self.times,
+            forecast=steering.forecast(), **common,
+        )  # fmt: skip
 
     def _clock(self, began_at: str) -> Callable[[], float] | None:
         """Seconds since the batch was first started; None where time is virtual."""

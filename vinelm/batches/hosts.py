@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Any
 
+from vinelm.backends import create_backends
 from vinelm.backends.registry import rate_limiters_of
 from vinelm.batches.plan_shares import PLANNERS, Drawn, priced
 from vinelm.batches.run import Served
@@ -32,6 +33,7 @@ from vinelm.profiler.executor import cluster_worker
 from vinelm.requests.protocols import CallGuard, CallPermit, RateLimiter
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage
+from vinelm.template.kinds import without_kinds
 from vinelm.traces.served.answers import Answer
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.vinefile import load_trie, save_trie
@@ -89,7 +91,8 @@ class NodeWorkerMaker:
             file.write(self.trie)
             file.flush()
             annotated = load_trie(file.name)
-        served = Served.of(workflow, annotated, Catalog.from_dict(self.catalog), self.seed)
+        workflow, catalog = replace(workflow, template=without_kinds(annotated.template)), Catalog.from_dict(self.catalog)
+        served = Served.of(workflow, annotated, catalog, create_backends(catalog, workflow=workflow, seed=self.seed))
         parts = _parts(served)
         changed = sorted(name for name in {*parts, *self.parts} if parts.get(name) != self.parts.get(name))
         if changed:

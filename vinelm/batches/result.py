@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from vinelm.batches.requests import BatchRequests
 from vinelm.batches.steering import DatasetForecast
 from vinelm.errors import ConfigError
 from vinelm.io.atomic import atomic_path
+from vinelm.profiler.dry_run.batches import BatchForecast
 from vinelm.requests.workflow import Request
 from vinelm.traces.served.answers import READ_AT_ONCE, Answer, Answers
 
@@ -37,6 +38,7 @@ class BatchResult:
         elapsed_s: Seconds since it was first started; with simulated models those of the requests, divided among the workers.
         deadline_s: Seconds that it may take; None: no limit.
         forecast: What was expected before the first request; None where nothing was forecast.
+        in_batches: What batch prices save; None where no call goes in a batch, or nothing was forecast.
         shared: Share of the tokens of first prompts, in [0, 1], with which a prompt begins as the one before it does; None
             where that is not known.
         note: Why it is not known; empty where it is.
@@ -56,6 +58,7 @@ class BatchResult:
     elapsed_s: float = 0.0
     deadline_s: float | None
     forecast: DatasetForecast | None
+    in_batches: BatchForecast | None = None
     shared: float | None
     note: str
     output: Path
@@ -76,7 +79,8 @@ class BatchResult:
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON; without the lines."""
         plain = dict(vars(self)) | {"output": str(self.output), "is_complete": self.is_complete}
-        return plain | {"forecast": None if self.forecast is None else self.forecast.to_dict()}
+        in_batches = None if self.in_batches is None else asdict(self.in_batches)
+        return plain | {"forecast": None if self.forecast is None else self.forecast.to_dict(), "in_batches": in_batches}
 
 
 class Tally:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from vinelm.adapters.langgraph import build_graph
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.api import VineLM
-from vinelm.backends import create_backends
 from vinelm.batches.plan_shares import Drawn
 from vinelm.batches.requests import BatchRequests
 from vinelm.batches.result import Tally
@@ -18,10 +18,9 @@ from vinelm.batches.steering import Steering
 from vinelm.catalog import Catalog
 from vinelm.errors import FailureKind, StageBroken, WorkflowError
 from vinelm.profiler.execution.job import UnitBudget
-from vinelm.requests.protocols import CallGuard
+from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.signals.declaration import canonical
-from vinelm.template.kinds import without_kinds
 from vinelm.traces.served.answers import Answer, Answers
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.verdicts.request_ledger import RequestLedger
@@ -31,6 +30,8 @@ FIRST_FAILURES = 20
 """A batch whose first so many requests all fail is stopped: something is broken, and every further one costs money."""
 _WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed
 _ROUNDING_USD = 1e-9
+_SETTLE_S = 0.1
+"""How long the answer of a request may wait for the next call, whose bound is written to the store with it."""
 
 BUDGET, DEADLINE, INTERRUPTED = "budget", "deadline", "interrupted"
 """Why requests may be left unanswered."""
@@ -51,12 +52,11 @@ class Served:
     app: Any
 
     @classmethod
-    def of(cls, workflow: Workflow, annotated: AnnotatedTrie, catalog: Catalog, seed: int) -> Served:
-        """Return the application of a workflow, whose simulated answers the seed decides."""
-        workflow = replace(workflow, template=without_kinds(annotated.template))
+    def of(cls, workflow: Workflow, annotated: AnnotatedTrie, catalog: Catalog, backends: Mapping[str, Backend]) -> Served:
+        """Return the application of a workflow, over the trie."""
         vine = VineLM(
             catalog,
-            create_backends(catalog, workflow=workflow, seed=seed),
+            backends,
             trie=annotated,
             signals=workflow.signals,
             kind=workflow.kind,
@@ -139,6 +139,7 @@ class BatchRun:
         self._lock = threading.Condition()
         self._guards: dict[str, CallGuard] = {}
         self._is_stopping = self._is_over = False
+        self._is_served = threading.Event()
         self._error: BaseException | None = None
         done = self._resumed()
         self._left = [key for key in reversed(found.order) if key not in done]
@@ -149,6 +150,11 @@ class BatchRun:
     def elapsed_s(self) -> float:
         """Seconds since the batch was first started."""
         return self._virtual_s / self._workers if self._elapsed_s is None else self._elapsed_s()
+
+    @property
+    def committed_usd(self) -> float:
+        """Dollars spent and reserved, by interrupted runs too."""
+        return self._ledger.committed_usd
 
     @property
     def left(self) -> int:
@@ -168,15 +174,18 @@ class BatchRun:
             KeyboardInterrupt: After the requests under way have ended.
         """
         threads = [threading.Thread(target=self._work, daemon=True, name=f"vinelm batch {n}") for n in range(self._workers)]
+        settling = threading.Thread(target=self._settle, daemon=True, name="vinelm batch settles")
         self._served.guard_calls(self._guards)
         try:
-            for thread in threads:
+            for thread in (settling, *threads):
                 thread.start()
             self._wait(threads, on_done)
         except BaseException:  # Ctrl-C, or the progress could not be told
             self._is_stopping, self.because = True, INTERRUPTED
             self._wait([thread for thread in threads if thread.ident is not None], lambda done, total: None)
             raise
+        finally:
+            self._is_served.set()
         if self._error is not None:
             raise self._error
         self._is_over = True
@@ -197,9 +206,24 @@ class BatchRun:
         return done
 
     def _work(self) -> None:
+        with self._stopping():
+            try:
+                while (begun := self._next()) is not None:
+                    self._serve(*begun)
+            finally:
+                self._ledger.flush()
+
+    def _settle(self) -> None:
+        """Write answers to the store where no call of a worker takes them along: it is at work on something else, or waits."""
+        with self._stopping():
+            while not self._is_served.wait(_SETTLE_S):
+                self._ledger.flush()
+
+    @contextmanager
+    def _stopping(self) -> Iterator[None]:
+        """Keep what the block raises, and let no request begin any more."""
         try:
-            while (begun := self._next()) is not None:
-                self._serve(*begun)
+            yield
         except BaseException as error:
             with self._lock:
                 self._error = self._error or error
@@ -241,7 +265,10 @@ class BatchRun:
             lost_usd = beyond_usd if beyond_usd > _ROUNDING_USD else 0.0
             return made[0]
 
-        found = self._ledger.serve(request.id, answer, self._answers.add)
+        self._note_end(key, self._ledger.serve(request.id, answer, self._answers.add, is_late=True), made, lost_usd)
+
+    def _note_end(self, key: str, found: Answer | None, made: Sequence[Answer], lost_usd: float = 0.0) -> None:
+        """Count a request that has ended: its answer, None if the budget refused a call, and what it paid all the same."""
         with self._lock:
             paid_usd, seconds = (made[0].cost_usd, made[0].latency_s) if made else (0.0, 0.0)
             self._steering.ended(key, cost_usd=paid_usd, seconds=seconds, lost_usd=lost_usd)

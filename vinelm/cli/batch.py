@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,11 @@ MOST_REASONS = 5
 @cluster_options
 @option("--models TOML", "Catalog of models with prices [default: the trie's].", Path)
 @option("--report HTML", "Write a page about the batch, too.", Path, into="page")
+@flag(
+    "--batch-prices",
+    "Buy calls in the providers' batches: half the price, up to a day for each invocation of a request, as far as --deadline "
+    "leaves the time.",
+)
 @seed_option
 @flag("--dry-run", "Print what would be answered, for how much and how long. Calls nothing.")
 @output_options
@@ -75,7 +81,7 @@ def command(
     from vinelm.batches import batch
     from vinelm.datasets import Columns
 
-    names = ("dataset", "budget_usd", "finish", "store", "workers", "models", "seed")
+    names = ("dataset", "budget_usd", "finish", "store", "workers", "models", "batch_prices", "seed")
     own = {name: settings.pop(name) for name in names}
     objective = objective_of(settings)
     if page is not None and page.resolve() in {output.resolve(), Path(own["store"] or output.with_suffix(".db")).resolve()}:
@@ -137,6 +143,13 @@ def _show_price(found: BatchResult) -> None:
     )
     if forecast.requests < different:
         say(f"Only about {forecast.requests:,} of the {different:,} different ones can be answered within that.")
+    if (batched := found.in_batches) is not None:
+        in_time = math.inf if found.deadline_s is None else int(found.deadline_s / batched.wait_s)
+        late = "" if in_time >= batched.waves else f" If each takes that long, {in_time:,} fit, and the rest is asked at once."
+        say(
+            f"At batch prices, in place of {usd(batched.ordinary_usd)}; in about {batched.waves:,} waves, each within "
+            f"{batched.wait_s / 3600:g} h.{late}"
+        )
     if found.shared is not None:
         say(f"In this order, {percent(found.shared)} of the tokens of first prompts begin as the prompt before them does.")
     else:

@@ -35,6 +35,7 @@ MAX_ERROR = "0.15"
 @option("--models NAME,NAME", "Models to choose from, as `vinelm init` takes them [default: the app's, and others like them].")
 @option("--workers N", "Calls at a time [default: 4].", click.IntRange(min=1), default=4)
 @flag("--apply", "Let VineLM change the lines of the app that make its models.", into="is_applied")
+@flag("--allow-unproven", "Print the lines that serve the plan also where it is not proven: it may be worse.")
 @flag("--dry-run", "Print what would be called, for how much and how long. Calls nothing.")
 @output_options
 def command(
@@ -46,6 +47,7 @@ def command(
     models: str | None,
     workers: int,
     is_applied: bool,
+    allow_unproven: bool,
     dry_run: bool,
     as_json: bool,
     quiet: bool,
@@ -80,7 +82,7 @@ def command(
     _run(folder, "profile", *given, *quietly, accepted=(0, BUDGET_REACHED))
     _run(folder, "estimate", STORE, "-o", TRIE, "--max-error", "1")
     _run(folder, "report", STORE, TRIE, "-o", REPORT, *quietly)
-    _show(folder, as_json=as_json)
+    _show(folder, as_json=as_json, allow_unproven=allow_unproven)
 
 
 def _begin(app: str, dataset: str | None, labels: tuple[str, ...], models: str | None, *, is_applied: bool) -> Path:
@@ -118,7 +120,7 @@ def _run(folder: Path, name: str, *arguments: str, shown: bool = False, accepted
     return done.stdout or ""
 
 
-def _show(folder: Path, *, as_json: bool) -> None:
+def _show(folder: Path, *, as_json: bool, allow_unproven: bool) -> None:
     from vinelm.plans.recommendation import AgainstToday
     from vinelm.vinefile import load_trie
 
@@ -149,8 +151,9 @@ def _show(folder: Path, *, as_json: bool) -> None:
     simulated = " Simulated models." if annotated.meta["is_simulated"] else ""
     spent = f"{annotated.meta['requests']} requests, ${annotated.meta['spent_usd']:.3g} spent"
     say(f"{spent}.{simulated} Report: {os.path.relpath(page)}")
-    if advice.advice == "switch" and objective is not None:
-        for line in serving_lines(objective):
+    is_proven = advice.advice == "switch"
+    if objective is not None and (is_proven or allow_unproven):
+        for line in serving_lines(objective, is_proven=is_proven):
             echo(line)
 
 
@@ -166,10 +169,11 @@ def _rows(compared: AgainstToday) -> Iterator[tuple[str, ...]]:
         yield title, points, f"${1000 * cost:.3g}", f"{100 * (cost / usd - 1.0):+z.0f} %" if usd else "-"
 
 
-def serving_lines(objective: Objective) -> tuple[str, str]:
-    """Return the two lines of an application that serve the plan."""
+def serving_lines(objective: Objective, *, is_proven: bool = True) -> tuple[str, str]:
+    """Return the two lines of an application that serve the plan; one that is not proven is served if they say so."""
+    allowed = "" if is_proven else ", allow_unproven=True"
     cap = "" if objective.max_cost_usd is None else f", max_cost_usd={objective.max_cost_usd:.3g}"
     return (
-        f'  vine = VineLM("{MODELS}", trie="{TRIE}")',
+        f'  vine = VineLM("{MODELS}", trie="{TRIE}"{allowed})',
         f'  app.invoke(inputs, context=vine.context(Objective(maximize="accuracy"{cap})))',
     )

@@ -105,6 +105,8 @@ class AgainstToday:
         spent_usd: Dollars of their rows.
         plans: Plans by rising dollars.
         why_not: Why nothing could be compared, in a few words; empty if it could.
+        tried_only: Only plans were compared whose steps enough requests took, since of others too little is known. The trie
+            has no other plans then, see :attr:`~vinelm.trie.annotated_trie.AnnotatedTrie.tried`.
     """
 
     models: Mapping[str, str]
@@ -114,6 +116,7 @@ class AgainstToday:
     spent_usd: float = 0.0
     plans: Sequence[ComparedPlan] = ()
     why_not: str = ""
+    tried_only: bool = False
 
     @classmethod
     def of(cls, annotated: AnnotatedTrie) -> Self | None:
@@ -122,7 +125,8 @@ class AgainstToday:
         if not isinstance(found, Mapping):
             return None
         plans = [ComparedPlan(**{one.name: plan[one.name] for one in fields(ComparedPlan)}) for plan in found["plans"]]
-        return cls(**{**{one.name: found[one.name] for one in fields(cls)}, "plans": tuple(plans)})
+        known = {one.name: found[one.name] for one in fields(cls) if one.name in found}  # older files lack what came later
+        return cls(**{**known, "plans": tuple(plans)})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain JSON types."""
@@ -150,6 +154,12 @@ class AgainstToday:
             return max(open_, key=lambda plan: plan.gain)
         return best
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether rows show what the plan does that is nearest to being proven."""
+        nearest = self.closest()
+        return nearest is not None and nearest.is_identified
+
     def is_settled(self, margin: float = MARGIN) -> bool:
         """Return whether more rows would not change the advice: some plan is proven, or all are known to be worse."""
         if self.why_not:
@@ -161,7 +171,8 @@ class AgainstToday:
     def objective(self, margin: float = MARGIN) -> Objective | None:
         """Return what to plan for: the dollars of the best plan, or else of the closest; None if nothing was judged."""
         plan = self.best(margin) or self.closest()
-        return None if plan is None else Objective(maximize="accuracy", max_cost_usd=float(f"{1.001 * plan.cost_usd:.4g}"))
+        # As a person types it: three digits, not below the plan's dollars.
+        return None if plan is None else Objective(maximize="accuracy", max_cost_usd=float(f"{1.005 * plan.cost_usd:.3g}"))
 
     def advice(self, margin: float = MARGIN) -> Recommendation:
         """Return whether to switch to the plan of :meth:`objective`."""
@@ -240,11 +251,15 @@ class AgainstToday:
         return None if reach > MOST_TIMES * distance else math.ceil(self.requests * max((reach / distance) ** 2, LEAST_TIMES))
 
 
-def recommended(annotated: AnnotatedTrie, cost_usd: Callable[[], float], *, margin: float = MARGIN) -> Recommendation | None:
+def recommended(
+    annotated: AnnotatedTrie, objective: Objective, cost_usd: Callable[[], float], *, margin: float = MARGIN
+) -> Recommendation | None:
     """Return whether to serve the plan over a trie; None where nobody knows what runs today.
 
     Args:
         annotated: The trie that is planned over: of paths, or of what requests show.
+        objective: What is planned for. That of :meth:`AgainstToday.objective` is judged by what was compared under it, also
+            where the best plan of all rows spends less.
         cost_usd: Returns the dollars per request of the plan; not asked where there is nothing to compare with.
         margin: As in :meth:`AgainstToday.recommend`.
     """
@@ -252,6 +267,10 @@ def recommended(annotated: AnnotatedTrie, cost_usd: Callable[[], float], *, marg
     if compared is None:
         return None
     policy = "paths" if annotated.outcomes is None else "signals"
+    nearest, own = compared.best(margin) or compared.closest(), compared.objective(margin)
+    is_compared = own is not None and replace(own, on_infeasible=objective.on_infeasible) == objective
+    if is_compared and nearest is not None and nearest.policy == policy:
+        return compared.advice(margin)
     return compared.recommend(cost_usd(), policy=policy, margin=margin)
 
 

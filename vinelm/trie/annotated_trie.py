@@ -31,9 +31,12 @@ NODE_ARRAYS = ("success", "stop", "stop_success", "cost_usd", "cost_var", "laten
 """Annotations of a node, all conditional on the request reaching it. :class:`AnnotatedTrie` explains each."""
 ARM_ARRAYS = ("arm", "arm_success")
 """Annotations of the arm that leads to a node, where the application chooses between several stages."""
-OPTIONAL_ARRAYS = ("accuracy_se", "cost_se", "latency_se", "count", "cost_size_var", "latency_size_var", *ARM_ARRAYS, "arm_se")
+OPTIONAL_ARRAYS = (
+    *("accuracy_se", "cost_se", "latency_se", "count", "cost_size_var", "latency_size_var", *ARM_ARRAYS, "arm_se", "tried"),
+)
 """What an estimator may add: standard errors of the path metrics, the number of observations of each node, the part of a
-variance that comes from differences in size between requests, the arms, and the standard error of ``arm``.
+variance that comes from differences in size between requests, the arms, the standard error of ``arm``, and which steps plans
+may take.
 """
 
 
@@ -63,6 +66,9 @@ class AnnotatedTrie:
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``success``, ``cost_usd`` and ``latency_s``, and the
     path metrics raise :class:`VineLMError`. ``difficulty`` has the rates by the difficulty of the request, from which follows
     what a plan does for its own requests; None where the estimator gives none.
+
+    ``tried`` says of each edge whether plans may run it, shape (edges,): where only plans that requests have run were compared
+    with what runs today, no other is planned. None: every edge.
 
     ``signals`` is the trie of what requests show, whose arms are outcomes; that trie has ``outcomes``. None where nothing is
     declared, or it was not estimated.
@@ -95,6 +101,7 @@ class AnnotatedTrie:
     arm: FloatArray | None = None
     arm_success: FloatArray | None = None
     arm_se: FloatArray | None = None
+    tried: BoolArray | None = None
     difficulty: DifficultyRates | None = None
     outcomes: Outcomes | None = None
     signals: AnnotatedTrie | None = None
@@ -106,6 +113,7 @@ class AnnotatedTrie:
             if values is None:
                 continue
             size = self.trie.n_arm_items if name in (*ARM_ARRAYS, "arm_se") else len(self.trie)
+            size = self.trie.n_edges if name == "tried" else size
             if values.shape != (size,):
                 raise VineLMError(f"annotation {name} has shape {values.shape}: the trie needs ({size},)")
             if name in (*NODE_ARRAYS, *ARM_ARRAYS) and not np.all(np.isfinite(values)):

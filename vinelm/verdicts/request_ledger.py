@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vinelm.errors import BudgetExhausted, StoreError
 from vinelm.profiler.execution.job import UnitBudget
@@ -13,6 +13,7 @@ from vinelm.profiler.execution.ledger import Ledger, ProfileLimits, Reservation
 from vinelm.traces import ObservationStore
 from vinelm.traces.served.answers import Answer
 from vinelm.traces.served.served_requests import ServedRequest
+from vinelm.traces.store.batches import BatchRecords
 from vinelm.traces.store.group_commit import GroupCommit
 
 Served = TypeVar("Served", ServedRequest, Answer)
@@ -27,13 +28,17 @@ class RequestLedger:
     Args:
         store: Held by the caller. Calls that an interrupted run left open are charged at their upper bound.
         budget_usd: The most that all requests of the store may cost in dollars; None: no limit.
+        batches: The store's batches, where calls go in them: a request that is served again fetches what it has bought, and its
+            new entry replaces the one that an interrupted run left open.
     """
 
-    def __init__(self, store: ObservationStore, budget_usd: float | None) -> None:
-        self._ledger = Ledger(store, ProfileLimits(budget_usd=budget_usd))
+    def __init__(self, store: ObservationStore, budget_usd: float | None, batches: BatchRecords | None = None) -> None:
+        self._ledger = Ledger(store, ProfileLimits(budget_usd=budget_usd), batches=batches)
+        self._batches = batches
         self._commits = GroupCommit(store)
         self._changed = threading.Condition()
         self._under_way = self._waiting = self._ended = 0
+        self._ended_usd: dict[int, float] = {}  # what is still reserved for requests that have ended, by entry
 
     @property
     def committed_usd(self) -> float:
@@ -43,7 +48,13 @@ class RequestLedger:
     @property
     def reserved_usd(self) -> float:
         """Upper bounds in dollars of the calls of the requests under way."""
-        return self._ledger.reserved_usd
+        with self._changed:
+            return self._ledger.reserved_usd - sum(self._ended_usd.values())
+
+    @property
+    def replaceable_usd(self) -> float:
+        """Dollars of interrupted runs that count until their requests are served again."""
+        return sum(self._ledger.replaceable.values())
 
     @property
     def used(self) -> float:
@@ -51,34 +62,64 @@ class RequestLedger:
         budget_usd = self._ledger.limits.budget_usd
         return 0.0 if budget_usd is None else min(self.committed_usd / max(budget_usd, 1e-300), 1.0)
 
-    def serve(self, name: str, answer: Callable[[UnitBudget], Served], keep: Callable[[int, Served], None]) -> Served | None:
+    def paying(self, name: str, **batched: Any) -> Paying:
+        """Return what a request pays with that is served in several goes (:meth:`serve`); see :class:`Paying`."""
+        return Paying(self, name, is_batched=True, **batched)
+
+    def serve(
+        self,
+        name: str,
+        answer: Callable[[UnitBudget], Served],
+        keep: Callable[[int, Served], None],
+        paying: Paying | None = None,
+        *,
+        is_late: bool = False,
+    ) -> Served | None:
         """Return what ``answer`` returns, once it is durable; None if the budget refused a call: what it paid is counted.
 
         Args:
             name: The request, in the store's ledger.
             answer: Serves it; every call is asked of the guard, which makes its upper bound durable before it is made.
             keep: Writes what it returned, given the entry in the ledger; in the transaction that settles the price.
+            paying: Of a request that is served from its start for the next time, after ``answer`` raised what is no
+                ``Exception``: what is reserved stays until it has ended.
+            is_late: Return at once. It is durable before the next call of any request is made, or after :meth:`flush`.
 
         Raises:
             StoreError: The store failed.
+            Exception: What ``keep`` raised, of this request or of an earlier one.
         """
+        self._commits.raise_late()
         if self._ledger.refusal(0.0) is not None:  # calls have cost more than their bounds
             return None
         with self._changed:
             self._under_way += 1
         try:
-            return self._served(_Paying(self, name), answer, keep)
+            return self._served(paying or Paying(self, name), answer, keep, is_late=is_late)
         finally:
             with self._changed:
                 self._under_way -= 1
                 self._ended += 1
                 self._changed.notify_all()
 
+    def flush(self) -> None:
+        """Wait until every request that has ended is durable; raises what :meth:`serve` raises."""
+        self._commits.flush()
+
     def _served(
-        self, paying: _Paying, answer: Callable[[UnitBudget], Served], keep: Callable[[int, Served], None]
+        self,
+        paying: Paying,
+        answer: Callable[[UnitBudget], Served],
+        keep: Callable[[int, Served], None],
+        *,
+        is_late: bool,
     ) -> Served | None:
         budget = UnitBudget(0.0, paying.top_up)
-        request = answer(budget)
+        try:
+            request = answer(budget)
+        except BaseException:
+            budget.was_refused, budget.limit_usd = True, 0.0  # threads that are left behind make no call
+            raise
         if paying.error is not None:
             raise paying.error
         is_refused, budget.was_refused = budget.was_refused, True
@@ -86,31 +127,50 @@ class RequestLedger:
         budget.note_recorded(request.cost_usd)
 
         def settle() -> None:
-            reservation = paying.reservation or self._ledger.reserve(paying.name, (), 0.0, is_paid=True)
-            with self._ledger.settling(reservation, budget.spent_usd + budget.reserved_usd):
+            reservation = paying.reservation or self._ledger.reserve(
+                paying.name, (), 0.0, is_paid=True, is_batched=paying.is_batched
+            )
+            with self._ledger.settling(reservation, budget.spent_usd + budget.reserved_usd + paying.unused_usd()):
                 if not is_refused:
                     keep(reservation.entry, request)
+                elif self._batches is not None:
+                    self._batches.leave(reservation.entry)
+            with self._changed:
+                self._ended_usd.pop(reservation.entry, None)
 
-        self._commits.run(settle)
+        if is_late and not is_refused:
+            if (reserved := paying.reservation) is not None:
+                with self._changed:
+                    self._ended_usd[reserved.entry] = reserved.upper_usd
+            self._commits.later(settle)
+        else:
+            self._commits.run(settle)
         return None if is_refused else request
 
-    def raised(self, paying: _Paying, upper_usd: float) -> bool:
+    def raised(self, paying: Paying, upper_usd: float) -> bool:
         """Reserve that many dollars for a request, durably; False if the budget has no room, and will have none."""
         while True:
             ended = self._ended
-            if self._commits.run(partial(self._raise, paying, upper_usd)):
+            if self._commits.run(partial(self._raise, paying, upper_usd), is_one_statement=True):
                 return True
+            paying.on_full()
             if not self._waits(ended):
                 return False
 
-    def _raise(self, paying: _Paying, upper_usd: float) -> bool:
+    def _raise(self, paying: Paying, upper_usd: float) -> bool:
         if paying.reservation is not None:
             return self._ledger.top_up(paying.reservation, upper_usd)
         try:
-            paying.reservation = self._ledger.reserve(paying.name, (), upper_usd)
+            paying.reservation = self._ledger.reserve(paying.name, (), upper_usd, is_batched=paying.is_batched)
         except BudgetExhausted:
             return False
         return True
+
+    def keep(self, paying: Paying) -> None:
+        """Let what a request pays count whatever follows, durably: it makes calls that no later run can fetch."""
+        paying.is_batched = False
+        if paying.reservation is not None and self._batches is not None:
+            self._commits.run(partial(self._batches.keep, paying.reservation.entry))
 
     def _waits(self, ended: int) -> bool:
         """Wait until a request has ended since; False if none is left that could: all others wait, too."""
@@ -125,11 +185,32 @@ class RequestLedger:
                 self._waiting -= 1
 
 
-class _Paying:
-    """A request under way: its entry in the ledger, made before its first call, and what the store failed with."""
+def _nothing() -> None:
+    return None
 
-    def __init__(self, ledger: RequestLedger, name: str) -> None:
-        self._ledger, self.name = ledger, name
+
+class Paying:
+    """A request under way: its entry in the ledger, made before its first call, and what the store failed with.
+
+    Args:
+        ledger: Its ledger.
+        name: The request, in the store's ledger.
+        is_batched: All its calls go in batches, so far.
+        on_full: Called where the budget has no room for a call, before that waits for others. What it raises ends the request.
+        unused_usd: Returns the dollars of calls that were bought for the request, and that it did not ask for in the end.
+    """
+
+    def __init__(
+        self,
+        ledger: RequestLedger,
+        name: str,
+        *,
+        is_batched: bool = False,
+        on_full: Callable[[], None] = _nothing,
+        unused_usd: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self._ledger, self.name, self.is_batched = ledger, name, is_batched
+        self.on_full, self.unused_usd = on_full, unused_usd
         self.reservation: Reservation | None = None
         self.error: StoreError | None = None
 
@@ -137,6 +218,8 @@ class _Paying:
         """True if the reservation is raised; what the store fails with is raised at the end: the application may catch it."""
         if self.error is not None:  # what is in memory may not be in the store
             raise self.error
+        if self.reservation is not None and upper_usd <= self.reservation.upper_usd:  # what it had reserved the time before
+            return True
         try:
             return self._ledger.raised(self, upper_usd)
         except StoreError as error:

@@ -238,7 +238,7 @@ class GridProblems(Problems):
         if objective.cost_budget == "per_request" and objective.max_cost_usd is not None:
             limits[COST_CAP] = self._dollars(objective, objective.max_cost_usd, request.spent_usd)
         self._check(limits, objective)
-        admission = Admissible(self.graph, {}, self.servable, without)
+        admission = Admissible(self.graph, {}, self.metrics.servable, without)
         loaded = None if load_s is None or not caps else load_s.tobytes()
         graph = self.graph
         if is_chance and objective.target == "latency":
@@ -281,7 +281,7 @@ class GridProblems(Problems):
         key = (goal, loaded, *((name, cap.whole, cap.z, cap.sigma is None) for name, cap in limits.items()))
         found = self._inductions.get(key)
         if found is None:
-            grid = LeftGrid(graph, limits, self.servable)
+            grid = LeftGrid(graph, limits, self.metrics.servable)
             spans = list(graph.spans(0))
             found = grid, Induction(graph, spans, goal, [grid.admitted(slice(*span.edges)) for span in spans], grid)
             if len(self._inductions) >= INDUCTIONS:
@@ -314,7 +314,7 @@ class GridProblems(Problems):
         found = self._needs.get((key, z))
         if found is None:
             use = of_nodes[self.graph.nodes[self.graph.target]]
-            found = GridCap(0.0, use, least_need(self.graph, use, self.servable), mean, z)
+            found = GridCap(0.0, use, least_need(self.graph, use, self.metrics.servable), mean, z)
             if len(self._needs) >= INDUCTIONS:
                 self._needs = {}
             self._needs[key, z] = found

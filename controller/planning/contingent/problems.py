@@ -14,7 +14,7 @@ from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.trie.arrays import BoolArray, FloatArray
+from vinelm.trie.arrays import FloatArray
 from vinelm.trie.decision_graph import DecisionGraph
 
 FASTEST = (
@@ -59,20 +59,12 @@ class Problems:
         seconds = None
         if minimizes_time(request.objective):
             seconds = Cap(self._totals, start, Remaining(Metric.LATENCY), np.inf, request.load_s)
-        admission = Admissible(self.graph, caps, self.servable, without)
+        admission = Admissible(self.graph, caps, self.metrics.servable, without)
         return Problem(self.graph, start, groups, admission, request.may_stop, is_joint, seconds)
 
     def times(self, objective: Objective) -> FloatArray:
         """Seconds from the root within which the fastest plan for bounds on averages may stay, rising; the last admits all."""
         return np.unique(Cap(self._totals, 0, Remaining(Metric.LATENCY), np.inf).used(1, len(self.graph.nodes)))
-
-    @cached_property
-    def servable(self) -> BoolArray | None:
-        """True if each edge's model can be served; None if all can."""
-        if not self.metrics.missing:
-            return None
-        gone = np.array([name in self.metrics.missing for name in self.metrics.trie.models])
-        return np.asarray(~gone[self.graph.model])
 
     @cached_property
     def _totals(self) -> PathTotals:

@@ -19,9 +19,10 @@ from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.limits.replica_gate import ReplicaGate
 from vinelm.backends.remote.batches import UNIT, BatchedTransport, BatchedUnit, BatchGate
 from vinelm.backends.remote.chat_model import RemoteChatModel, bound_of
+from vinelm.backends.remote.parked_calls import ParkedUnit
 from vinelm.backends.remote.rehearsal import rehearse
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, SETTINGS, RetryPolicy
-from vinelm.backends.remote.transport import CallBinding, Transport
+from vinelm.backends.remote.transport import CallBinding, Transport, TransportRequest
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model, ReplicaGroup
 from vinelm.clock import WallClock
@@ -131,6 +132,12 @@ class RemoteBackend(Generic[T]):
         assert self.batch_api is not None
         model = binding.model
         price = model.price.in_batches(halves_cache=self.batch_api.halves_cache)
+
+        def at_once(request: TransportRequest) -> CallBinding | None:
+            upper = lambda: self.transport.attempt_bound(request.body).usd(price)  # noqa: E731
+            assert isinstance(unit, ParkedUnit)
+            return binding if unit.goes_at_once(gate, model, request, upper) else None
+
         return replace(
             binding,
             transport=BatchedTransport(self.transport, gate, unit, self.batch_api),
@@ -141,6 +148,7 @@ class RemoteBackend(Generic[T]):
             priority_sign=0,
             prompts=None,
             list_price=model.price,
+            at_once=at_once if isinstance(unit, ParkedUnit) else None,
         )
 
     def _admission_of(self, model: Model, call: CallContext) -> AdmitsPrompts | None:

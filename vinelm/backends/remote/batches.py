@@ -109,22 +109,39 @@ class KeepsBatches(Protocol):
 
 @dataclass(eq=False)
 class BatchedUnit:
-    """A unit whose calls go in batches. ``asked`` has the digests of its calls so far."""
+    """A unit whose calls go in batches. ``asked`` has the digests of its calls so far, ``futures`` the answers to come."""
 
     cell: Cell
     asked: set[str] = field(default_factory=set)
+    futures: dict[str, Future[Mapping[str, Any]]] = field(default_factory=dict)
     _times: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def digest(self, model: Model, request: TransportRequest) -> str:
         """Return the digest of the next call: the same one when the unit is executed again after the death of a process."""
-        plain = json.dumps([self.cell, model.provider, model.model_id, _unsigned(request.body)], default=repr, sort_keys=True)
-        content = hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()
+        content = self._content(model, request)
         with self._lock:
             self._times[content] += 1
-            digest = hashlib.sha256(f"{content} {self._times[content]}".encode()).hexdigest()[:40]
+            digest = self.numbered(content, self._times[content])
             self.asked.add(digest)
         return digest
+
+    def answer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return what the provider answered, once it has."""
+        return future.result()
+
+    async def aanswer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Like :meth:`answer`, for a coroutine."""
+        return await asyncio.wrap_future(future)
+
+    @staticmethod
+    def numbered(content: str, times: int) -> str:
+        """Return the digest of the so-manyth call of the same content."""
+        return hashlib.sha256(f"{content} {times}".encode()).hexdigest()[:40]
+
+    def _content(self, model: Model, request: TransportRequest) -> str:
+        plain = json.dumps([self.cell, model.provider, model.model_id, _unsigned(request.body)], default=repr, sort_keys=True)
+        return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 UNIT: ContextVar[BatchedUnit | None] = ContextVar("vinelm_batched_unit", default=None)
@@ -191,12 +208,20 @@ class BatchGate:
         """Names of the models whose calls go in batches."""
         return frozenset(self._models)
 
+    @property
+    def problem(self) -> str | None:
+        """Why no batch is waited for any more; None as long as they are."""
+        return self._problem
+
     # -- units ---------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def unit(self, cell: Cell, *, is_batched: bool) -> Iterator[BatchedUnit]:
-        """Run a unit of a cell inside the block. ``is_batched`` is False for one that is called at once, and so has seconds."""
-        unit = BatchedUnit(cell)
+    def unit(self, cell: Cell, *, is_batched: bool, again: BatchedUnit | None = None) -> Iterator[BatchedUnit]:
+        """Run a unit of a cell inside the block.
+
+        ``is_batched`` is False for one that is called at once, and so has seconds; ``again``: what an earlier run made of it.
+        """
+        unit = again or BatchedUnit(cell)
         token = UNIT.set(unit if is_batched else None)
         self._count(1)
         try:
@@ -221,6 +246,8 @@ class BatchGate:
     def ask(self, model: Model, request: TransportRequest, unit: BatchedUnit, upper_usd: float) -> Future[Mapping[str, Any]]:
         """Queue a call for the next batch, or find it in an earlier one; the future gets what the provider answered."""
         digest = unit.digest(model, request)
+        if (asked := unit.futures.get(digest)) is not None:
+            return asked
         call = _Call(digest, unit, model, request, upper_usd, time.monotonic())
         with self._changed:
             if self._problem is not None:
@@ -234,7 +261,13 @@ class BatchGate:
                 call.answer.set_result(json.loads(found[1]))
             self._arrived_s = time.monotonic()
             self._changed.notify_all()
+            unit.futures[digest] = call.answer
         return call.answer
+
+    def find(self, digest: str) -> tuple[bool, Mapping[str, Any] | None]:
+        """Return whether an earlier process has bought a call, and what was answered; None while nothing is."""
+        found = self._records.find(digest)
+        return found is not None, json.loads(found[1]) if found is not None and found[1] is not None else None
 
     def close(self, problem: str = "the run has ended") -> None:
         """Wait for no batch any more: every call that waits raises :class:`BatchesLeft`. Idempotent."""
@@ -437,13 +470,13 @@ class BatchedTransport(Transport):
     def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
         """Wait for the batch that has the call."""
         with self._gate.idle(self._unit):
-            answer = self._asked(model, request).result()
+            answer = self._unit.answer(self._asked(model, request))
         yield from self._pieces(model, request, answer)
 
     async def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
         """Like :meth:`send`, for a coroutine."""
         with self._gate.idle(self._unit):
-            answer = await asyncio.wrap_future(self._asked(model, request))
+            answer = await self._unit.aanswer(self._asked(model, request))
         for piece in self._pieces(model, request, answer):
             yield piece
 

@@ -65,8 +65,8 @@ class RemoteChatModel(BoundChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        request, metered = self._prepare(messages, stop, kwargs, is_streamed=self.binding.streams)
-        for _ in self._deltas(request, metered, is_handed_out=False):
+        bound, request, metered = self._prepare(messages, stop, kwargs)
+        for _ in self._deltas(bound, request, metered, is_handed_out=False):
             pass
         return self._result(metered)
 
@@ -77,8 +77,8 @@ class RemoteChatModel(BoundChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        request, metered = self._prepare(messages, stop, kwargs, is_streamed=self.binding.streams)
-        async with aclosing(self._adeltas(request, metered, is_handed_out=False)) as deltas:
+        bound, request, metered = self._prepare(messages, stop, kwargs)
+        async with aclosing(self._adeltas(bound, request, metered, is_handed_out=False)) as deltas:
             async for _ in deltas:
                 pass
         return self._result(metered)
@@ -90,8 +90,8 @@ class RemoteChatModel(BoundChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        request, metered = self._prepare(messages, stop, kwargs, is_streamed=True)
-        with closing(self._deltas(request, metered, is_handed_out=True)) as deltas:
+        bound, request, metered = self._prepare(messages, stop, kwargs, is_streamed=True)
+        with closing(self._deltas(bound, request, metered, is_handed_out=True)) as deltas:
             for delta in deltas:
                 yield ChatGenerationChunk(message=delta.chunk())
         yield ChatGenerationChunk(message=metered.answer.last_chunk(self._told_name))
@@ -103,17 +103,18 @@ class RemoteChatModel(BoundChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        request, metered = self._prepare(messages, stop, kwargs, is_streamed=True)
-        async with aclosing(self._adeltas(request, metered, is_handed_out=True)) as deltas:
+        bound, request, metered = self._prepare(messages, stop, kwargs, is_streamed=True)
+        async with aclosing(self._adeltas(bound, request, metered, is_handed_out=True)) as deltas:
             async for delta in deltas:
                 yield ChatGenerationChunk(message=delta.chunk())
         yield ChatGenerationChunk(message=metered.answer.last_chunk(self._told_name))
 
     # -- one call, sync and async ---------------------------------------------------------------------------------
 
-    def _deltas(self, request: TransportRequest, metered: MeteredCall, *, is_handed_out: bool) -> Generator[Delta]:
+    def _deltas(
+        self, bound: CallBinding, request: TransportRequest, metered: MeteredCall, *, is_handed_out: bool
+    ) -> Generator[Delta]:
         """Make the call; yields the deltas of the answer if they are handed out, else nothing."""
-        bound: CallBinding = self.binding
         sleep = bound.call.clock.sleep
         with _Account(bound, metered, request) as account:
             for entry in entries_of(bound.model):
@@ -136,8 +137,9 @@ class RemoteChatModel(BoundChatModel):
                     account.raise_attempt()
         account.raise_call()
 
-    async def _adeltas(self, request: TransportRequest, metered: MeteredCall, *, is_handed_out: bool) -> AsyncGenerator[Delta]:
-        bound: CallBinding = self.binding
+    async def _adeltas(
+        self, bound: CallBinding, request: TransportRequest, metered: MeteredCall, *, is_handed_out: bool
+    ) -> AsyncGenerator[Delta]:
         sleep = _sleeper(bound.call)
         async with _Account(bound, metered, request) as account:
             for entry in entries_of(bound.model):
@@ -160,15 +162,19 @@ class RemoteChatModel(BoundChatModel):
         account.raise_call()
 
     def _prepare(
-        self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], *, is_streamed: bool
-    ) -> tuple[TransportRequest, MeteredCall]:
+        self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], *, is_streamed: bool = False
+    ) -> tuple[CallBinding, TransportRequest, MeteredCall]:
+        """The call, and how it is made. ``is_streamed``: the caller asks for a stream."""
         bound: CallBinding = self.binding
         options = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
         if bound.call.on_prompt is not None:
             bound.call.on_prompt(messages, options.get("tools") or ())
         if bound.priority_sign and (priority := float(bound.call.priority)):
             options.setdefault("priority", bound.priority_sign * round(priority))
-        request = bound.transport.request(bound.model, messages, options, is_streamed=is_streamed)
+        request = bound.transport.request(bound.model, messages, options, is_streamed=is_streamed or bound.streams)
+        if bound.at_once is not None and (made := bound.at_once(request)) is not None:
+            bound = made
+            request = bound.transport.request(bound.model, messages, options, is_streamed=is_streamed or bound.streams)
         metered = MeteredCall(
             model=bound.model,
             context=bound.call,
@@ -180,7 +186,7 @@ class RemoteChatModel(BoundChatModel):
             bound=cache(lambda: bound_of(bound.transport, bound.model, request.body)),
             list_price=bound.list_price,
         )
-        return request, metered
+        return bound, request, metered
 
     def _result(self, metered: MeteredCall) -> ChatResult:
         message = metered.answer.message(self._told_name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
@@ -223,7 +223,8 @@ class CallBinding:
     ``streams``: also stream calls that ask for a whole answer, to measure the time to first token. ``priority_sign``: 1 or -1
     sends the request's priority, times that, to the server; 0 does not. ``prompts`` admits attempts of a model with cache
     points; None for others. ``list_price``: the model's ordinary price, where the call goes in a batch and ``model`` has the
-    price of that; its seconds are not known.
+    price of that; its seconds are not known. ``at_once`` returns, for the request of such a call, the binding by which it is
+    made at once in place of in a batch; None: it goes in one.
     """
 
     transport: Transport
@@ -235,3 +236,4 @@ class CallBinding:
     priority_sign: int = 0
     prompts: AdmitsPrompts | None = None
     list_price: Price | None = None
+    at_once: Callable[[TransportRequest], CallBinding | None] | None = None

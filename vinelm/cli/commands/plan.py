@@ -141,7 +141,7 @@ def advised(best: Decision) -> Recommendation | None:
     """Return whether to serve the plan in place of what runs today; None where nobody knows what that is."""
     from vinelm.plans.recommendation import recommended
 
-    return recommended(best.metrics.annotated, lambda: best.path_cost_usd)
+    return recommended(best.metrics.annotated, best.request.objective, lambda: best.path_cost_usd)
 
 
 def advice_lines(best: Decision) -> list[str]:

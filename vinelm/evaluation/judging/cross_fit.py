@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -99,6 +100,14 @@ class CrossFit:
             self.planning.append(PlanningHalf(others, template, catalog, estimator, told))
         self._known: dict[tuple[int, tuple[str, ...], float | None], Scores] = {}
         self._ways: dict[tuple[int, Objective, bool, bool], dict[PolicyName, DirectedJudgement]] = {}
+
+    def within_tried(self) -> CrossFit:
+        """Return the same comparison of plans that take the steps only which enough of the judged requests took."""
+        found = copy(self)
+        pairs = zip(self.planning, self.bought, strict=True)
+        found.planning = [half.within_tried(bought.rows, len(bought.requests)) for half, bought in pairs]
+        found._ways = {}
+        return found
 
     def runs(
         self,

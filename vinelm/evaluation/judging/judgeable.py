@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from vinelm.controller import Decision
 from vinelm.errors import ConfigError
 from vinelm.evaluation.judging.planning_half import PlanningHalf
-from vinelm.evaluation.plans.plans import FixedPlan
+from vinelm.evaluation.plans.plans import FixedPlan, Plans
 from vinelm.objective import Objective
+from vinelm.plans.recommendation import MARGIN
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.template.kinds import base_stages, without_kinds
@@ -34,14 +38,26 @@ def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
     )
 
 
-def worth_proving(today: Sequence[FixedPlan]) -> tuple[Objective, ...]:
-    """Return what the plans are chosen for that a profile runs: the most accurate within today's dollars, and within 70 %.
+def worth_proving(today: FixedPlan, plans: Plans[Any], tried: Plans[Any]) -> list[Decision]:
+    """Return the plans that a profile runs: the most accurate within 70 % of today's dollars, and within all of them.
+
+    The first comes last if it is expected to lose more than the margin against what runs today, and the other is not.
 
     Args:
-        today: What runs today, over each part of the requests that plans.
+        today: What runs today.
+        plans: All plans.
+        tried: Those that take only steps which requests took. One of them is preferred to a plan that is more accurate by no
+            more than the margin.
     """
-    cost_usd = sum(plan.path_cost_usd for plan in today) / len(today)
-    return tuple(within(share * cost_usd, SURE) for share in (1.0, SAVED))
+    found = []
+    for share in (SAVED, 1.0):
+        wanted = replace(within(share * today.path_cost_usd, SURE), mix=False)
+        best, known = plans.decision(wanted), tried.decision(wanted)
+        if best.is_feasible:
+            found.append(known if known.is_feasible and known.accuracy >= best.accuracy - MARGIN else best)
+    if len(found) > 1 and found[0].accuracy < min(today.accuracy, found[1].accuracy) - MARGIN:
+        found.reverse()
+    return found
 
 
 def within(cost_usd: float, confidence: float | None = None) -> Objective:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from vinelm.controller import Planner
 from vinelm.errors import InfeasibleError
 from vinelm.estimator import estimate_signals, make_estimator
 from vinelm.estimator.arms import with_kinds_counted
+from vinelm.evaluation.judging.tried import RowsByRequest, only_tried
 from vinelm.evaluation.off_policy.answer_steps import TriedSteps
 from vinelm.evaluation.off_policy.planned_steps import (
     Locate,
@@ -131,6 +133,19 @@ class PlanningHalf:
         found = make_estimator(estimator).fit(rows, template, catalog).annotated_
         self.annotated: AnnotatedTrie = with_kinds_counted(found, Counter(kinds))
         self.plans = plans_over(self.annotated)
+
+    def within_tried(self, judged: RowsByRequest, n_requests: int) -> PlanningHalf:
+        """Return the same half whose plans take the steps only that enough of the judged requests took.
+
+        Args:
+            judged: Their rows. What these show is not looked at.
+            n_requests: How many requests are judged.
+        """
+        found = copy(self)
+        found.plain, found.annotated = found, only_tried(self.annotated, judged, n_requests, self._first)
+        found.signals = None
+        found.plans = plans_over(found.annotated)
+        return found
 
     @cached_property
     def signals(self) -> Planner | None:

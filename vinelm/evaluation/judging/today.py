@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, DirectedJudgement, gain_over
 from vinelm.evaluation.judging.judgeable import SAVED, SURE, aims, require_judgeable, swept, within
-from vinelm.evaluation.judging.planning_half import PolicyName
+from vinelm.evaluation.judging.planning_half import PolicyName, only_first_stage
+from vinelm.evaluation.judging.tried import by_request, only_tried
 from vinelm.evaluation.off_policy.intervals import HalfScores, estimate_mean
 from vinelm.objective import Objective
-from vinelm.plans.recommendation import AgainstToday, ComparedPlan
+from vinelm.plans.recommendation import META, AgainstToday, ComparedPlan
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 from vinelm.template.kinds import without_kinds
+from vinelm.trie.annotated_trie import AnnotatedTrie
 
 LEVEL = 0.9
 """Of two-sided intervals: each end of one holds with 95 %."""
@@ -39,6 +42,8 @@ def against_today(
     kinds: Mapping[str, str] | None = None,
 ) -> AgainstToday | None:
     """Compare VineLM's plans with what runs today: over a range of budgets, and for both aims against it. Pure.
+
+    If none is proven, those are compared as well that take only steps which enough of the judged requests took.
 
     Args:
         requests: All requests that could have been bought.
@@ -71,19 +76,43 @@ def against_today(
     accuracy, cost = estimate_mean(own, "accuracy", bound=1.0), estimate_mean(own, "cost")
     if not accuracy.is_identified:
         return AgainstToday(models=today, why_not="too few requests have run what runs today to its end")
-    mean = [sum(getattr(way.chosen, name) for way in rival) / parts for name in ("promised_accuracy", "promised_cost_usd")]
-    cheaper = [within(share * mean[1], SURE) for share in (*SHARES, 1.0) if mean[1] > 0.0]
-    runs = fit.runs([*aims(*mean), *cheaper, *swept(fit.planning), FREE], hindsight=False, votes=False, required=("paths",))
-    policies: tuple[PolicyName, ...] = ("paths", "signals")
-    plans = [_compared(name, both, rival) for both in runs for name in policies if all(name in one for one in both.by_half)]
-    return AgainstToday(
+    found = AgainstToday(
         models=today,
         accuracy=accuracy.value,
         cost_usd=-cost.value,
         requests=len(known),
         spent_usd=sum(row.cost_usd + row.tool_cost_usd for row in rows) if spent_usd is None else spent_usd,
-        plans=sorted(dict.fromkeys(plans), key=lambda plan: (plan.policy, plan.cost_usd)),
+        plans=_plans(fit, rival),
     )
+    if found.best() is not None or template.kinds:
+        return found
+    tried = replace(found, plans=_plans(fit.within_tried(), rival), tried_only=True)
+    return tried if tried.best() is not None or (tried.is_judged and not found.is_judged) else found
+
+
+def with_comparison(
+    annotated: AnnotatedTrie, compared: AgainstToday, requests: Sequence[str], rows: Sequence[Observation]
+) -> AnnotatedTrie:
+    """Return a trie that holds the comparison of its plans with what runs today, and has no plans but those compared.
+
+    Args:
+        annotated: Fitted to the same rows.
+        compared: Of :func:`against_today`, which was given the same requests and rows.
+        requests: As there.
+        rows: As there.
+    """
+    found = replace(annotated, meta={**annotated.meta, META: compared.to_dict()})
+    return only_tried(found, by_request(rows), len(requests), only_first_stage(rows)) if compared.tried_only else found
+
+
+def _plans(fit: CrossFit, rival: Sequence[DirectedJudgement]) -> list[ComparedPlan]:
+    """The plans of both aims and within all budgets against today's, by rising dollars."""
+    mean = [sum(getattr(way.chosen, name) for way in rival) / len(rival) for name in ("promised_accuracy", "promised_cost_usd")]
+    cheaper = [within(share * mean[1], SURE) for share in (*SHARES, 1.0) if mean[1] > 0.0]
+    runs = fit.runs([*aims(*mean), *cheaper, *swept(fit.planning), FREE], hindsight=False, votes=False, required=("paths",))
+    policies: tuple[PolicyName, ...] = ("paths", "signals")
+    plans = [_compared(name, both, rival) for both in runs for name in policies if all(name in one for one in both.by_half)]
+    return sorted(dict.fromkeys(plans), key=lambda plan: (plan.policy, plan.cost_usd))
 
 
 def _compared(name: PolicyName, both: BothWays, rival: Sequence[DirectedJudgement]) -> ComparedPlan:

@@ -1,0 +1,126 @@
+"""Units that do not wait for their batches: each is ended where a call has no answer, and run again once there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+from vinelm.backends.remote.batches import BatchedUnit, BatchGate
+from vinelm.backends.remote.transport import TransportRequest
+from vinelm.catalog import Model
+
+
+class CallParked(BaseException):
+    """Ends a run whose call waits for its batch; no ``except Exception`` of the application goes on behind it."""
+
+
+def _nothing(usd: float) -> None:
+    return None
+
+
+@dataclass(eq=False)
+class ParkedUnit(BatchedUnit):
+    """A request that is run from its start again and again. Calls that are answered are answered from the store.
+
+    A call is made at once, at the ordinary price, where its batch has failed to answer it, or no further batch may be waited
+    for. From then on the request waits for no new batch: it would make such a call again.
+
+    Attributes:
+        may_wait: whether a new call may go in a batch.
+        on_at_once: called before the first call that is made at once, with no lock held that the ledger needs.
+        on_lost: called with the dollars that a call may have cost which a batch has lost.
+        is_at_once: calls are made at once from now on.
+        halted: what ended the run, even if the application, or LangChain's ``ainvoke``, has made something else of it.
+        bought: digests of calls that earlier processes have bought.
+        side_by_side: stages that may run at the same time, whose calls come in any order.
+    """
+
+    may_wait: Callable[[], bool] = lambda: True
+    on_at_once: Callable[[], None] = lambda: None
+    on_lost: Callable[[float], None] = _nothing
+    is_at_once: bool = False
+    bought: frozenset[str] = frozenset()
+    side_by_side: int = 1
+    halted: BaseException | None = None
+    _decision: Lock = field(default_factory=Lock)
+
+    def begin(self, on_lost: Callable[[float], None]) -> None:
+        """The request is run from its start once more."""
+        self.on_lost, self.halted = on_lost, None
+        self._times.clear()
+        self.asked.clear()
+
+    def halt(self, why: BaseException) -> BaseException:
+        """Note what ends the run; returns what to raise."""
+        self.halted = why
+        return why
+
+    @property
+    def pending(self) -> list[Future[Mapping[str, Any]]]:
+        """Of its calls those that have no answer yet."""
+        return [future for future in list(self.futures.values()) if not future.done()]
+
+    def answer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """As :meth:`BatchedUnit.answer`; :class:`CallParked` while there is no answer."""
+        self._park(future)
+        return super().answer(future)
+
+    async def aanswer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Like :meth:`answer`, for a coroutine."""
+        self._park(future)
+        return await super().aanswer(future)
+
+    def _park(self, future: Future[Mapping[str, Any]]) -> None:
+        with self._decision:
+            if not (future.done() or self.is_at_once):
+                raise self.halt(CallParked())
+
+    def leave_batches(self) -> None:
+        """Make every new call at once from now on; :class:`CallParked` while a call waits, which has to come first."""
+        with self._decision:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self.is_at_once:
+            return
+        if self.pending:
+            raise self.halt(CallParked())
+        self.on_at_once()
+        self.is_at_once = True
+
+    def goes_at_once(self, gate: BatchGate, model: Model, request: TransportRequest, upper_usd: Callable[[], float]) -> bool:
+        """Return whether a call is to be made at once: its batch has not answered it, or it may wait for none.
+
+        Args:
+            gate: where it waits otherwise.
+            model: the entry.
+            request: as it would go in a batch.
+            upper_usd: returns the dollars that it costs at most in a batch.
+        """
+        with self._lock:
+            content = self._content(model, request)
+            digest = self.numbered(content, self._times[content] + 1)
+        future = self.futures.get(digest)
+        if future is not None:
+            is_known, answer = True, future.result() if future.done() else None
+        else:
+            is_known, answer = gate.find(digest)
+        with self._decision:
+            if answer is None and (is_known or not (self.is_at_once or self._has_drifted() or not self.may_wait())):
+                return False
+            if answer is not None and "failure" not in answer:
+                return False
+            self._leave()
+            self._times[content] += 1
+            if answer is not None:
+                self.asked.add(digest)  # bought, and known to be without an answer
+                if answer["may_be_billed"]:
+                    self.on_lost(upper_usd())
+            return True
+
+    def _has_drifted(self) -> bool:
+        """Whether calls of earlier runs are not asked again before a new one: each run would buy others, without an end."""
+        return len((self.bought | self.futures.keys()) - self.asked) >= self.side_by_side

@@ -1,0 +1,292 @@
+"""A batch at batch prices: requests end where a call has no answer yet, and are run again once the provider's batch has it.
+
+What is paid when, and what a kill leaves: docs/decisions/0034-batch.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.graph.state import CompiledStateGraph
+
+from vinelm.adapters.langgraph.build import nodes_of_stages
+from vinelm.adapters.langgraph.nodes.finish import FINISH_MARK
+from vinelm.adapters.langgraph.nodes.signature import marked
+from vinelm.backends.remote.batches import BatchesLeft, BatchGate, BatchTimes
+from vinelm.backends.remote.parked_calls import CallParked, ParkedUnit
+from vinelm.batches.plan_shares import Drawn
+from vinelm.batches.run import DEADLINE, BatchRun
+from vinelm.batches.steering import DatasetForecast
+from vinelm.catalog import Catalog
+from vinelm.errors import ConfigError, VineLMError
+from vinelm.objective import Objective
+from vinelm.profiler.dry_run.batches import BatchForecast
+from vinelm.profiler.execution.batching import CODE, BatchPrices, gate_of, through, with_batches
+from vinelm.profiler.execution.job import UnitBudget
+from vinelm.profiler.execution.replayed.application import RepeatGuard
+from vinelm.requests.protocols import Backend
+from vinelm.requests.workflow import Request, Workflow
+from vinelm.template import Parallel, Template
+from vinelm.template.steps import walk
+from vinelm.traces.served.answers import Answer
+from vinelm.traces.store.batches import BatchRecords
+from vinelm.verdicts.request_ledger import Paying
+
+PART = 0.5
+"""What a call costs in a batch, of its ordinary price."""
+
+
+class NoRoom(BaseException):
+    """Ends a run whose call has no room in the budget beside those that wait for their batches."""
+
+
+class Gate(NamedTuple):
+    """Where calls wait for their batches, and the backends that bring them there."""
+
+    gate: BatchGate
+    backends: Mapping[str, Backend]
+
+
+def gate_for(template: Template, catalog: Catalog, backends: Mapping[str, Backend], times: BatchTimes) -> Gate:
+    """Return where the calls of a workflow wait.
+
+    Raises:
+        ConfigError: a model has no batches: a request that is run again would call it again.
+    """
+    models = [name for name in template.models if name in catalog]
+    found = with_batches(models, catalog, backends)
+    if lacking := [name for name in models if name not in found]:
+        raise ConfigError(
+            f"model {lacking[0]!r} has no batch prices, and a request is run again for each batch: leave it out", code=CODE
+        )
+    gate = gate_of(found, catalog, backends, BatchPrices(times=times))
+    return Gate(gate, through(gate, backends))
+
+
+def require_repeatable(workflow: Workflow, app: Any, objective: Objective) -> None:
+    """:class:`ConfigError` if requests cannot be run again from their start for each wave of batches."""
+    if objective.max_latency_s is not None:
+        raise ConfigError(
+            "max_latency_s bounds the seconds of a request, which waits hours for a batch: leave it out", code=CODE
+        )
+    if workflow.replay:
+        return
+    others = ["the application"]
+    if isinstance(app, CompiledStateGraph):
+        nodes, stages = app.builder.nodes, nodes_of_stages(app, ())
+        others = [node for node, spec in nodes.items() if node not in stages and not marked(spec.runnable, FINISH_MARK)]
+        others = [f"node {node!r}" for node in others if node not in workflow.unrepeatable]
+    if others:
+        raise ConfigError(
+            f"{others[0]} is more than a stage, and would run again for each batch that a request waits for: say that it may "
+            "with Workflow(replay=True), or that a node must not with Workflow(unrepeatable=)",
+            code=CODE,
+        )
+
+
+def rest_s(forecast: DatasetForecast, requests: int, workers: int) -> float:
+    """Return the seconds that so many requests take at once; the last one begins when all others have."""
+    mean_s = sum(share * plan.seconds for share, plan in forecast.shares)
+    return mean_s * (requests / workers + 1.0) if requests else 0.0
+
+
+def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes) -> tuple[DatasetForecast, BatchForecast]:
+    """Return a forecast at ordinary prices as one at batch prices, with its most seconds, and what that saves. Pure."""
+    halved = replace(forecast, usd=PART * forecast.usd, seconds=template.depth * times.wait_s)
+    return halved, BatchForecast(
+        cost_usd=halved.usd, ordinary_usd=forecast.usd, waves=template.depth, wait_s=times.wait_s, timed_cells=0
+    )
+
+
+@dataclass(eq=False)
+class _Begun:
+    """A request that has begun, and may be run several times. ``made``: what it came to."""
+
+    request: Request
+    drawn: Drawn
+    unit: ParkedUnit
+    paying: Paying
+
+
+class BatchPricedRun(BatchRun):
+    """Serves requests whose calls go in the providers' batches.
+
+    A request is in one of these places: left (not begun), ready (to be run from its start), active (a thread runs it), parked
+    (a call of it waits for its batch), put off (no room in the budget beside the parked ones), ended.
+
+    Args:
+        gate: Where calls wait; started.
+        records: The store's batches.
+        times: How long is waited for one.
+        forecast: Of the plans.
+        common: See :class:`BatchRun`.
+    """
+
+    def __init__(
+        self, *common: Any, gate: BatchGate, records: BatchRecords, times: BatchTimes, forecast: DatasetForecast, **named: Any
+    ) -> None:
+        super().__init__(*common, **named)
+        self._gate, self._records, self._window_s, self._forecast = gate, records, times.wait_s, forecast
+        steps = walk(self._served.workflow.template.steps)
+        self._side_by_side = max((len(step.stages) for step in steps if isinstance(step, Parallel)), default=1)
+        self._begun: dict[str, _Begun] = {}
+        self._ready: deque[str] = deque()
+        self._put_off: list[str] = []
+        self._parked: set[str] = set()
+        self._active = 0
+
+    # -- what runs next --------------------------------------------------------------------------------------------
+
+    def _next(self) -> tuple[str, Request, Drawn] | None:
+        with self._lock:
+            while not self._is_stopping:
+                if (found := self._again() or self._fresh()) is not None:
+                    self._active += 1
+                    return found
+                if not (self._left or self._parked or self._put_off or self._active):
+                    return None
+                if self._put_off and not (self._parked or self._active):
+                    self._take_up()  # nothing is left that could make room: the ledger decides
+                elif not self._left or self._put_off:
+                    self._lock.wait(0.2)
+            return None
+
+    def _again(self) -> tuple[str, Request, Drawn] | None:
+        if not self._ready:
+            return None
+        key = self._ready.popleft()
+        return key, self._begun[key].request, self._begun[key].drawn
+
+    def _fresh(self) -> tuple[str, Request, Drawn] | None:
+        if not self._left or self._put_off:
+            return None
+        key, drawn = self._left.pop(), None
+        if self._deadline_s is None or self.elapsed_s < self._deadline_s:
+            # By what is planned alone: each request is to ask again what it has asked before the process died.
+            drawn = self._steering.next(key, elapsed_s=0.0)
+        else:
+            self.because = self.because or DEADLINE
+        if drawn is None:
+            self.because = self.because or self._bound()
+            return None
+        return key, self._found.first[key], drawn
+
+    def _take_up(self) -> None:
+        """What was put off is tried again; the lock is held."""
+        self._ready += self._put_off
+        self._put_off.clear()
+        self._lock.notify_all()
+
+    def _answered(self, key: str, future: Any = None) -> None:
+        """A call of a request has its answer."""
+        with self._lock:
+            if key in self._parked:
+                self._parked.remove(key)
+                self._ready.append(key)
+                self._take_up()
+
+    def _may_wait(self) -> bool:
+        """Whether a batch that is submitted now leaves the time to ask for the rest at once."""
+        if self._deadline_s is None:
+            return True
+        return self.elapsed_s + self._window_s + rest_s(self._forecast, self.left, self._workers) <= self._deadline_s
+
+    # -- one request -------------------------------------------------------------------------------------------------
+
+    def _serve(self, key: str, request: Request, drawn: Drawn) -> None:
+        begun = self._begun.get(key) or self._begin(key, request, drawn)
+        made: list[Answer] = []
+        try:
+            run = partial(self._run, key, begun, made)
+            self._note_end(key, self._ledger.serve(request.id, run, partial(self._keep, begun), begun.paying), made)
+            del self._begun[key]
+        except CallParked:
+            with self._lock:
+                self._parked.add(key)
+            for future in begun.unit.pending or [None]:
+                if future is None:
+                    self._answered(key)  # it has come meanwhile
+                else:
+                    future.add_done_callback(partial(self._answered, key))
+        except NoRoom:
+            with self._lock:
+                self._put_off.append(key)
+        except BatchesLeft as left:
+            raise VineLMError(str(left), code="batches-left") from None
+        finally:
+            with self._lock:
+                self._active -= 1
+                if key not in self._begun:
+                    self._take_up()
+                self._lock.notify_all()
+
+    def _begin(self, key: str, request: Request, drawn: Drawn) -> _Begun:
+        unit = ParkedUnit((request.id, ()), may_wait=self._may_wait, side_by_side=self._side_by_side)
+        unit.bought = self._records.digests(unit.cell)
+        paying = self._ledger.paying(
+            request.id,
+            on_full=partial(self._require_room, unit),
+            unused_usd=lambda: self._records.upper_usd(unit.cell, frozenset(unit.asked)),
+        )
+        unit.on_at_once = partial(self._ledger.keep, paying)
+        begun = self._begun[key] = _Begun(request, drawn, unit, paying)
+        return begun
+
+    def _require_room(self, unit: ParkedUnit) -> None:
+        if self._parked:
+            raise unit.halt(NoRoom())
+
+    def _run(self, key: str, begun: _Begun, made: list[Answer], guard: UnitBudget) -> Answer:
+        """Run the request from its start, until it has ended or waits for a batch."""
+        unit, request = begun.unit, begun.request
+        self._guards[request.id] = guard
+        unit.begin(guard.add_inherited)
+        try:
+            with self._gate.unit(unit.cell, is_batched=True, again=unit), self._once(unit):
+                answer = self._served.answer(key, request, begun.drawn)
+        finally:
+            del self._guards[request.id]
+        if unit.halted is not None:  # what the application made of it is no answer
+            raise unit.halted
+        if answer.failure is not None and self._gate.problem is not None:
+            raise BatchesLeft(self._gate.problem)
+        since_s = self._records.since_s(unit.cell)
+        if since_s is not None:  # the run of an answered request takes no time
+            answer = replace(answer, latency_s=max(time.time() - since_s, 0.0))
+        made.append(answer)
+        return answer
+
+    def _keep(self, begun: _Begun, entry: int, answer: Answer) -> None:
+        self._answers.add(entry, answer)
+        self._records.drop(begun.unit.cell)
+
+    @contextmanager
+    def _once(self, unit: ParkedUnit) -> Iterator[None]:
+        """Run no node or tool twice that must not: from the first of them on the request waits for no batch."""
+        names = self._served.workflow.unrepeatable
+        if not names:
+            yield
+            return
+        token = var_child_runnable_config.set({"callbacks": [_RunOnce(unit, names)]})
+        try:
+            yield
+        finally:
+            var_child_runnable_config.reset(token)
+
+
+class _RunOnce(RepeatGuard):
+    """Has a request leave its batches before a node or tool runs that must not run again."""
+
+    def __init__(self, unit: ParkedUnit, names: tuple[str, ...]) -> None:
+        self._unit, self._names = unit, frozenset(names)
+
+    def _refuse(self, name: Any) -> None:
+        if name in self._names:
+            self._unit.leave_batches()
