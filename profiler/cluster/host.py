@@ -1,16 +1,20 @@
-"""A node's side: executes units in forked processes of its own, and asks the run for money and for the rate limits."""
+"""A node's side: executes units in forked processes of its own, or serves requests on its threads.
+
+It asks the run for money and for the rate limits.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import SupportsFloat
+from typing import Any, SupportsFloat
 
 from vinelm.errors import ConfigError
 from vinelm.io.operating_system import can_fork
@@ -23,25 +27,27 @@ from vinelm.profiler.cluster.messages import (
     HostSetup,
     Left,
     NodeProblem,
+    RequestJob,
     RunUnit,
     ToHost,
     Waiting,
 )
-from vinelm.profiler.execution.job import Job, Worker
+from vinelm.profiler.execution.job import Job, UnitSetup
 from vinelm.profiler.isolation.process_worker import ProcessWorker
 from vinelm.version import __version__
 
 _LOOK_S = 0.25  # how often an attempt that waits looks whether its unit is still there
 _GLANCE_S = 0.001
 
-WorkerMaker = Callable[[HostSetup, Mapping[str, "AskingRateLimiter"]], Worker]
+WorkerMaker = Callable[[HostSetup, Mapping[str, "AskingRateLimiter"]], Any]
+"""Makes a :class:`~vinelm.profiler.execution.job.Worker`, or one whose jobs are whole requests."""
 
 
 class UnitHost:
     """Executes units for a run that is elsewhere. Messages come in by :meth:`send` and go out by :meth:`poll`.
 
     Args:
-        make_worker: makes what executes the units; by default forked processes.
+        make_worker: makes what executes the units; by default what the setup says.
 
     Raises:
         ConfigError: this node has another version of VineLM, lacks the run's folder, or cannot fork processes.
@@ -55,7 +61,7 @@ class UnitHost:
         self._attempts: dict[int, AskedPermit] = {}
         self._numbers = count()
         limiters = {model: AskingRateLimiter(self, model) for model in setup.limited}
-        self._worker = _lasting(lambda: (make_worker or forked_worker)(setup, limiters))
+        self._worker = _lasting(lambda: (make_worker or worker_of)(setup, limiters))
 
     def send(self, message: ToHost) -> None:
         """Take a message of the run."""
@@ -86,7 +92,7 @@ class UnitHost:
         """Kill the units."""
         self._worker.close()
 
-    def _run(self, unit: int, job: Job) -> None:
+    def _run(self, unit: int, job: Job | RequestJob) -> None:
         answers = self._answers[unit]
 
         def top_up(upper_usd: float) -> bool:
@@ -146,6 +152,19 @@ class AskingRateLimiter:
         finally:
             self.host.leave(permit)
 
+    @asynccontextmanager
+    async def aadmit(
+        self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
+    ) -> AsyncIterator[AskedPermit]:
+        """As :meth:`admit`, for a coroutine."""
+        permit = self.host.ask(self.model, tokens)
+        try:
+            while not await asyncio.to_thread(permit.admitted.wait, _LOOK_S):
+                await sleep(_GLANCE_S)
+            yield permit
+        finally:
+            self.host.leave(permit)
+
 
 def require_version(version: str) -> None:
     """Refuse a run of another version of VineLM.
@@ -159,26 +178,28 @@ def require_version(version: str) -> None:
         )
 
 
-def forked_worker(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimiter]) -> Worker:
-    """Return a worker that executes units in forks of a process with the run's folder and module path.
+def worker_of(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimiter]) -> Any:
+    """Return a worker with the run's folder and module path: units are executed in forks of a process.
 
     Raises:
         ConfigError: the folder is missing (``node-folder``), or this system cannot fork processes.
         WorkflowError: the workflow does not load, or is another one.
     """
-    if not can_fork():
+    if isinstance(setup.units, UnitSetup) and not can_fork():
         raise ConfigError("that system cannot fork processes, which units on a cluster need: use nodes with Linux")
     if setup.folder is not None:
         if not os.path.isdir(setup.folder):
             raise ConfigError(f"there is no folder {setup.folder}, from which the run was started", code="node-folder")
         os.chdir(setup.folder)
         sys.path.extend(place for place in setup.path if place not in sys.path and os.path.exists(place))
-    return ProcessWorker(setup.units, rate_limiters)
+    if isinstance(setup.units, UnitSetup):
+        return ProcessWorker(setup.units, rate_limiters)
+    return setup.units(rate_limiters)
 
 
-def _lasting(make: Callable[[], Worker]) -> Worker:
+def _lasting(make: Callable[[], Any]) -> Any:
     """Make a worker on a thread that never ends: the kernel ends a process's child with the *thread* that started it."""
-    made: queue.SimpleQueue[Worker | BaseException] = queue.SimpleQueue()
+    made: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def run() -> None:
         try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from vinelm.profiler.execution.job import Job, UnitOutcome, UnitSetup
 from vinelm.profiler.isolation.child_process import error_of
+from vinelm.rows.observation import Cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,14 +17,14 @@ class HostSetup:
 
     Attributes:
         version: VineLM's version in the run's process; a host with another one refuses.
-        units: how its processes execute them.
+        units: how its processes execute units; or what makes, given the rate limits by model, what serves whole requests there.
         limited: the models whose calls wait for the run's rate limits.
         folder: the working directory of the run; None where Ray sets the host's.
         path: ``sys.path`` of the run, for modules that the host does not find otherwise.
     """
 
     version: str
-    units: UnitSetup
+    units: UnitSetup | Callable[[Mapping[str, Any]], Any]
     limited: tuple[str, ...]
     folder: str | None
     path: tuple[str, ...]
@@ -55,15 +57,42 @@ class NodeProblem:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class RequestJob:
+    """A whole request in place of a unit; nothing is reserved for it before its host asks.
+
+    Attributes:
+        request_id: the request, which the host reads anew.
+        plan: under which it is served; whoever made the host's worker knows what it is.
+    """
+
+    request_id: str
+    plan: Any
+    upper_usd: float = 0.0
+
+    @property
+    def cell(self) -> Cell:
+        """Its name: no models, since the plan chooses them."""
+        return self.request_id, ()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOutcome:
+    """What a host's worker made of a request, and the dollars to settle: calls of unknown price count at their bound."""
+
+    answer: Any
+    settled_usd: float
+
+
 # -- from the run to a host --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class RunUnit:
-    """Execute a unit; its number is unique in the run."""
+    """Execute a unit, or serve a request; its number is unique in the run."""
 
     unit: int
-    job: Job
+    job: Job | RequestJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +144,7 @@ class Ended:
     """A unit is over: with an outcome, or a problem in its place."""
 
     unit: int
-    outcome: UnitOutcome | None
+    outcome: UnitOutcome | RequestOutcome | None
     problem: NodeProblem | None = None
 
 

@@ -1,4 +1,4 @@
-"""The run's side: gives units to hosts, answers what they ask, and executes a unit again whose host was lost."""
+"""The run's side: gives units or whole requests to hosts, answers what they ask, and executes those again that were lost."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ from vinelm.profiler.cluster.messages import (
     HostSaid,
     HostStarted,
     Left,
+    RequestJob,
+    RequestOutcome,
     RunUnit,
     Waiting,
 )
@@ -75,6 +77,7 @@ class ClusterWorker:
         link: the connection to the hosts; closed with the worker.
         rate_limiters: the rate limits by model; the calls of all hosts wait here.
         on_note: called with one line when a host is lost, or a node is refused that joined later; from any thread.
+        unit: what its jobs are called in these lines.
 
     Raises:
         InputError: a node cannot execute the units: the message names it.
@@ -83,9 +86,14 @@ class ClusterWorker:
     """
 
     def __init__(
-        self, link: RayLink, rate_limiters: Mapping[str, AdmitsAttempts], on_note: Callable[[str], None] | None = None
+        self,
+        link: RayLink,
+        rate_limiters: Mapping[str, AdmitsAttempts],
+        on_note: Callable[[str], None] | None = None,
+        *,
+        unit: str = "unit",
     ) -> None:
-        self._link, self._on_note = link, on_note or (lambda _: None)
+        self._link, self._on_note, self._unit = link, on_note or (lambda _: None), unit
         self._admissions = Admissions(link, rate_limiters)
         self._changed = threading.Condition()
         self._hosts: dict[int, KnownHost] = {}
@@ -127,14 +135,14 @@ class ClusterWorker:
             if self._refused is not None and not self._has_begun:
                 raise self._refused
             if self._ended is not None:
-                raise WorkerDied(f"{self._ended}: run the profile again to continue", code="cluster-lost")
+                raise WorkerDied(f"{self._ended}: run the same again to continue", code="cluster-lost")
             if any(host.is_ready for host in self._hosts.values()):
                 return
             if self._hosts:  # one loads the workflow, which may take long
                 until = time.monotonic() + FIRST_S
             elif time.monotonic() > until:
                 if self._has_begun:
-                    raise WorkerDied(f"{lack}: run the profile again to continue", code="cluster-lost")
+                    raise WorkerDied(f"{lack}: run the same again to continue", code="cluster-lost")
                 raise ConfigError(f"{lack}, after {FIRST_S:g} s: add a node, or wait for other jobs", code="no-node")
             self._changed.wait(0.2)
 
@@ -144,10 +152,20 @@ class ClusterWorker:
     # -- units ---------------------------------------------------------------------------------------------------------
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
-        """See :meth:`vinelm.profiler.execution.job.Worker.run`.
+        """See :meth:`vinelm.profiler.execution.job.Worker.run`, and :meth:`execute`."""
+        outcome, lost_usd = self.execute(job, top_up)
+        if not isinstance(outcome, UnitOutcome):
+            return UnitOutcome(None, paid_usd=lost_usd)
+        return replace(outcome, paid_usd=lost_usd + outcome.settled_usd) if lost_usd else outcome
+
+    def execute(self, job: Job | RequestJob, top_up: TopUp) -> tuple[UnitOutcome | RequestOutcome | None, float]:
+        """Execute a unit, or serve a request, on a host.
 
         What a unit's calls cost that was lost with its host is not known: it counts at what was reserved for it. Then it is
         reserved again, and executed on another host.
+
+        Returns:
+            Its outcome, None where it was lost and may not be paid for again; and the dollars at which it was lost.
 
         Raises:
             WorkerDied: there is no host any more, or the unit was lost too often.
@@ -157,18 +175,18 @@ class ClusterWorker:
             unit = self._placed(job)
             outcome = self._served(unit, lost_usd, top_up)
             if outcome is not None:
-                return replace(outcome, paid_usd=lost_usd + outcome.settled_usd) if lost_usd else outcome
+                return outcome, lost_usd
             lost_usd += unit.upper_usd
             if self._is_closed or not top_up(lost_usd + job.upper_usd):
-                return UnitOutcome(None, paid_usd=lost_usd)
+                return None, lost_usd
         request_id, prefix = job.cell
         raise WorkerDied(
-            f"request {request_id}, models {' > '.join(prefix)}: its node was lost {LOSSES} times while it ran: see "
-            "Ray's logs, and run the profile again to continue",
+            f"request {request_id}{', models ' if prefix else ''}{' > '.join(prefix)}: its node was lost {LOSSES} times while "
+            "it ran: see Ray's logs, and run the same again to continue",
             code="unit-lost",
         )
 
-    def _placed(self, job: Job) -> PlacedUnit:
+    def _placed(self, job: Job | RequestJob) -> PlacedUnit:
         """Give the unit to the host with the fewest."""
         with self._changed:
             self._await_host("no Ray node is left")
@@ -178,10 +196,10 @@ class ClusterWorker:
             unit = PlacedUnit(next(self._numbers), job.upper_usd, number)
             # Before it is sent: the host may be lost at once, and tells the units that it knows.
             host.units[unit.number] = unit
-        self._link.send(number, RunUnit(unit.number, _without_objects(job)))
+        self._link.send(number, RunUnit(unit.number, _without_objects(job) if isinstance(job, Job) else job))
         return unit
 
-    def _served(self, unit: PlacedUnit, lost_usd: float, top_up: TopUp) -> UnitOutcome | None:
+    def _served(self, unit: PlacedUnit, lost_usd: float, top_up: TopUp) -> UnitOutcome | RequestOutcome | None:
         """Answer the unit until it is over; None if its host was lost."""
         while (message := unit.inbox.get()) is not None:
             if isinstance(message, Asked):
@@ -241,7 +259,7 @@ class ClusterWorker:
     def _refuse(self, node: str | None, error: Exception) -> str | None:
         """Note why a node cannot be used: an error when the run begins, a line later."""
         if self._has_begun:
-            return f"{error}: this node executes no unit"
+            return f"{error}: this node executes no {self._unit}"
         found = error if isinstance(error, InputError) else ConfigError(str(error), code="node-fails")
         self._refused = self._refused or found
         return None
@@ -257,7 +275,9 @@ class ClusterWorker:
             return None
         units = len(host.units)
         what = (
-            "" if not units else f", and {units} unit{'s' if units > 1 else ''} with it: counted at their bound, executed again"
+            ""
+            if not units
+            else f", and {units} {self._unit}{'s' if units > 1 else ''} with it: counted at their bound, executed again"
         )
         return f"Ray node {host.node} was lost{what}"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from langchain_core.language_models import BaseChatModel
@@ -20,7 +19,7 @@ from vinelm.errors import WorkflowError
 from vinelm.profiler.execution.job import UnitBudget
 from vinelm.prompts.shape import Shape, shape_of
 from vinelm.prompts.stored import packed
-from vinelm.requests.protocols import Backend, CallContext, PricesCalls, RateLimiter
+from vinelm.requests.protocols import Backend, CallContext, PricesCalls
 from vinelm.rows.observation import Usage
 from vinelm.template import Template
 
@@ -65,12 +64,7 @@ class UnitModels(ModelResolver):
     """The chat models of profiled units.
 
     A backend that can price a call asks the unit's budget before it; the calls of others are charged when they end.
-
-    Attributes:
-        rate_limiters: rate limits by model where they are not this process's own.
     """
-
-    rate_limiters: Mapping[str, RateLimiter] = MappingProxyType({})
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
         """See :class:`ModelResolver`."""
@@ -80,11 +74,9 @@ class UnitModels(ModelResolver):
         return calls.chat_model(call, lambda: self._charged(name, call, limits))
 
     def _charged(self, name: str, call: CallContext, limits: Mapping[str, Any] | None) -> BaseChatModel:
-        rate_limiter, budget, prompts = self.rate_limiters.get(name), UNIT_BUDGET.get(), UNIT_PROMPTS.get()
+        budget, prompts = UNIT_BUDGET.get(), UNIT_PROMPTS.get()
         if prompts is not None:
             call = replace(call, on_prompt=prompts.see)
-        if rate_limiter is not None:
-            call = replace(call, rate_limiter=rate_limiter)
         if budget is not None and isinstance(self.backend_of(name), PricesCalls):
             call = replace(call, guard=budget)
         elif budget is not None:

@@ -23,7 +23,7 @@ Isolation = Literal["process", "thread", "inline"]
 
 @dataclass(frozen=True, kw_only=True)
 class RayCluster:
-    """A Ray cluster that executes the units of a profile.
+    """A Ray cluster that executes the units of a profile, or serves the requests of a batch.
 
     Attributes:
         address: ``HOST:PORT`` of the head node; ``"auto"`` for the one that this machine belongs to, or that ``RAY_ADDRESS``
@@ -41,7 +41,7 @@ class RayCluster:
     def __post_init__(self) -> None:
         if "://" in self.address:
             raise ConfigError(
-                f"{self.address}: run the profile on a machine of the cluster, and give HOST:PORT or auto", code="ray-client"
+                f"{self.address}: run this on a machine of the cluster, and give HOST:PORT or auto", code="ray-client"
             )
 
     @property

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -12,7 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from vinelm.catalog import Catalog, Model
 from vinelm.clock import Clock, VirtualClock, WallClock
 from vinelm.errors import ConfigError, VineLMError
-from vinelm.requests.protocols import Backend, CallContext, PricesCalls
+from vinelm.requests.protocols import Backend, CallContext, PricesCalls, RateLimiter
 from vinelm.template.steps import SKIP
 
 
@@ -21,7 +23,12 @@ class ModelResolver:
 
     Args:
         backends: backend by provider; None makes those of the catalog's providers on first use.
+
+    Attributes:
+        rate_limiters: rate limits by model where they are not this process's own.
     """
+
+    rate_limiters: Mapping[str, RateLimiter] = MappingProxyType({})
 
     def __init__(self, models: Catalog, backends: Mapping[str, Backend] | None = None) -> None:
         self.catalog = models
@@ -68,6 +75,8 @@ class ModelResolver:
             ConfigError: an unknown model or provider.
         """
         backend, entry = self._found.get(name) or self._backend_and_entry(name)
+        if name in self.rate_limiters:
+            call = replace(call, rate_limiter=self.rate_limiters[name])
         return backend.chat_model(entry.model_copy(update=limits) if limits else entry, call)
 
     def least_call_usd(self, model: str) -> float:

@@ -7,17 +7,17 @@ import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vinelm.adapters.langgraph import build_graph
-from vinelm.api import VineLM
 from vinelm.api.profiling import require_budget
 from vinelm.backends import create_backends
 from vinelm.backends.remote.batches import BatchTimes
 from vinelm.batches.batch_prices import PART, BatchPricedRun, gate_for, in_batches, require_repeatable, rest_s
+from vinelm.batches.hosts import on_nodes
 from vinelm.batches.requests import BatchRequests, requests_of
 from vinelm.batches.result import BatchResult, write_lines
 from vinelm.batches.run import INTERRUPTED, BatchRun, Served
@@ -27,6 +27,7 @@ from vinelm.datasets import Columns
 from vinelm.errors import BudgetExhausted, ConfigError, InfeasibleError
 from vinelm.io.atomic import draft_path, require_regular
 from vinelm.objective import Objective
+from vinelm.profiler import RayCluster
 from vinelm.profiler.execution.batching import CODE
 from vinelm.requests.workflow import Workflow
 from vinelm.template.kinds import without_kinds
@@ -62,7 +63,9 @@ def batch(
     seed: int = 0,
     batch_prices: bool | BatchTimes = False,
     dry_run: bool = False,
+    cluster: RayCluster | None = None,
     on_done: Callable[[int, int], None] = lambda done, total: None,
+    on_note: Callable[[str], None] | None = None,
 ) -> BatchResult:
     """Answer every request of a data set with the application, each under the plan that the dollars and hours left allow.
 
@@ -83,14 +86,17 @@ def batch(
         deadline_s: Seconds within which all should be answered, counted from the batch's first start; None: no limit.
         finish: Near the end of the money or the time, ``"all"`` has the cheapest plans finish all requests, ``"good"`` leaves
             the rest unanswered.
-        workers: Requests under way at a time.
+        workers: Requests under way at a time; on all nodes together.
         store: What keeps answers and dollars: a file, created if missing, or ``postgresql://...``; None: the output with the
             suffix ``.db``.
         seed: Decides the answers of simulated models.
         batch_prices: Buy calls in the providers' batches, for half the price and within a day for each invocation of a request,
             as long as the deadline leaves the time to ask for the rest at once; or how long to wait for them.
         dry_run: Answer nothing: only count, plan and forecast.
+        cluster: The Ray cluster whose nodes serve the requests; None for this machine. The workflow has to be named, and each
+            node needs it, the data set and the keys.
         on_done: Called as ``on_done(done, total)`` with the different requests now and then.
+        on_note: Called with one line when a node is lost, or a later one cannot be used; from any thread.
 
     Returns:
         The counts; its ``lines()`` are those of the file.
@@ -102,6 +108,7 @@ def batch(
         InfeasibleError: No plan meets the bounds, or all requests cannot be finished within money and time.
         StoreError: The store cannot be used, or another process holds it.
         StageBroken: The first requests all failed.
+        WorkerDied: No node is left, or there is no connection to the cluster any more. The same call continues.
         VineLMError: A batch has not ended in time (code ``batches-left``): the same call goes on waiting.
 
     Examples:
@@ -111,16 +118,20 @@ def batch(
         >>> found.is_complete, next(found.lines())["status"]
         (True, 'ok')
     """
-    output = Path(output)
+    output, name = Path(output), workflow
     if not isinstance(workflow, Workflow):
         workflow = load_workflow(workflow, dataset=dataset, columns=columns, labelled=False)
     elif dataset is not None or columns is not None:
-        name = "columns" if dataset is None else "dataset"
-        raise ConfigError(f"{name} has no effect on a Workflow object: give it its requests, or name it as module:attribute")
+        unused = "columns" if dataset is None else "dataset"
+        raise ConfigError(f"{unused} has no effect on a Workflow object: give it its requests, or name it as module:attribute")
     if deadline_s is not None and not (deadline_s > 0 and math.isfinite(deadline_s)):
         raise ConfigError(f"the deadline is {deadline_s} s: it must be a number of seconds > 0")
     if workers < 1:
         raise ConfigError(f"workers is {workers}: at least one request must be under way")
+    if cluster is not None and batch_prices:
+        raise ConfigError("calls at batch prices wait for their provider and need no cluster: leave one of the two out")
+    if cluster is not None and isinstance(name, Workflow):
+        raise ConfigError("other machines cannot load a Workflow object: name it as module:attribute")
     annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
     times = BatchTimes() if batch_prices is True else batch_prices or None
     made = _Batch(workflow, annotated, objective, None if models is None else Catalog.of(models), seed=seed, times=times)
@@ -142,7 +153,13 @@ def batch(
     address = address_of(store or output.with_suffix(".db"))
     _require_output(output, dataset, address)
     _require_enough(forecast, steered, len(made.found.order))
-    return made.run(address, steered, settings, on_done)
+    serving: AbstractContextManager[Served] = nullcontext(made.served)
+    if cluster is not None:
+        folder = Path(models).parent if isinstance(models, str | Path) else None
+        source = {"workflow": name, "dataset": dataset, "columns": columns, "folder": folder, "seed": seed}
+        serving = on_nodes(made.served, annotated, cluster, on_note, **source)
+    with serving as made.served:  # before the store: the deadline counts from its first moment
+        return made.run(address, steered, settings, on_done)
 
 
 class Steered(NamedTuple):
@@ -188,15 +205,7 @@ class _Batch:
         self.times, self.gate = times, None
         if times is not None:
             self.gate, backends = gate_for(workflow.template, catalog, backends, times)
-        vine = VineLM(
-            catalog,
-            backends,
-            trie=annotated,
-            signals=workflow.signals,
-            kind=workflow.kind,
-            allow_unproven=True,  # the plan that was asked for is what the budget was given for
-        )
-        self.served = Served(workflow, vine, build_graph(workflow, vine))
+        self.served = Served.of(workflow, annotated, catalog, backends)
         if times is not None:
             require_repeatable(workflow, self.served.app, objective)
         self.found: BatchRequests = requests_of(workflow, catalog, self.served.app)

@@ -32,6 +32,8 @@ _LEAST_PART = 1e-3
 """A bound below this part of the dearest or slowest plan counts as this part where it is missed: bounds may be 0."""
 LEAST_SHARE = 1e-6
 """A smaller share is rounding."""
+NO_PRICE = 1.0, 0.0
+"""What a dollar and a second weigh where dollars alone count."""
 _OVER, _BELOW = 1e4, 1e2
 """What missing dollars or seconds, and what missing the floor is worth against the target, by the part of the bound."""
 
@@ -46,6 +48,7 @@ class Drawn:
         usd: Expected dollars of a request, by the trie.
         seconds: Expected seconds of a request, by the trie at zero load.
         accuracy: Expected accuracy.
+        weights: What a dollar and a second weigh in the planner's dollars; see :func:`priced`.
     """
 
     planner: Planner
@@ -53,6 +56,7 @@ class Drawn:
     usd: float
     seconds: float
     accuracy: float
+    weights: tuple[float, float] = NO_PRICE
 
 
 class Share(NamedTuple):
@@ -77,7 +81,6 @@ class PlanShares:
         _check(objective)
         annotated = planner.annotated
         self._planner, self.objective = planner, objective
-        self._available = [name for name in annotated.trie.models if name not in planner.metrics.missing]
         self._planners: dict[int | None, Planner] = {None: planner}
         self._plans: dict[tuple[str, ...], Drawn] = {}
         self._best: set[tuple[str, ...]] = set()
@@ -119,8 +122,8 @@ class PlanShares:
         objective = self.objective if usd is None else replace(self.objective, max_cost_usd=usd)
         mixture = self._planner.mixture(objective)
         if mixture is None:
-            return (Share(1.0, self._kept(self._planner, objective)),)
-        low, high = (self._kept(self._planner, one) for one in (mixture.low, mixture.high))
+            return (Share(1.0, self._kept(None, objective)),)
+        low, high = (self._kept(None, one) for one in (mixture.low, mixture.high))
         return Share(1.0 - mixture.share, low), Share(mixture.share, high)
 
     def _find(self, price: int | None, usd: float | None, seconds: float | None) -> None:
@@ -137,15 +140,16 @@ class PlanShares:
         for objective in objectives:
             mixture = planner.mixture(objective)
             for one in [objective] if mixture is None else [mixture.low, mixture.high]:
-                self._kept(planner, one)
+                self._kept(price, one)
 
-    def _kept(self, planner: Planner, objective: Objective) -> Drawn:
-        """The plan of an objective, which is kept; an equal one that was found before in its place."""
+    def _kept(self, price: int | None, objective: Objective) -> Drawn:
+        """The plan of an objective at a price, which is kept; an equal one that was found before in its place."""
+        planner = self._at(price)
         decision = planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0]))
         annotated, reached = self._planner.annotated, decision.reached
         reached[0] = 1.0  # what runs before the first invocation
         usd, seconds = float(reached @ annotated.cost_usd), float(reached @ annotated.latency_s)
-        plan = Drawn(planner, objective, usd, seconds, decision.accuracy)
+        plan = Drawn(planner, objective, usd, seconds, decision.accuracy, self._weights(price))
         return self._plans.setdefault(_key(plan), plan)
 
     def _shared(self, usd: float | None, seconds: float | None) -> tuple[tuple[Share, ...], float]:
@@ -201,7 +205,7 @@ class PlanShares:
     def _weights(self, price: int | None) -> tuple[float, float]:
         """What a dollar and a second weigh at a price: their sum keeps the size of the trie's dollars."""
         if price is None:
-            return 1.0, 0.0
+            return NO_PRICE
         times = 2.0 ** (price / STEPS_PER_OCTAVE)
         return 1.0 / (1.0 + times), self._usd_per_second * times / (1.0 + times)
 
@@ -210,14 +214,21 @@ class PlanShares:
         found = self._planners.get(price)
         if found is None:
             assert price is not None
-            annotated = self._planner.annotated
-            of_usd, of_second = self._weights(price)
-            priced = of_usd * annotated.cost_usd + of_second * annotated.latency_s
-            found = Planner(replace(annotated, cost_usd=priced, cost_se=None), available=self._available)
+            found = priced(self._planner, self._weights(price))
             if len(self._planners) >= PLANNERS:
                 del self._planners[next(one for one in self._planners if one is not None)]
             self._planners[price] = found
         return found
+
+
+def priced(planner: Planner, weights: tuple[float, float]) -> Planner:
+    """Return the planner over the same trie in whose dollars a dollar and a second weigh so much; itself without a price."""
+    if weights == NO_PRICE:
+        return planner
+    annotated, (of_usd, of_second) = planner.annotated, weights
+    usd = of_usd * annotated.cost_usd + of_second * annotated.latency_s
+    available = [name for name in annotated.trie.models if name not in planner.metrics.missing]
+    return Planner(replace(annotated, cost_usd=usd, cost_se=None), available=available)
 
 
 def _key(plan: Drawn) -> tuple[str, ...]:

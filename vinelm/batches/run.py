@@ -8,23 +8,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from vinelm.adapters.langgraph import build_graph
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.api import VineLM
 from vinelm.batches.plan_shares import Drawn
 from vinelm.batches.requests import BatchRequests
 from vinelm.batches.result import Tally
 from vinelm.batches.steering import Steering
+from vinelm.catalog import Catalog
 from vinelm.errors import FailureKind, StageBroken, WorkflowError
-from vinelm.requests.protocols import CallGuard
+from vinelm.profiler.execution.job import UnitBudget
+from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.signals.declaration import canonical
 from vinelm.traces.served.answers import Answer, Answers
+from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.verdicts.request_ledger import RequestLedger
 from vinelm.verdicts.serving import final_state, measured
 
 FIRST_FAILURES = 20
 """A batch whose first so many requests all fail is stopped: something is broken, and every further one costs money."""
 _WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed
+_ROUNDING_USD = 1e-9
 _SETTLE_S = 0.1
 """How long the answer of a request may wait for the next call, whose bound is written to the store with it."""
 
@@ -32,7 +37,7 @@ BUDGET, DEADLINE, INTERRUPTED = "budget", "deadline", "interrupted"
 """Why requests may be left unanswered."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Served:
     """The application of a batch, ready to be run by several threads.
 
@@ -45,6 +50,19 @@ class Served:
     workflow: Workflow
     vine: VineLM
     app: Any
+
+    @classmethod
+    def of(cls, workflow: Workflow, annotated: AnnotatedTrie, catalog: Catalog, backends: Mapping[str, Backend]) -> Served:
+        """Return the application of a workflow, over the trie."""
+        vine = VineLM(
+            catalog,
+            backends,
+            trie=annotated,
+            signals=workflow.signals,
+            kind=workflow.kind,
+            allow_unproven=True,  # the plan that was asked for is what the budget was given for
+        )
+        return cls(workflow, vine, build_graph(workflow, vine))
 
     def guard_calls(self, guards: Mapping[str, CallGuard]) -> None:
         """Let each call be asked of the guard of its request, by the request's id, from now on; without one it is refused."""
@@ -234,22 +252,26 @@ class BatchRun:
 
     def _serve(self, key: str, request: Request, drawn: Drawn) -> None:
         made: list[Answer] = []
+        lost_usd = 0.0
 
-        def answer(guard: CallGuard) -> Answer:
+        def answer(guard: UnitBudget) -> Answer:
+            nonlocal lost_usd
             self._guards[request.id] = guard
             try:
                 made.append(self._served.answer(key, request, drawn))
             finally:
                 del self._guards[request.id]
+            beyond_usd = guard.spent_usd + guard.reserved_usd - made[0].cost_usd
+            lost_usd = beyond_usd if beyond_usd > _ROUNDING_USD else 0.0
             return made[0]
 
-        self._note_end(key, self._ledger.serve(request.id, answer, self._answers.add, is_late=True), made)
+        self._note_end(key, self._ledger.serve(request.id, answer, self._answers.add, is_late=True), made, lost_usd)
 
-    def _note_end(self, key: str, found: Answer | None, made: Sequence[Answer]) -> None:
+    def _note_end(self, key: str, found: Answer | None, made: Sequence[Answer], lost_usd: float = 0.0) -> None:
         """Count a request that has ended: its answer, None if the budget refused a call, and what it paid all the same."""
         with self._lock:
             paid_usd, seconds = (made[0].cost_usd, made[0].latency_s) if made else (0.0, 0.0)
-            self._steering.ended(key, cost_usd=paid_usd, seconds=seconds)
+            self._steering.ended(key, cost_usd=paid_usd, seconds=seconds, lost_usd=lost_usd)
             self._virtual_s += seconds
             self._lock.notify_all()
             if found is None:

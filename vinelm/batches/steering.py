@@ -116,6 +116,7 @@ class Steering:
         self._starts = _starts(len(keys), workers)
         self._usd, self._seconds = (np.full(len(keys), np.nan) for _ in range(2))  # of requests that have ended
         self._promised_usd, self._promised_s = (np.full(len(keys), np.nan) for _ in range(2))
+        self._lost_usd = np.zeros(len(keys))
         self._known = 0  # all requests before this place have ended
         self._block = -1
         self._drawn: list[Drawn | None] = []
@@ -164,15 +165,17 @@ class Steering:
         self._under_way_usd += plan.usd
         return plan
 
-    def ended(self, key: str, *, cost_usd: float, seconds: float) -> None:
+    def ended(self, key: str, *, cost_usd: float, seconds: float, lost_usd: float = 0.0) -> None:
         """Count a request that has ended, or that an earlier run has answered before this one began.
 
         Args:
             key: Its key.
             cost_usd: Dollars that it has cost, all of them.
             seconds: That it kept a worker busy.
+            lost_usd: Dollars beyond these that count for it: of calls that nobody has heard of again.
         """
         place = self._place[key]
+        self._lost_usd[place] = lost_usd
         self._usd[place], self._seconds[place] = cost_usd, seconds
         if not math.isnan(self._promised_usd[place]):  # of this run
             self._under_way_usd = max(self._under_way_usd - float(self._promised_usd[place]), 0.0)
@@ -240,7 +243,7 @@ class Steering:
         ratio, deviation = self._ratio(self._usd, self._promised_usd, has_ended, "usd")
         usd, room_usd = None, math.inf
         if self._budget_usd is not None:
-            room_usd = self._budget_usd - float(self._usd[:start][has_ended].sum())
+            room_usd = self._budget_usd - float((self._usd + self._lost_usd)[:start][has_ended].sum())
             room_usd -= ratio * float(np.nansum(self._promised_usd[pending]))
             kept_usd = KEPT_BACK * deviation * math.sqrt(len(pending) + size) if block else 0.0
             usd = max(room_usd - kept_usd, 0.0) / left / ratio

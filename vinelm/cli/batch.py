@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo, print_json, progress, say, show_table
-from vinelm.cli.inputs import in_options, objective_of
-from vinelm.cli.options import column_option, flag, objective_options, option, output_options, seed_option
+from vinelm.cli.inputs import cluster_of, in_options, objective_of
+from vinelm.cli.options import cluster_options, column_option, flag, objective_options, option, output_options, seed_option
 from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.reports import percent, seconds, usd
 
@@ -41,6 +41,7 @@ MOST_REASONS = 5
 @option("-o --output FILE", "The answers: JSON lines in the order of the data set.", Path, required=True)
 @option("--store DB", "Store of answers and dollars, or postgresql://...; the same line continues it [default: FILE with .db].")
 @option("--workers N", "Requests under way at a time [default: 8].", click.IntRange(min=1), default=8)
+@cluster_options
 @option("--models TOML", "Catalog of models with prices [default: the trie's].", Path)
 @option("--report HTML", "Write a page about the batch, too.", Path, into="page")
 @flag(
@@ -59,6 +60,8 @@ def command(
     deadline: str | None,
     columns: tuple[str, ...],
     page: Path | None,
+    engine: str,
+    ship: bool,
     dry_run: bool,
     as_json: bool,
     quiet: bool,
@@ -92,6 +95,8 @@ def command(
             columns=Columns.parse(columns),
             deadline_s=None if deadline is None else seconds_of(deadline),
             dry_run=dry_run,
+            cluster=cluster_of(engine, ship=ship),
+            on_note=lambda line: echo(line, err=True),
             on_done=lambda done, total: advance(done, total, "batch", f"{done:,} of {total:,} requests"),
             **own,
         )

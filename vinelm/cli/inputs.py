@@ -17,6 +17,7 @@ from vinelm.io.reading import read_text
 if TYPE_CHECKING:
     from vinelm.catalog import Catalog
     from vinelm.objective import Objective
+    from vinelm.profiler import RayCluster
     from vinelm.requests.protocols import Backend
     from vinelm.requests.workflow import Workflow
     from vinelm.template import StopRule
@@ -111,6 +112,24 @@ def _catalog(workflow: Workflow, models: Path | None, preset: str | None) -> tup
     name = preset or workflow.simulated_preset or DEFAULT_PRESET
     catalog = catalog_for_check(None, name)
     return catalog, f"simulated models (preset {name}, {len(catalog)} models): use --models for real ones"
+
+
+def cluster_of(engine: str, *, ship: bool) -> RayCluster | None:
+    """Return the Ray cluster that ``--engine`` names; None for this machine.
+
+    Raises:
+        ConfigError: It names no machines, or ``--ship`` has no effect.
+    """
+    from vinelm.profiler import RayCluster
+
+    kind, is_ray, address = engine.partition("ray://")
+    if is_ray and not kind:
+        return RayCluster(address=address or "auto", ships_folder=ship)
+    if engine != "this-machine":
+        raise ConfigError(f"unknown engine {engine!r}: use this-machine, ray://HOST:PORT, ray://auto or ray://local")
+    if ship:
+        raise ConfigError("--ship has no effect without --engine ray://...: give it, or leave --ship out")
+    return None
 
 
 def is_trie_file(path: Path) -> bool:

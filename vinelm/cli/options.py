@@ -106,6 +106,15 @@ json_option = flag("--json", "Print one JSON object instead of tables.", into="a
 quiet_option = flag("-q --quiet", "Show no progress bars.")
 signals_option = flag("--signals", "Plan over what requests show (the check's verdict, signals, whether answers agree).")
 
+cluster_options = stacked(
+    option(
+        "--engine WHERE",
+        "Machines that do the work: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT, ray://auto (the one that "
+        "this machine belongs to) or ray://local (starts one for this run).",
+        default="this-machine",
+    ),
+    flag("--ship", "With ray://: copy the current folder, without .env, to the nodes."),
+)
 dataset_options = stacked(dataset_option, column_option)
 workflow_inputs = stacked(models_option, preset_option, dataset_options, limit_option, seed_option)
 output_options = stacked(json_option, quiet_option)

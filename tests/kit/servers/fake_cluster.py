@@ -26,6 +26,7 @@ class FakeCluster:
         self.setup, self.make_worker = setup, make_worker
         self.events = queue.SimpleQueue()
         self.hosts, self.sent = {}, []
+        self.on_sent = None  # called with the cluster, the host and each message, before the host has it
         self._numbers = count()
         self.events.put(Connected(announced))
         for node in nodes:
@@ -57,6 +58,8 @@ class FakeCluster:
 
     def send(self, host, message):
         self.sent.append((host, message))
+        if self.on_sent is not None:
+            self.on_sent(self, host, message)
         if host in self.hosts:
             self.hosts[host].send(message)
 

@@ -1,5 +1,6 @@
 """Units on the hosts of a cluster: the rows of one machine, whatever is lost. Hosts are threads here, nodes in test_ray.py."""
 
+import asyncio
 import re
 import threading
 import time
@@ -152,7 +153,7 @@ def test_a_run_without_any_host_ends_with_a_line_and_goes_on_on_one_machine(whol
     cluster = toy_cluster(before)
     with monkeypatch.context() as patch, pytest.raises(WorkerDied) as caught:
         profiled(tmp_path / "s.db", patch, cluster, sampler="exhaustive")
-    assert str(caught.value) == "the connection to Ray was lost: the head node is gone: run the profile again to continue"
+    assert str(caught.value) == "the connection to Ray was lost: the head node is gone: run the same again to continue"
     rows, _, result = profiled(tmp_path / "s.db", sampler="exhaustive")
     assert rows == whole[0]
     assert 0 < result.executed < len(rows)
@@ -436,11 +437,42 @@ def test_an_attempt_whose_unit_is_gone_gives_its_turn_up():
     assert not thread.is_alive()
 
 
+def test_an_attempt_in_a_coroutine_waits_at_the_runs_rate_limit_and_settles_there():
+    entered, released = [], []
+
+    def run(host, told, top_up):
+        async def attempt():
+            async with host.limiters["m0"].aadmit(100, asyncio.sleep) as permit:
+                entered.append(permit.attempt)
+                permit.settle(42)
+
+        asyncio.run(attempt())
+        return UnitOutcome(row())
+
+    limiter, tickets = EngineRateLimiter(RateLimits(concurrency=1)), []
+    admit = limiter.admit
+    worker = ClusterWorker(
+        fake_cluster(run, limited=("m0",)), {"m0": SimpleNamespace(admit=lambda *a: _Noted(admit(*a), tickets))}
+    )
+    with limiter.admit(1, patient):
+        thread = threading.Thread(target=lambda: released.append(worker.run(job(), granted([]))))
+        thread.start()
+        time.sleep(0.3)
+        assert entered == []
+    thread.join(5)
+    assert len(entered) == 1
+    assert released[0].observation == row()
+    until = time.monotonic() + 5
+    while limiter_in_use(tickets) and time.monotonic() < until:
+        time.sleep(0.001)
+    assert [ticket.tokens for ticket in tickets] == [42]
+
+
 # -- settings --------------------------------------------------------------------------------------------------------------
 
 
 def test_ray_client_and_other_isolation_are_refused():
-    with pytest.raises(ConfigError, match="run the profile on a machine of the cluster"):
+    with pytest.raises(ConfigError, match="run this on a machine of the cluster"):
         RayCluster(address="ray://head:10001")
     with pytest.raises(ConfigError, match="units on a cluster run in fresh processes") as caught:
         ExecutionConfig(isolation="thread", cluster=RayCluster())

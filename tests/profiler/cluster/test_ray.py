@@ -7,12 +7,11 @@ import sqlite3
 import subprocess
 import sys
 import time
-import warnings
 from contextlib import closing, suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from kit.servers.ray_cluster import NEEDS_RAY, cluster, hosts_left, node, wait_for_no_hosts
 from kit.toys.wired import CALLS, TOKENS, CountingLimiter, wired
 
 from vinelm.backends.limits.rate_limits import RateLimits
@@ -22,41 +21,10 @@ from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.traces import ObservationStore
 from vinelm.version import __version__
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: make test-all installs it, or pip install ray"),
-]
+__all__ = ["cluster", "node"]
+pytestmark = NEEDS_RAY
 SCRIPTS = Path(__file__).parents[3] / "scripts"
-NODE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
 TIMES = ("latency_s", "tool_latency_s", "ttft_s", "in_flight")
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """A cluster with its head node."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from ray.cluster_utils import Cluster
-
-        made = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
-        yield made
-        made.shutdown()
-
-
-@pytest.fixture
-def node(cluster):
-    """Adds a node, for one test; arguments are those of ``Cluster.add_node``."""
-    added = []
-
-    def add(**arguments):
-        added.append(cluster.add_node(**NODE, **arguments))
-        return added[-1]
-
-    yield add
-    for one in added:
-        if one in cluster.worker_nodes:
-            cluster.remove_node(one)
 
 
 def run(path, address=None, *, on_row=None, limiter=None, notes=None, function="kit.toys.wired:wired", there=None, **settings):
@@ -262,11 +230,6 @@ def wait_for_rows(process, path, number):
     raise AssertionError(f"too late or ended: {finished(process) if process.poll() is not None else 'it runs'}")
 
 
-def hosts_left():
-    table = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in table.splitlines() if line.startswith("ray::NodeHost") or "cluster.bridge" in line]
-
-
 def test_a_run_that_is_interrupted_or_killed_goes_on_with_or_without_ray(cluster, app):
     on_ray = ("--engine", f"ray://{cluster.address}", "--workers", "2")
     interrupted = started(app, *on_ray)
@@ -279,10 +242,7 @@ def test_a_run_that_is_interrupted_or_killed_goes_on_with_or_without_ray(cluster
     wait_for_rows(killed, app / "s.db", some + 2)
     killed.kill()
     finished(killed)
-    until = time.monotonic() + 30
-    while hosts_left() and time.monotonic() < until:
-        time.sleep(0.2)
-    assert hosts_left() == []
+    wait_for_no_hosts()
     assert finished(started(app, "--workers", "2"))[0] == 0
     assert finished(started(app, "--workers", "2", store="one.db"))[0] == 0
     rows = rows_of(app / "s.db")

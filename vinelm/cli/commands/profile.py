@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo
-from vinelm.cli.inputs import load_inputs
-from vinelm.cli.options import flag, option, output_options, stop_option, workflow_inputs
+from vinelm.cli.inputs import cluster_of, load_inputs
+from vinelm.cli.options import cluster_options, flag, option, output_options, stop_option, workflow_inputs
 from vinelm.errors import BudgetExhausted, ConfigError, StageBroken, StoreError
 
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
-    from vinelm.profiler import ExecutionConfig, Forecast, ProfileLimits, ProfileResult, RayCluster
+    from vinelm.profiler import ExecutionConfig, Forecast, ProfileLimits, ProfileResult
     from vinelm.profiler.dry_run.batches import BatchForecast
     from vinelm.profiler.dry_run.forecast import Needs
     from vinelm.profiler.execution.batching import BatchPrices
@@ -65,13 +65,7 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "columns")
     "--batch-prices].",
 )
 @option("--workers N", "Units at a time; never changes which rows are made [default: 4, inline 1, --batch-prices 500].", int)
-@option(
-    "--engine WHERE",
-    "Machines that run the units: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT, ray://auto (the one that "
-    "this machine belongs to) or ray://local (starts one for this run).",
-    default="this-machine",
-)
-@flag("--ship", "With ray://: copy the current folder, without .env, to the nodes.")
+@cluster_options
 @option("--unit-timeout-s S", "End a unit after this long, processes only [default: 600].", float)
 @option("--memory-mb MIB", "Memory of a unit on top of its imports, processes only [default: 2048].", int)
 @flag(
@@ -156,7 +150,7 @@ def _execution(workflow: str, settings: dict[str, Any]) -> ExecutionConfig:
     from vinelm.profiler import ExecutionConfig, WorkflowSource
 
     arguments = {name: str(value) if isinstance(value := settings[name], Path) else value for name in INPUTS}
-    is_batched, cluster = settings["batch_prices"], _cluster(settings)
+    is_batched, cluster = settings["batch_prices"], cluster_of(settings["engine"], ship=settings["ship"])
     isolation: Any = settings["isolation"] or ("thread" if is_batched else "process")
     if is_batched and (isolation != "thread" or cluster is not None):
         raise ConfigError("calls go in batches where all units are in one process, in threads", code="batches-need-threads")
@@ -191,21 +185,6 @@ def _seconds(text: str) -> float:
     if found is None:
         raise ConfigError(f"--wait {text!r} is no time: write a number and s, m, h or d, such as 90m or 24h")
     return float(found[1]) * {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}[found[2]]
-
-
-def _cluster(settings: dict[str, Any]) -> RayCluster | None:
-    """The Ray cluster that executes the units; None for this machine."""
-    from vinelm.profiler import RayCluster
-
-    engine, ship = settings["engine"], settings["ship"]
-    kind, is_ray, address = engine.partition("ray://")
-    if is_ray and not kind:
-        return RayCluster(address=address or "auto", ships_folder=ship)
-    if engine != "this-machine":
-        raise ConfigError(f"unknown engine {engine!r}: use this-machine, ray://HOST:PORT, ray://auto or ray://local")
-    if ship:
-        raise ConfigError("--ship has no effect without --engine ray://...: give it, or leave --ship out")
-    return None
 
 
 def _require_limits(inputs: Inputs, settings: dict[str, Any]) -> None:
