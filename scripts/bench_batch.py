@@ -185,15 +185,17 @@ def _order_lines(found: dict[str, Any]) -> Iterator[str]:
         yield f"{one['calls']:,} calls ordered in {one['seconds'] * 1000:.0f} ms"
 
 
-def _rival_lines(found: dict[str, Any]) -> Iterator[str]:
-    yield f"recorded answers: {found['requests']} requests of {found['table']}, {found['splits']} splits; points over each rival"
-    for one in [*found["by_budget"], {"over": found["all"]}]:
-        leads = [
-            f"{name} {100 * lead['value']:+.1f} [{100 * lead['low']:+.1f}, {100 * lead['high']:+.1f}]"
-            for name, lead in one["over"].items()
-        ]
-        usd = f"${one['budget_usd']:.5f}: right {one['success']:.3f}" if "budget_usd" in one else "mean"
-        yield f"{usd:>24}  {'  '.join(leads)}"
+def _rival_lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for of_table in found:
+        yield f"{of_table['table']}, recorded answers, {of_table['splits']} splits: right answers, and points over each rival"
+        for one in (*of_table["by_budget"], of_table):
+            leads = [
+                f"{name} {100 * lead['value']:+.1f} [{100 * lead['low']:+.1f}, {100 * lead['high']:+.1f}]"
+                f" (hindsight {100 * one['over_in_hindsight'][name]['value']:+.1f})"
+                for name, lead in one["over"].items()
+            ]
+            usd = f"${one['budget_usd']:.5f}: right {one['success']:.3f}" if "budget_usd" in one else "mean"
+            yield f"{usd:>24}  {'  '.join(leads)}"
 
 
 def main(words: Sequence[str] | None = None) -> None:

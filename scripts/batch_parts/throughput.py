@@ -3,7 +3,8 @@
     python scripts/batch_parts/throughput.py --requests 2000 --rounds 3
 
 The server stands on loopback and answers after a fixed time (``local_openai.py``); each arm runs in a process of its own, whose
-peak memory is read when it ends. The arms take turns: on a machine that others use as well one run says little. The bare loop is what a user writes today: ``app.batch(inputs, {"max_concurrency": W})``.
+peak memory is read when it ends. The arms take turns: where others use the machine as well, one run says little. The bare loop
+is what a user writes today: ``app.batch(inputs, {"max_concurrency": W})``.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def arm(kind: str, folder: Path, url: str, workers: int) -> dict[str, float]:
 
 
 def throughput(
-    requests: int = REQUESTS, *, workers: int = WORKERS, latency_s: float = LATENCY_S, rounds: int = 1, arms: Sequence[str] = ARMS
+    requests: int, *, workers: int = WORKERS, latency_s: float = LATENCY_S, rounds: int = 1, arms: Sequence[str] = ARMS
 ) -> dict[str, Any]:
     """Run the arms in turn, in processes of their own; their figures over all rounds, and the ratio of their throughputs.
 

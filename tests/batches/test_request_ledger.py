@@ -44,7 +44,8 @@ def test_an_answer_that_nobody_waits_for_is_durable_before_the_next_call(tmp_pat
         for name in "ab":
             ledger.serve(name, answer, lambda entry, request, name=name: kept.append(name), is_late=True)
             assert ledger.reserved_usd == 0.0  # it has ended, and nothing of it is under way
-            assert ledger.committed_usd == pytest.approx(0.5 if name == "a" else 1.0)  # a call whose price is not known counts at its bound
+            # A call whose price is not known counts at its bound.
+            assert ledger.committed_usd == pytest.approx(0.5 if name == "a" else 1.0)
         assert kept_at_the_call == [[], ["a"]]
         ledger.flush()
         assert kept == ["a", "b"]
