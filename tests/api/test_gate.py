@@ -15,7 +15,7 @@ from vinelm import VineLM
 from vinelm.adapters.langgraph import build_graph
 from vinelm.api.estimation import estimate_store
 from vinelm.api.profiling import bind_workflow, identity_of, run_profile
-from vinelm.errors import ConfigError, InfeasibleError
+from vinelm.errors import CallError, ConfigError, InfeasibleError
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import META, AgainstToday, ComparedPlan
 from vinelm.profiler import ProfileSettings
@@ -238,6 +238,30 @@ def test_a_file_without_a_comparison_is_served_as_before(trie):
     vine, app = control(replace(trie, meta={name: value for name, value in trie.meta.items() if name != META}))
     assert vine.recommendation(BEST) is None
     assert "m2" in app.invoke({"q": "?"}, context=vine.context(BEST))["a"]
+
+
+def within_tried(trie, *models):
+    """The trie whose tried steps are those of some models."""
+    known = [trie.trie.models.index(name) for name in models]
+    return replace(trie, tried=np.isin(trie.trie.model[trie.trie.target], known))
+
+
+def test_what_is_not_proven_runs_today_also_where_its_steps_were_tried_too_little(trie):
+    vine, app = control(compared(within_tried(trie, "m2"), -0.1))
+    for objective in (BEST, replace(BEST, on_infeasible="raise"), Objective(maximize="accuracy", max_cost_usd=1.0)):
+        session = vine.session(objective)
+        assert app.invoke({"q": "?"}, context=vine.context(objective, policy=session))["a"] == "m1;m1;m1;"
+    vine, app = control(compared(within_tried(trie, "m2"), 0.1))
+    assert app.invoke({"q": "?"}, context=vine.context(BEST))["a"] == "m2;m2;m2;"
+
+
+def test_where_every_tried_model_fails_another_one_answers(trie):
+    """A failure leads a request off the tried steps, and it goes on from there."""
+    backend = EchoBackend(fail={"m2": CallError("gone", kind="server")})
+    vine = VineLM(make_catalog(3), {"test": backend}, trie=compared(within_tried(trie, "m2"), 0.1))
+    state = build_graph(workflow(), vine).invoke({"q": "?"}, context=vine.context(BEST))
+    assert state["a"].count(";") == 3
+    assert "m2" not in state["a"]
 
 
 # -- what a profile shows of it ------------------------------------------------------------------------------------

@@ -14,11 +14,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from langchain_core.runnables.config import var_child_runnable_config
-from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph.build import nodes_of_stages
-from vinelm.adapters.langgraph.nodes.finish import FINISH_MARK
-from vinelm.adapters.langgraph.nodes.signature import marked
+from vinelm.adapters.langgraph.build import nodes_beside_stages
 from vinelm.backends.remote.batches import BatchesLeft, BatchGate, BatchTimes
 from vinelm.backends.remote.parked_calls import CallParked, ParkedUnit
 from vinelm.batches.plan_shares import Drawn
@@ -78,11 +75,8 @@ def require_repeatable(workflow: Workflow, app: Any, objective: Objective) -> No
         )
     if workflow.replay:
         return
-    others = ["the application"]
-    if isinstance(app, CompiledStateGraph):
-        nodes, stages = app.builder.nodes, nodes_of_stages(app, ())
-        others = [node for node, spec in nodes.items() if node not in stages and not marked(spec.runnable, FINISH_MARK)]
-        others = [f"node {node!r}" for node in others if node not in workflow.unrepeatable]
+    nodes = nodes_beside_stages(app)
+    others = ["the application"] if nodes is None else [f"node {name!r}" for name in nodes if name not in workflow.unrepeatable]
     if others:
         raise ConfigError(
             f"{others[0]} is more than a stage, and would run again for each batch that a request waits for: say that it may "

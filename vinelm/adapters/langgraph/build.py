@@ -12,7 +12,9 @@ from langgraph.pregel import Pregel
 
 from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.inner_app import FunctionApp
+from vinelm.adapters.langgraph.nodes.finish import FINISH_MARK
 from vinelm.adapters.langgraph.nodes.route import UNDECLARED_TIMES
+from vinelm.adapters.langgraph.nodes.signature import marked
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.path.within_node import with_path_channel
 from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes, single_stages, wrapped_stages
@@ -124,6 +126,14 @@ def begins_with_stages(app: Any, agents: Iterable[str], *, but: Collection[str] 
         return False
     stages = nodes_of_stages(app, agents).keys() - set(but)
     return {end for start, end in app.builder.edges if start == START} <= stages
+
+
+def nodes_beside_stages(app: Any) -> list[str] | None:
+    """Return the nodes that do more than run one stage, those of agents included; None of an application without a graph."""
+    if not isinstance(app, CompiledStateGraph):
+        return None
+    stages = nodes_of_stages(app, ())
+    return [name for name, spec in app.builder.nodes.items() if name not in stages and not marked(spec.runnable, FINISH_MARK)]
 
 
 def keys_of_state(app: Any) -> frozenset[str] | None:
