@@ -31,7 +31,7 @@ $(VENV)/.dev: $(VENV)/.demo requirements/dev.txt
 	@$(PIP) $(LOCKED) -r requirements/dev.txt
 	@touch $@
 
-# 240 MB, only for the tests of profiles on a Ray cluster, which are skipped without it.
+# 240 MB, only for the tests of profiles and batches on a Ray cluster, which are skipped without it.
 $(VENV)/.ray: $(VENV)/.dev requirements/ray.txt
 	@echo "installing Ray into $(VENV) ..."
 	@$(PIP) $(LOCKED) -r requirements/ray.txt

@@ -14,7 +14,8 @@ from vinelm.backends.bedrock import cache_marks as bedrock
 from vinelm.backends.registry import create_backends
 from vinelm.catalog import Catalog, Price
 from vinelm.errors import ConfigError
-from vinelm.profiler.executor import _cluster_worker
+from vinelm.profiler import ExecutionConfig, ProfileSettings, RayCluster, WorkflowSource
+from vinelm.profiler.executor import make_worker
 from vinelm.requests.workflow import Request
 
 PRICE = Price(input=3, output=15, cached=0.3, cache_write=3.75, source="t", as_of=datetime.date(2026, 1, 1))
@@ -113,9 +114,12 @@ def test_a_ray_cluster_refuses_them_in_one_line(whose):
 
     plain, marked = (Catalog([entry(None, price=PRICE, cache_points=mode)]) for mode in ("off", "auto"))
     judge = SimpleNamespace(models=SimpleNamespace(catalog=marked if whose == "judge" else plain, backends={}))
-    units = SimpleNamespace(catalog=marked if whose == "workflow" else plain, backends={}, judging=judge)
+    catalog = marked if whose == "workflow" else plain
+    units = SimpleNamespace(catalog=catalog, backends={}, judging=judge, template=None, is_virtual_time=True)
+    source = WorkflowSource(function="none:none")
+    execution = ExecutionConfig(isolation="process", source=source, cluster=RayCluster())
     with pytest.raises(ConfigError, match=r"has no effect on a Ray cluster.*without --engine ray"):
-        _cluster_worker(None, None, None, units)
+        make_worker(ProfileSettings(execution=execution), units, {})
 
 
 def test_openai_is_told_which_calls_belong_together():
