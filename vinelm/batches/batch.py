@@ -70,8 +70,8 @@ def batch(
     """Answer every request of a data set with the application, each under the plan that the dollars and hours left allow.
 
     Calls the models, so it spends money unless they are simulated. Every call is reserved in the store before it is made,
-    which takes along the answers of the requests that have ended: after a crash the same call continues, and repeats at most one
-    request for each worker. Equal requests are answered once. A failed request is a result, and is not tried again.
+    which takes along the answers of the requests that have ended: after a crash the same call continues, and repeats at most
+    one request for each worker. Equal requests are answered once. A failed request is a result, and is not tried again.
 
     Args:
         workflow: The workflow, the name of a bundled one, or ``"module:attribute"``.
