@@ -101,7 +101,7 @@ def test_a_budget_and_a_coverage_end_it(tmp_path, budget, at_most, ended):
 
 
 def known_today(path, *, today=True):
-    """A store of 60 requests that ran today's models, 30 of which ran one plan; few ran each of the others, all of them right."""
+    """A store of 60 requests that ran today's models, half of them one plan, and few each of the others, which were right."""
     names = tuple("abcdef")
     models = Catalog.from_dict({"model": [{"name": n, "provider": "simulated", "model": n, "price": PRICE} for n in names]})
     template = Template((Stage("plan", answerable=False), Stage("solve"))).bind(names)

@@ -171,7 +171,9 @@ def estimate_store(
     if checked:
         evidence, spent_usd, everything_usd = _evidence(annotated, cells, observations, agreement)
         lacks = evidence.lacks(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
-        known = None if lacks is None else _known(annotated, evidence, observations, registered, agreement, max_error)
+        known = None
+        if lacks is not None and agreement is None:  # a judge's errors are corrected for all paths together: none is left out
+            known = _known(annotated, evidence, observations, registered, max_error)
         if known is None:
             evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
         annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
@@ -229,8 +231,8 @@ def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple
     """
     annotated, cells, observations, agreement, registered, _ = _fitted(path, "latent", None)
     evidence, spent_usd, everything_usd = _evidence(annotated, cells, observations, agreement)
-    if evidence.times_needed(max_error) > 1.0:
-        known = _known(annotated, evidence, observations, registered, agreement, max_error)
+    if evidence.times_needed(max_error) > 1.0 and agreement is None:
+        known = _known(annotated, evidence, observations, registered, max_error)
         evidence = evidence if known is None else known[1]
     return evidence, spent_usd, everything_usd
 
@@ -240,18 +242,12 @@ def _known(
     evidence: ValidationReport,
     rows: Sequence[Observation],
     registered: Sequence[str],
-    agreement: JudgeAgreement | None,
     max_error: float,
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
-    """The trie and the report of tried steps alone, if the best path of these is certain enough; else None.
-
-    The answers of a judge with errors are corrected for all paths together: no path is left out there.
-    """
+    """The trie and the report of tried steps alone, if the best path of these is certain enough; else None."""
     from vinelm.evaluation.judging.planning_half import only_first_stage
     from vinelm.evaluation.judging.tried import as_known
 
-    if agreement is not None:
-        return None
     known = as_known(annotated, evidence, rows, len(registered), only_first_stage(rows))
     return known if known is not None and known[1].times_needed(max_error) <= 1.0 else None
 
