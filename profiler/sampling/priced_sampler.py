@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, TemplateError
-from vinelm.profiler.sampling.baseline import PAIRED, baselines, distinct, is_run, listed_usd, paired
+from vinelm.profiler.sampling.baseline import PAIRED, baselines, distinct, is_run, listed_usd, paired, whole_path
 from vinelm.requests.protocols import Choice, RequestPath
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import SKIP, Template
@@ -34,8 +34,10 @@ DECIDING_SHARE = 0.5
 """Share of the paths after round 0 that are whole runs of the strongest model, where it is not known what runs today."""
 PROVING_SHARE = 0.75
 """Share of them that decide between what runs today and the plans that would replace it, once there are some."""
-SWAPPED_SHARE = 0.15
-"""Share of them that go on from where today's models have brought a request, with other models: only what follows is paid."""
+SWAPPED_SHARE = 0.2
+"""Share of them, at most, that differ from today's run in its first model, or in those that follow."""
+FIRST_SWAPPED = 4
+"""Every fourth of these differs in the first model: what follows it is paid anew, where the others go on from what is paid."""
 OF_EACH_KIND = 8
 """Requests of each kind that come before all others; with fewer answers of a model nothing is known of it on the kind."""
 Run = tuple[Choice, ...]
@@ -60,7 +62,7 @@ class PricedSampler:
     Where the template says what runs today, round 0 begins with whole runs of that and of the strongest model on the same
     requests (:mod:`~vinelm.profiler.sampling.baseline`). With ``candidates``, three quarters of the paths of later rounds are
     whole runs of the plans that the rows so far recommend and of what runs today, on the same requests, until all have them;
-    others go on with other models from where today's have brought a request, since only what follows is paid there.
+    some others differ from today's run in one place, most in what follows its beginning, which is paid.
 
     Prices are mean dollars of the rows of earlier rounds, tools included; for a model without rows its list price, on the scale
     of the others' rows. Round 0 has two paths per model, each later round as many as there are rows, so that any budget may cut
@@ -377,6 +379,8 @@ class _RoundPaths:
         self._at = {name: _FirstAnswer(rng.randrange(len(order))) for name in self._first}
         self._draws: dict[tuple[object, ...], _Draws] = {}
         self._to_continue = list(cells.continuable)
+        self._today = whole_path(template, template.today) if template.today else ()
+        self._n_swapped = 0
         self._to_swap = deque(cell for request in order for cell in cells.of_today(request))
         rng.shuffle(self._to_continue)
 
@@ -415,16 +419,33 @@ class _RoundPaths:
         return None
 
     def swapped(self) -> RequestPath | None:
-        """Return a path that goes on with other models from where today's have brought a request; None if none is left."""
-        while self._to_swap:
+        """Return a path that differs from today's run in its first model or in those that follow; None if none is left.
+
+        Most go on from where today's models have brought a request, as only what follows is paid there.
+        """
+        self._n_swapped += 1
+        found = self._other_first() if self._n_swapped % FIRST_SWAPPED == 0 else None
+        while found is None and self._to_swap:
             request, prefix = self._to_swap.popleft()
             models = self._cells.open_below(request, prefix)
             if models:
                 model, chance = self._drawn(len(prefix), models, "swapped")
                 self._cells.claim(request, (*prefix, model))
                 self._to_swap.append((request, prefix))
-                return self._completed(request, (*prefix, model), chance)
-        return None
+                found = self._completed(request, (*prefix, model), chance)
+        return found
+
+    def _other_first(self) -> RequestPath | None:
+        """A new first answer by a model that is not today's, with today's models behind it."""
+        today, *others = self._today or (None,)
+        models = [name for name in self._first if name != today and self._unanswered(name) is not None]
+        if not models or not others:
+            return None
+        model, chance = self._drawn(0, models, "swapped")
+        request = self._unanswered(model)
+        assert request is not None
+        self._cells.claim(request, (model,))
+        return RequestPath(request, (model, *others), probability=chance)
 
     def _unanswered(self, model: str) -> str | None:
         """The first request of the order without a first answer by the model."""

@@ -139,6 +139,8 @@ def test_other_models_go_on_from_where_today_has_brought_a_request():
     assert 0.1 * len(later) <= len(swapped) <= 0.2 * len(later)
     assert {path.path[1] for path in swapped} == {"tiny", "big"}  # today's own answer is there
     assert len({path.request_id for path in swapped}) == len(swapped)
+    other_first = [path for path in later if path.path[0] != "big" and path.path[1] == "mid" and path.request_id in names[40:]]
+    assert len(other_first) >= len(swapped) // 4
     no_candidates = PricedSampler(template, catalog(), names, 0).propose(1, rows)
     assert not [path for path in no_candidates if path.path[0] == "big" and path.request_id in names[:40]]
 
