@@ -47,7 +47,7 @@ from vinelm.prompts.shape import shape_of
 
 MEMORIES = tuple(2**power for power in range(14, 19))
 WINDOWS = (8, 16, 32, 64, 128, 256)
-THROUGHPUTS = ((2_000, 3), (10_000, 1))
+THROUGHPUTS = ((2_000, 2), (10_000, 1))
 """Requests and rounds of the runs whose throughput is compared."""
 NEAR = 1.02
 """Our order is to take at most so many times as long as the best one."""
