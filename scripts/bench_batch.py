@@ -47,8 +47,8 @@ from vinelm.prompts.shape import shape_of
 
 MEMORIES = tuple(2**power for power in range(14, 19))
 WINDOWS = (8, 16, 32, 64, 128, 256)
-THROUGHPUTS = ((2_000, 3), (10_000, 1))
-"""Requests and rounds of the runs whose throughput is compared."""
+THROUGHPUTS = (2_000, 10_000)
+"""Requests of the runs whose throughput is compared."""
 NEAR = 1.02
 """Our order is to take at most so many times as long as the best one."""
 
@@ -140,8 +140,8 @@ def landed(options: argparse.Namespace) -> dict[str, Any]:
 
 def throughputs(options: argparse.Namespace) -> dict[str, Any]:
     """Compare the throughput of a batch with that of a bare loop."""
-    sizes = ((200, 1),) if options.quick else THROUGHPUTS
-    return {"throughput": [throughput(requests, rounds=rounds) for requests, rounds in sizes]}
+    sizes = (200,) if options.quick else options.requests
+    return {"throughput": [throughput(requests, rounds=options.rounds) for requests in sizes]}
 
 
 def memory(options: argparse.Namespace) -> dict[str, Any]:
@@ -214,6 +214,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--contexts", type=int, help="TAT-QA's contexts; default: all")
     parser.add_argument("--quick", action="store_true", help="few contexts, cells and runs")
     parser.add_argument("--runs", type=int, default=200, help="simulated batches whose drift is steady (default 200)")
+    parser.add_argument("--requests", type=int, nargs="+", default=THROUGHPUTS, help="of runs whose throughput is compared")
+    parser.add_argument("--rounds", type=int, default=1, help="such runs of each arm (default 1)")
     parser.add_argument("--only", choices=MEASURES, help="measure one of them")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

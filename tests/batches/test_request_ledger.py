@@ -63,8 +63,9 @@ def test_an_answer_that_cannot_be_kept_ends_the_next_request_before_it_begins(tm
         def keep(entry, request):
             raise ValueError("no text")
 
-        ledger.serve("a", lambda guard: answered(0.0), keep, is_late=True)
+        ledger.serve("a", lambda guard: guard.authorize(0.5).close() or answered(0.0), keep, is_late=True)
         with pytest.raises(ValueError, match="no text"):
             ledger.flush()
+        assert ledger.committed_usd == store.committed_usd() == pytest.approx(0.5)  # what it has cost is counted
         with pytest.raises(ValueError, match="no text"):
             ledger.serve("b", lambda guard: pytest.fail("it has begun"), keep)

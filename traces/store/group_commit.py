@@ -60,9 +60,12 @@ class GroupCommit:
         return result
 
     def later(self, work: Callable[[], Any]) -> None:
-        """Let ``work`` be done before the next write that somebody waits for, or by :meth:`flush`, which raises its error."""
+        """Let ``work`` be done before the next write that somebody waits for, or by :meth:`flush`, which raises its error.
+
+        What it has written before an error of its own stays: let come first what may raise one.
+        """
         with self._lock:
-            self._waiting.append(_Write(work, None, is_undone_alone=True))
+            self._waiting.append(_Write(work, None, is_undone_alone=False))
 
     def flush(self) -> None:
         """Wait until all that came before is durable.

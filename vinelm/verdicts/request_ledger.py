@@ -142,7 +142,7 @@ class RequestLedger:
             if (reserved := paying.reservation) is not None:
                 with self._changed:
                     self._ended_usd[reserved.entry] = reserved.upper_usd
-            self._commits.later(settle)
+            self._commits.later(settle)  # an answer that cannot be kept leaves the reservation open, at its bound
         else:
             self._commits.run(settle)
         return None if is_refused else request

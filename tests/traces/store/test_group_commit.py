@@ -86,8 +86,11 @@ def test_a_write_that_nobody_waits_for_is_there_with_the_next_one_before_it(stor
 
 
 def test_what_a_write_raises_that_nobody_waits_for_is_raised_afterwards_and_the_others_stay(store):
-    commits, error = GroupCommit(store), ValueError("no")
-    commits.later(note(store, "a", error))
+    def fail():
+        raise ValueError("no")
+
+    commits = GroupCommit(store)
+    commits.later(fail)
     assert commits.run(note(store, "b")) == "b"
     assert noted(store) == ["b"]
     with pytest.raises(ValueError, match="no"):
