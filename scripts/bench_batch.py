@@ -2,6 +2,9 @@
 
     python scripts/bench_batch.py --data DIR --only order --results results/batch-order.json
     python scripts/bench_batch.py --data DIR --only landing --results results/batch-landing.json
+    python scripts/bench_batch.py --data DIR --only rival --results results/batch-rival.json
+    python scripts/bench_batch.py --data DIR --only throughput --results results/batch-throughput.json
+    python scripts/bench_batch.py --data DIR --only memory --results results/batch-memory.json
     python scripts/bench_batch.py --data DIR --quick
 
 "order": Debate, MapReduce (the role before the context, and behind it), Reflect and Trading over real contexts with Helium's
@@ -12,6 +15,11 @@ hand}. Answers are simulated. "replicas": two engines, requests placed by what t
 "ordering": processor seconds to put calls in order.
 
 "landing": simulated batches over random tries, whose prices and speeds differ from what the trie says by up to 30 %.
+
+"rival": a batch against fixed plans in a loop, on recorded answers (`batch_parts/rival.py`).
+
+"throughput": requests per second, processor time and memory of a batch against a bare loop over `app.batch`, on a local server
+(`batch_parts/throughput.py`). "memory": the peak of a large batch; its server answers at once, since only what is kept counts.
 """
 
 from __future__ import annotations
@@ -30,6 +38,8 @@ import numpy as np
 from batch_parts.landing import landings
 from batch_parts.loads import KEY, NAMES, Load, load
 from batch_parts.orders import OURS, RIVALS, fitting, placed, ranks, served
+from batch_parts.rival import rival
+from batch_parts.throughput import REQUESTS, throughput
 from result_files import add_results_option, provenance, write_results
 
 from vinelm.batches.order import depth_first
@@ -37,6 +47,8 @@ from vinelm.prompts.shape import shape_of
 
 MEMORIES = tuple(2**power for power in range(14, 19))
 WINDOWS = (8, 16, 32, 64, 128, 256)
+THROUGHPUTS = ((2_000, 3), (10_000, 1))
+"""Requests and rounds of the runs whose throughput is compared."""
 NEAR = 1.02
 """Our order is to take at most so many times as long as the best one."""
 
@@ -126,6 +138,17 @@ def landed(options: argparse.Namespace) -> dict[str, Any]:
         return {"landing": list(pool.map(landings, *zip(*_landings(5 if options.quick else options.runs), strict=True)))}
 
 
+def throughputs(options: argparse.Namespace) -> dict[str, Any]:
+    """Compare the throughput of a batch with that of a bare loop."""
+    sizes = ((200, 1),) if options.quick else THROUGHPUTS
+    return {"throughput": [throughput(requests, rounds=rounds) for requests, rounds in sizes]}
+
+
+def memory(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure the memory of a large batch."""
+    return {"memory": throughput(1_000 if options.quick else REQUESTS, latency_s=0.0, arms=("batch",))}
+
+
 def _cell(asked: tuple[Any, ...]) -> dict[str, Any]:
     return cell(*asked)
 
@@ -145,6 +168,10 @@ def table(found: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of the figures for people."""
     if "order" in found:
         yield from _order_lines(found)
+    if "rival" in found:
+        yield from _rival_lines(found["rival"])
+    for one in [*found.get("throughput", ()), *([found["memory"]] if "memory" in found else [])]:
+        yield ", ".join(f"{key} {value}" for key, value in one.items())
     for one in found.get("landing", ()):
         yield ", ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in one.items())
 
@@ -163,23 +190,40 @@ def _order_lines(found: dict[str, Any]) -> Iterator[str]:
         yield f"{one['calls']:,} calls ordered in {one['seconds'] * 1000:.0f} ms"
 
 
+def _rival_lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for of_table in found:
+        yield f"{of_table['table']}, recorded answers, {of_table['splits']} splits: right answers, and points over each rival"
+        for one in (*of_table["by_budget"], of_table):
+            leads = [
+                f"{name} {100 * lead['value']:+.1f} [{100 * lead['low']:+.1f}, {100 * lead['high']:+.1f}]"
+                f" (hindsight {100 * one['over_in_hindsight'][name]['value']:+.1f})"
+                for name, lead in one["over"].items()
+            ]
+            usd = f"${one['budget_usd']:.5f}: right {one['success']:.3f}" if "budget_usd" in one else "mean"
+            yield f"{usd:>24}  {'  '.join(leads)}"
+
+
+MEASURES = {"order": orders, "landing": landed, "rival": rival, "throughput": throughputs, "memory": memory}
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with tatqa.jsonl.gz and the others")
+    parser.add_argument("--recorded", type=Path, metavar="DIR", help="with outcomes/; default: the folder of --data")
     parser.add_argument("--contexts", type=int, help="TAT-QA's contexts; default: all")
     parser.add_argument("--quick", action="store_true", help="few contexts, cells and runs")
     parser.add_argument("--runs", type=int, default=200, help="simulated batches whose drift is steady (default 200)")
-    parser.add_argument("--only", choices=("order", "landing"), help="measure one of them")
+    parser.add_argument("--only", choices=MEASURES, help="measure one of them")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_results_option(parser)
     options = parser.parse_args(words)
+    options.recorded = options.recorded or options.data.parent
     made = provenance(options)
-    measures = {"order": orders, "landing": landed}
     found = {}
-    for name in [options.only] if options.only else measures:
-        found |= measures[name](options)
+    for name in [options.only] if options.only else MEASURES:
+        found |= MEASURES[name](options)
     if options.results is not None:
         write_results(options.results, made, found)
     print(json.dumps(found) if options.json else "\n".join(table(found)))

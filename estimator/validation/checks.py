@@ -211,16 +211,21 @@ class ValidationReport:
             spent_usd: dollars spent on the observations.
             everything_usd: dollars of running every registered request on every path once.
         """
+        lacks = self.lacks(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
+        if lacks is not None:
+            raise EvidenceError(lacks, code="estimate-uncertain")
+
+    def lacks(self, max_error: float, *, spent_usd: float, everything_usd: float) -> str | None:
+        """What :meth:`require` refuses, in words; None where it accepts. The arguments are the same."""
         times = self.times_needed(max_error)
         if times <= 1.0:
-            return
+            return None
         what = (
             f"the best path's accuracy ({100 * self.best_promised:.0f} %) is uncertain by +/- {100 * self.best_half_width:.1f}"
             f" points{self._of_selection()} ({self.requests} requests, {self.observations} rows;"
             f" {100 * max_error:g} points are allowed)"
         )
-        remedy = more_evidence(times, self.requests, spent_usd, everything_usd)
-        raise EvidenceError(f"{what}: {remedy}", code="estimate-uncertain")
+        return f"{what}: {more_evidence(times, self.requests, spent_usd, everything_usd)}"
 
     def times_needed(self, max_error: float) -> float:
         """The multiple of today's data that :meth:`require` asks for: at most 1 where it accepts these, else more than 1.

@@ -7,7 +7,7 @@ proportion to ``max(price, 1 % of the median price) ** -alpha`` instead.
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import zip_longest
@@ -34,6 +34,8 @@ DECIDING_SHARE = 0.5
 """Share of the paths after round 0 that are whole runs of the strongest model, where it is not known what runs today."""
 PROVING_SHARE = 0.75
 """Share of them that decide between what runs today and the plans that would replace it, once there are some."""
+SWAPPED_SHARE = 0.15
+"""Share of them that go on from where today's models have brought a request, with other models: only what follows is paid."""
 OF_EACH_KIND = 8
 """Requests of each kind that come before all others; with fewer answers of a model nothing is known of it on the kind."""
 Run = tuple[Choice, ...]
@@ -56,8 +58,9 @@ class PricedSampler:
     that any prefix of the order is close to the weights. Each path has at least one cell without a row.
 
     Where the template says what runs today, round 0 begins with whole runs of that and of the strongest model on the same
-    requests (:mod:`~vinelm.profiler.sampling.baseline`). With ``candidates``, half of the paths of later rounds are whole runs
-    of the plans that the rows so far recommend and of what runs today, on the same requests, until all have them.
+    requests (:mod:`~vinelm.profiler.sampling.baseline`). With ``candidates``, three quarters of the paths of later rounds are
+    whole runs of the plans that the rows so far recommend and of what runs today, on the same requests, until all have them;
+    others go on with other models from where today's have brought a request, since only what follows is paid there.
 
     Prices are mean dollars of the rows of earlier rounds, tools included; for a model without rows its list price, on the scale
     of the others' rows. Round 0 has two paths per model, each later round as many as there are rows, so that any budget may cut
@@ -133,7 +136,7 @@ class PricedSampler:
         proves = self._candidates is not None and self.n_baseline > 0
         deciding = self._deciding(order, observations) if round_ else iter(())
         share = PROVING_SHARE if proves else DECIDING_SHARE
-        n_continued = n_deciding = 0
+        n_continued = n_deciding = n_swapped = 0
         n_paths = n_runs(observations) if proves else len(observations)
         for n in range(1, max(PILOT * len(self.template.models), n_paths) + 1):
             path = next(deciding, None) if n_deciding < share * n else None
@@ -141,6 +144,9 @@ class PricedSampler:
             if path is None:
                 path = paths.continued() if n_continued < continues * n else None
                 n_continued += path is not None
+            if path is None and proves:
+                path = paths.swapped() if n_swapped < SWAPPED_SHARE * n else None
+                n_swapped += path is not None
             path = path or paths.next()
             if path is None:
                 return
@@ -305,6 +311,19 @@ class OpenCells:
         models = () if stage is None else stage.models or ()
         return [name for name in models if (request, (*prefix, name)) not in self._every]
 
+    def of_today(self, request: str) -> Iterator[Cell]:
+        """The cells that today's models have brought a request to, where other models can go on."""
+        today, prefix = self._template.today or {}, ()
+        models = dict.fromkeys(today.values())
+        while True:
+            ran = (self._rows.get((request, (*prefix, model))) for model in models)
+            row = next((row for row in ran if row is not None and today.get(row.stage) == row.model), None)
+            if row is None:
+                return
+            prefix = row.prefix
+            if self._below[request, prefix]:
+                yield request, prefix
+
     def _is_continuable(self, row: Observation) -> bool:
         passed = row.is_continued or bool(row.stopped)
         return passed and row.failure is None and row.depth < self._template.depth
@@ -358,6 +377,7 @@ class _RoundPaths:
         self._at = {name: _FirstAnswer(rng.randrange(len(order))) for name in self._first}
         self._draws: dict[tuple[object, ...], _Draws] = {}
         self._to_continue = list(cells.continuable)
+        self._to_swap = deque(cell for request in order for cell in cells.of_today(request))
         rng.shuffle(self._to_continue)
 
     def next(self) -> RequestPath | None:
@@ -392,6 +412,18 @@ class _RoundPaths:
             if models:
                 model, chance = self._drawn(len(prefix), models, "continued")
                 return RequestPath(request, (*prefix, model), goes_on=True, probability=chance)
+        return None
+
+    def swapped(self) -> RequestPath | None:
+        """Return a path that goes on with other models from where today's have brought a request; None if none is left."""
+        while self._to_swap:
+            request, prefix = self._to_swap.popleft()
+            models = self._cells.open_below(request, prefix)
+            if models:
+                model, chance = self._drawn(len(prefix), models, "swapped")
+                self._cells.claim(request, (*prefix, model))
+                self._to_swap.append((request, prefix))
+                return self._completed(request, (*prefix, model), chance)
         return None
 
     def _unanswered(self, model: str) -> str | None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from science.mixtures_of_plans import KINDS, small_tries
@@ -71,6 +71,26 @@ def _worthwhile(kind: str) -> Any:
             yield rng, planner, plans
 
 
+class World(Protocol):
+    """What the requests of a simulated batch take."""
+
+    def __len__(self) -> int: ...
+
+    def took(self, plan: Drawn, planner: Planner, place: int) -> tuple[float, float]:
+        """Dollars and seconds of a request under a plan."""
+
+    def bound_usd(self, plan: Drawn) -> float:
+        """What a ledger reserves for a request, at least what it takes."""
+
+
+class Simulated(NamedTuple):
+    """A simulated batch: dollars, seconds, and the plan of each request that was answered, by its place."""
+
+    spent: float
+    elapsed: float
+    plans: dict[int, Drawn]
+
+
 @dataclass
 class _World:
     """What a run's requests really take.
@@ -84,6 +104,13 @@ class _World:
     usd: Mapping[str, tuple[float, float]]
     seconds: Mapping[str, tuple[float, float]]
     own: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.own)
+
+    def bound_usd(self, plan: Drawn) -> float:
+        """See :class:`World`."""
+        return BOUND * plan.usd
 
     def took(self, plan: Drawn, planner: Planner, place: int) -> tuple[float, float]:
         """Dollars and seconds of a request under a plan."""
@@ -152,46 +179,56 @@ def _run(bounded: str, planner: Planner, requests: int, seed: int, *, moving: bo
         mixed[0] = cheap[0] + rng.uniform(0.0, 1.1) * (dear[0] - cheap[0])
     budget = float(mixed[0]) * 1.03
     deadline = None if bounded == "dollars" else float(mixed[1]) / WORKERS * 1.05
-    spent, elapsed, unanswered = _simulate(planner, world, budget, deadline)
+    spent, elapsed, plans = simulated(planner, world, budget, deadline)
     return {
         "usd": float(spent / min(budget, dear[0])),
         "over": float(spent / budget),
         "in_time": None if deadline is None else float(elapsed / deadline),
         "deadline_binds": deadline is not None and elapsed > IN_TIME * deadline,
-        "unanswered": unanswered,
+        "unanswered": requests - len(plans),
     }
 
 
-def _simulate(planner: Planner, world: _World, budget: float, deadline: float | None) -> tuple[float, float, int]:
-    """Serve a batch; dollars, seconds, and requests that stay without an answer."""
-    keys = [f"request {number}" for number in range(len(world.own))]
-    steering = Steering(planner, BEST, budget_usd=budget, deadline_s=deadline, keys=keys, workers=WORKERS)
+def simulated(
+    planner: Planner, world: World, budget: float, deadline: float | None, *, workers: int = WORKERS, names: Sequence[str] = ()
+) -> Simulated:
+    """Serve a batch.
+
+    Args:
+        planner: Over the trie that plans are made from.
+        world: What requests really take.
+        budget: Dollars of all requests.
+        deadline: Seconds of all of them; None: any.
+        workers: Requests under way at a time.
+        names: Of the requests, which decide who follows which plan of a mixture; empty: their numbers.
+    """
+    keys = list(names) or [f"request {number}" for number in range(len(world))]
+    steering = Steering(planner, BEST, budget_usd=budget, deadline_s=deadline, keys=keys, workers=workers)
     spent = reserved = elapsed = 0.0
     under_way: list[tuple[float, int, float, float, float]] = []
     held: Drawn | None = None  # a plan for which the ledger has no room yet
-    at = unanswered = 0
+    plans: dict[int, Drawn] = {}
+    at = 0
     while at < len(keys) or under_way:
-        while at < len(keys) and len(under_way) < WORKERS:
+        while at < len(keys) and len(under_way) < workers:
             if held is None:
                 if steering.waits(keys[at]):
                     break
                 held = steering.next(keys[at], elapsed_s=elapsed, reserved_usd=reserved)
             if held is not None:
-                bound = BOUND * held.usd
+                bound = world.bound_usd(held)
                 if spent + reserved + bound > budget:
                     if under_way:
                         break
                     steering.ended(keys[at], cost_usd=0.0, seconds=0.0)
-                    unanswered += 1
                 else:
                     usd, seconds = world.took(held, planner, at)
+                    plans[at] = held
                     reserved += bound
                     heapq.heappush(under_way, (elapsed + seconds, at, usd, seconds, bound))
-            else:
-                unanswered += 1
             held, at = None, at + 1
         if under_way:
             elapsed, place, usd, seconds, bound = heapq.heappop(under_way)
             reserved, spent = reserved - bound, spent + usd
             steering.ended(keys[place], cost_usd=usd, seconds=seconds)
-    return spent, elapsed, unanswered
+    return Simulated(spent, elapsed, plans)

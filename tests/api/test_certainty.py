@@ -7,7 +7,9 @@ import pytest
 import vinelm
 from vinelm.api.certainty import profile_until_certain, shortfall
 from vinelm.catalog import Catalog
+from vinelm.controller import Planner
 from vinelm.errors import EvidenceError
+from vinelm.objective import Objective
 from vinelm.profiler import ProfileResult
 from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
@@ -96,3 +98,51 @@ def test_a_budget_and_a_coverage_end_it(tmp_path, budget, at_most, ended):
     result = profile_until_certain(run, run.path, max_error=0.01, at_most=at_most)
     assert result.stopped_by == ended
     assert max(run.asked) <= at_most
+
+
+def known_today(path, *, today=True):
+    """A store of 60 requests that ran today's models, half of them one plan, and few each of the others, which were right."""
+    names = tuple("abcdef")
+    models = Catalog.from_dict({"model": [{"name": n, "provider": "simulated", "model": n, "price": PRICE} for n in names]})
+    template = Template((Stage("plan", answerable=False), Stage("solve"))).bind(names)
+    template = template.with_defaults({"plan": "b", "solve": "b"}) if today else template
+    identity = StoreIdentity(
+        workflow="toy", template=template.to_dict(), catalog=models.to_dict(), dataset_digest="d", fingerprint={"code": "1"},
+        is_simulated=True,
+    )  # fmt: skip
+    with ObservationStore.create(path, identity) as store:
+        store.register_digests({f"q{i}": str(i) for i in range(60)})
+        for i in range(60):
+            rare = ("cdef"[i % 4], "cdef"[i // 4 % 4])
+            runs = {("b", "b"): i % 5 > 1, **({("a", "b"): i % 5 > 1} if i % 2 else {}), **({rare: True} if i < 4 else {})}
+            for run, right in runs.items():
+                for depth, stage in ((1, "plan"), (2, "solve")):
+                    store.add(
+                        Observation(
+                            request_id=f"q{i}", prefix=run[:depth], stage=stage, success=right if depth == 2 else None,
+                            stopped=depth == 2, cost_usd=0.01, latency_s=1.0,
+                        )
+                    )  # fmt: skip
+    return path
+
+
+def test_where_only_the_plans_that_ran_are_known_those_are_what_is_planned(tmp_path):
+    store = known_today(tmp_path / "s.db")
+    found = vinelm.estimate(store)
+    assert found.tried is not None
+    evidence = found.meta["evidence"]
+    assert evidence["best_half_width"] <= 0.15
+    assert "15 points are allowed" in evidence["warnings"][-1]
+    assert shortfall(store) is None
+    planned = Planner(found).plan(Objective(maximize="accuracy"))
+    assert planned.path in {("b", "b"), ("a", "b")}
+    assert planned.promise.half_width == pytest.approx(evidence["best_half_width"])
+
+
+def test_nothing_is_left_out_where_it_is_not_known_what_runs_today_or_where_even_that_is_not_known(tmp_path):
+    with pytest.raises(EvidenceError, match="15 points are allowed"):
+        vinelm.estimate(known_today(tmp_path / "none.db", today=False))
+    assert shortfall(tmp_path / "none.db") is not None
+    with pytest.raises(EvidenceError, match="2 points are allowed"):
+        vinelm.estimate(known_today(tmp_path / "s.db"), max_error=0.02)
+    assert vinelm.estimate(tmp_path / "s.db", max_error=0.9).meta["evidence"]["best_half_width"] > 0.15  # of all plans

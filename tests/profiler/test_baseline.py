@@ -128,6 +128,33 @@ def test_the_second_plan_comes_when_all_requests_have_the_first():
     assert len({path.request_id for path in deciding}) == len(deciding)
 
 
+def test_other_models_go_on_from_where_today_has_brought_a_request():
+    """What today's first step has cost is paid: a path that goes on from there pays for what follows alone."""
+    names = [f"q{i}" for i in range(60)]
+    template = bound(LINEAR, plan="big", answer="mid")
+    rows = list(rows_of(names[:40], (("big", "mid"), lambda n: True, lambda n: True)))
+    rows += [row(name, "tiny", stage="plan") for name in names[:40]]
+    later = list(PricedSampler(template, catalog(), names, 0, candidates=lambda rows: ()).propose(1, rows))
+    swapped = [path for path in later if path.path[0] == "big" and path.request_id in names[:40]]
+    assert 0.1 * len(later) <= len(swapped) <= 0.2 * len(later)
+    assert {path.path[1] for path in swapped} == {"tiny", "big"}  # today's own answer is there
+    assert len({path.request_id for path in swapped}) == len(swapped)
+    no_candidates = PricedSampler(template, catalog(), names, 0).propose(1, rows)
+    assert not [path for path in no_candidates if path.path[0] == "big" and path.request_id in names[:40]]
+
+
+def test_what_runs_today_is_no_plan_to_be_proven():
+    """The most accurate plan within its dollars is often that itself; all dollars would go to its own runs."""
+    names = [f"q{i}" for i in range(60)]
+    template, plans = bound(LINEAR, plan="big", answer="big"), (("big", "big"), ("tiny", "tiny"), ("mid", "mid"))
+    rows = [
+        row(name, *path[:n], stage=("plan", "answer")[n - 1], success=path == plans[0] if n == 2 else None, stopped=n == 2)
+        for name in names for path in plans for n in (1, 2)
+    ]  # fmt: skip
+    found = recommended_plans(template, catalog())(rows)
+    assert ("big", "big") not in found
+
+
 def test_runs_are_counted_by_where_they_end():
     rows = [row("q", "mid", stage="plan"), row("q", "mid", "big", stage="answer")]
     rows += [row("q", "mid", "tiny", stage="answer"), row("p", "mid", stage="plan")]

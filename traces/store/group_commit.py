@@ -60,7 +60,7 @@ class GroupCommit:
         return result
 
     def later(self, work: Callable[[], Any]) -> None:
-        """Let ``work`` be done with the next write that somebody waits for, or by :meth:`flush`; they raise what it raises."""
+        """Let ``work`` be done before the next write that somebody waits for, or by :meth:`flush`, which raises its error."""
         with self._lock:
             self._waiting.append(_Write(work, None, is_undone_alone=True))
 

@@ -57,7 +57,7 @@ def shortfall(store: str | Path | PostgresUrl, max_error: float = MAX_ERROR) -> 
         ConfigError: A judge scored the answers that disagrees with the labels.
     """
     try:
-        evidence, spent_usd, everything_usd = evidence_of(store)
+        evidence, spent_usd, everything_usd = evidence_of(store, max_error)
     except EvidenceError:
         return Shortfall(half_width=None, max_error=max_error, times=FASTEST_GROWTH)
     needed = evidence.times_needed(max_error)

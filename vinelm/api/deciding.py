@@ -26,7 +26,8 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
         template: Bound.
         catalog: The models.
     """
-    if template.today is None or template.stop == "oracle":
+    today_models = template.today
+    if today_models is None or template.stop == "oracle":
         return None
 
     def plans(rows: Sequence[Observation]) -> Sequence[Run]:
@@ -34,7 +35,7 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
         from vinelm.evaluation.judging.planning_half import PlanningHalf
         from vinelm.evaluation.judging.tried import by_request
         from vinelm.plans.recommendation import thin_models
-        from vinelm.profiler.sampling.baseline import as_run, distinct
+        from vinelm.profiler.sampling.baseline import as_run, distinct, whole_path
 
         if len(rows) < LEAST_ROWS:
             return ()
@@ -49,8 +50,8 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
         seen = by_request(rows)
         found = worth_proving(today, half.plans, half.within_tried(seen, len(seen)).plans)
         trie, of_application = half.annotated.trie, half.annotated.template
-        return distinct(
-            as_run(plan.reached, trie, of_application) for plan in found if not thin_models(half.annotated, plan.reached)
-        )
+        runs = (as_run(plan.reached, trie, of_application) for plan in found if not thin_models(half.annotated, plan.reached))
+        own = whole_path(of_application, today_models)  # has its runs beside every other plan, and is no plan to be proven
+        return tuple(run for run in distinct(runs) if run != own)
 
     return plans

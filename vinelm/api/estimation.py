@@ -76,6 +76,7 @@ def _has_same_answers(one: AnnotatedTrie, other: AnnotatedTrie) -> bool:
     )
 
 
+ONLY_TRIED = "Plans take only steps that enough requests have run, since of others too little is known"
 MAX_ERROR = 0.15
 """The largest accepted half-width of the 90 % interval of the best path's accuracy, as a fraction."""
 
@@ -169,7 +170,12 @@ def estimate_store(
     )
     if checked:
         evidence, spent_usd, everything_usd = _evidence(annotated, cells, observations, agreement)
-        evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
+        lacks = evidence.lacks(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
+        known = None
+        if lacks is not None and agreement is None:  # a judge's errors are corrected for all paths together: none is left out
+            known = _known(annotated, evidence, observations, registered, max_error)
+        if known is None:
+            evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
         annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
         charged_usd = annotated.meta["spent_usd"]
         compared = against_today(
@@ -181,6 +187,10 @@ def estimate_store(
             spent_usd=charged_usd,
             kinds=kinds,
         )
+        if known is not None and (compared is None or compared.tried_only or compared.best() is None):
+            annotated, evidence = known
+            evidence = replace(evidence, warnings=(*evidence.warnings, f"{ONLY_TRIED}: {lacks}"))
+            annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
         if compared is not None:
             annotated = with_comparison(annotated, compared, registered, observations)
     if annotated.tried is not None:
@@ -203,11 +213,13 @@ def require_max_error(max_error: float) -> None:
         raise ConfigError(f"max_error is {max_error}: it must be a fraction in (0, 1]", code="max-error")
 
 
-def evidence_of(path: str | Path | PostgresUrl) -> tuple[ValidationReport, float, float]:
+def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple[ValidationReport, float, float]:
     """Return how far an estimate from a store can be trusted, as :func:`estimate` finds it, and what it rests on.
 
     Args:
         path: The store. It is only read; no model is called.
+        max_error: Where the best path is less certain, the report is that of the plans which requests have run, if these are
+            certain enough: :func:`estimate` leaves out the others then.
 
     Returns:
         The report, the dollars of the rows, and the estimated dollars of executing everything (0 where it is unknown).
@@ -217,8 +229,27 @@ def evidence_of(path: str | Path | PostgresUrl) -> tuple[ValidationReport, float
         StoreError: The store cannot be read.
         ConfigError: A judge scored the answers that disagrees with the labels.
     """
-    annotated, cells, observations, agreement, _, _ = _fitted(path, "latent", None)
-    return _evidence(annotated, cells, observations, agreement)
+    annotated, cells, observations, agreement, registered, _ = _fitted(path, "latent", None)
+    evidence, spent_usd, everything_usd = _evidence(annotated, cells, observations, agreement)
+    if evidence.times_needed(max_error) > 1.0 and agreement is None:
+        known = _known(annotated, evidence, observations, registered, max_error)
+        evidence = evidence if known is None else known[1]
+    return evidence, spent_usd, everything_usd
+
+
+def _known(
+    annotated: AnnotatedTrie,
+    evidence: ValidationReport,
+    rows: Sequence[Observation],
+    registered: Sequence[str],
+    max_error: float,
+) -> tuple[AnnotatedTrie, ValidationReport] | None:
+    """The trie and the report of tried steps alone, if the best path of these is certain enough; else None."""
+    from vinelm.evaluation.judging.planning_half import only_first_stage
+    from vinelm.evaluation.judging.tried import as_known
+
+    known = as_known(annotated, evidence, rows, len(registered), only_first_stage(rows))
+    return known if known is not None and known[1].times_needed(max_error) <= 1.0 else None
 
 
 def _fitted(

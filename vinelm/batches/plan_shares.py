@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
 
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError
@@ -154,6 +153,8 @@ class PlanShares:
 
     def _shared(self, usd: float | None, seconds: float | None) -> tuple[tuple[Share, ...], float]:
         """The best shares of the plans found so far, and the dollars that a second is worth there."""
+        from scipy.optimize import linprog  # only bounds on seconds need it, and it takes 40 MB
+
         plans = list(self._plans.values())
         is_cost, floor = self.objective.target == "cost", self.objective.min_accuracy
         rows: list[list[float]] = []

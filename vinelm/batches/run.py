@@ -30,7 +30,7 @@ FIRST_FAILURES = 20
 """A batch whose first so many requests all fail is stopped: something is broken, and every further one costs money."""
 _WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed
 _ROUNDING_USD = 1e-9
-_SETTLE_S = 0.1
+_SETTLE_S = 0.2
 """How long the answer of a request may wait for the next call, whose bound is written to the store with it."""
 
 BUDGET, DEADLINE, INTERRUPTED = "budget", "deadline", "interrupted"

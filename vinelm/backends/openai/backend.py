@@ -72,7 +72,7 @@ class OpenAITransport(OpenAISdkTransport, RawSdkTransport[Any, Any]):
     def _arguments(model: Model, request: TransportRequest) -> dict[str, Any]:
         """Pass the whole body as ``extra_body``, so that the JSON does not depend on the SDK's version.
 
-        The SDK would compare each message with every type of message, which takes a tenth of a call's processor time.
+        The SDK would compare each message with the types of all kinds of messages: a tenth of a call's processor time.
         """
         return {
             "model": model.model_id,

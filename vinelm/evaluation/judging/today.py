@@ -87,7 +87,15 @@ def against_today(
     if found.best() is not None or template.kinds:
         return found
     tried = replace(found, plans=_plans(fit.within_tried(), rival), tried_only=True)
-    return tried if tried.best() is not None or (tried.is_judged and not found.is_judged) else found
+    return tried if tried.best() is not None or _is_nearer(tried, found) else found
+
+
+def _is_nearer(tried: AgainstToday, found: AgainstToday) -> bool:
+    """Whether rows show more of a plan of tried steps than of those of any step: the lower end of its gain is higher."""
+    one, other = tried.closest(), found.closest()
+    if one is None or not one.is_identified:
+        return False
+    return other is None or not other.is_identified or one.gain_low > other.gain_low
 
 
 def with_comparison(

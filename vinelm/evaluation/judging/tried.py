@@ -7,13 +7,16 @@ needs whole runs of the plan that it judges. So where plans of any step cannot b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from vinelm.controller import Planner
+from vinelm.errors import InfeasibleError
+from vinelm.estimator.validation.checks import ValidationReport
 from vinelm.evaluation.off_policy.planned_steps import along_stages
+from vinelm.objective import Objective
 from vinelm.rows.observation import Observation
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray
@@ -78,3 +81,34 @@ def only_tried(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, f
     The arguments are those of :func:`tried_steps`.
     """
     return replace(annotated, tried=tried_steps(annotated, rows, n_requests, first), signals=None)
+
+
+def as_known(
+    annotated: AnnotatedTrie, evidence: ValidationReport, rows: Sequence[Observation], n_requests: int, first: str | None
+) -> tuple[AnnotatedTrie, ValidationReport] | None:
+    """Return the trie whose plans take tried steps only, and the report whose best path is the most accurate of theirs.
+
+    Where many paths have a few rows each, the best of them by its estimate is rarely one that is known. What runs today and the
+    plans that were run beside it are, and what is asked of an estimate is whether to replace the one by the others.
+
+    Args:
+        annotated: With standard errors.
+        evidence: Of the plans of any step.
+        rows: What both were estimated from.
+        n_requests: How many requests begin.
+        first: As :func:`tried_steps` takes it.
+
+    Returns:
+        None where it is not known what runs today, requests have kinds, or no plan takes tried steps alone.
+    """
+    template = annotated.template
+    if template.today is None or template.stop == "oracle" or template.kinds or annotated.accuracy_se is None:
+        return None
+    found = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
+    found = only_tried(found, by_request(rows), n_requests, first)
+    try:
+        promise = Planner(found).plan(Objective(maximize="accuracy")).promise
+    except InfeasibleError:
+        return None
+    best = {"best_accuracy": promise.estimate, "best_promised": promise.accuracy, "best_half_width": promise.half_width}
+    return found, replace(evidence, **best)
