@@ -298,7 +298,7 @@ class _Batch:
         if terms is not None and self.times is None:
             raise ConfigError("calls of this batch are bought in the provider's batches: run it with batch prices", code=CODE)
         ledger = RequestLedger(store, steered.budget_usd, records)
-        common = {
+        common: dict[str, Any] = {
             "elapsed_s": self._clock(store.identity.created_at),
             "deadline_s": steered.deadline_s,
             "workers": steered.workers,

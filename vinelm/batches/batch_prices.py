@@ -204,11 +204,11 @@ class BatchPricedRun(BatchRun):
         except CallParked:
             with self._lock:
                 self._parked.add(key)
-            for future in begun.unit.pending or [None]:
-                if future is None:
-                    self._answered(key)  # it has come meanwhile
-                else:
-                    future.add_done_callback(partial(self._answered, key))
+            waiting = begun.unit.pending
+            for future in waiting:
+                future.add_done_callback(partial(self._answered, key))
+            if not waiting:
+                self._answered(key)  # it has come meanwhile
         except NoRoom:
             with self._lock:
                 self._put_off.append(key)
