@@ -427,7 +427,8 @@ class _RoundPaths:
         found = self._other_first() if self._n_swapped % FIRST_SWAPPED == 0 else None
         while found is None and self._to_swap:
             request, prefix = self._to_swap.popleft()
-            models = self._cells.open_below(request, prefix)
+            open_below = self._cells.open_below(request, prefix)
+            models = [name for name in open_below if self._cells.is_new(request, (*prefix, name))]
             if models:
                 model, chance = self._drawn(len(prefix), models, "swapped")
                 self._cells.claim(request, (*prefix, model))

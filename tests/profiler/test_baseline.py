@@ -1,5 +1,6 @@
 """The first rows of a profile: what runs today and the strongest model, on the same requests, before anything stops it."""
 
+import random
 from collections import defaultdict
 from typing import NamedTuple
 
@@ -143,6 +144,30 @@ def test_other_models_go_on_from_where_today_has_brought_a_request():
     assert len(other_first) >= len(swapped) // 4
     no_candidates = PricedSampler(template, catalog(), names, 0).propose(1, rows)
     assert not [path for path in no_candidates if path.path[0] == "big" and path.request_id in names[:40]]
+
+
+def test_every_path_of_a_round_has_a_cell_of_its_own_in_a_loop_too():
+    """Rows of every kind of progress: where other models go on from today's, what is bought already is not bought again."""
+    template = bound(Template((Stage("write"), Loop((Stage("fix"),), times=3))), write="big", fix="big")
+    names = [f"q{i}" for i in range(60)]
+    sampler = PricedSampler(template, catalog(), names, 0, candidates=lambda rows: (("mid",) * 4,))
+    for seed in range(5):
+        draw, rows = random.Random(seed), {}
+        for name in names:
+            for _ in range(draw.randrange(6)):
+                run = ["big" if draw.random() < 0.6 else draw.choice(list(PRICES)) for _ in range(draw.randrange(1, 5))]
+                for n in range(1, len(run) + 1):
+                    if n > 1 and rows[name, tuple(run[: n - 1])].stopped:
+                        break
+                    stage, ends = "write" if n == 1 else "fix", random.Random(f"{name}{run[:n]}").random() < 0.3
+                    rows[name, tuple(run[:n])] = row(name, *run[:n], stage=stage, success=ends, stopped=ends)
+        drawn = [path for path in sampler.propose(1, list(rows.values())) if path.path != ("mid",) * 4]
+        first_new = [
+            next((path.request_id, path.path[:n]) for n in range(1, 5) if (path.request_id, path.path[:n]) not in rows)
+            for path in drawn if path.path != ("big",) * 4
+        ]  # fmt: skip
+        assert len(first_new) > 20
+        assert len(set(first_new)) == len(first_new)
 
 
 def test_what_runs_today_is_no_plan_to_be_proven():
