@@ -40,8 +40,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PARTS = Path(__file__).parent / "peers_parts"
 DOLLARS = {"linear": 6.0, "branching": 1.5, "agent": 0.08}
 """For choosing: each model alone on 60 to 130 questions; 2 to 5 % of what every path on every question costs."""
-LONGEST_S = 1200
-"""Seconds that a peer may take to choose, or to serve; it has failed then."""
+LONGEST_S = 3600
+"""Seconds that a peer may take to choose, or to serve; it has failed then. A busy machine must not fail one."""
 
 
 @dataclass(frozen=True)
