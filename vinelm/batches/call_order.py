@@ -28,6 +28,9 @@ class WaitingCall:
         points: Digests of the prefixes of its prompt.
         tokens: Of each prefix.
         path: Of each prefix, how many were known before it.
+        rank: What :meth:`CallOrder.rank` returned last.
+        expected: Tokens with which it begins as an earlier call does; known once it is sent.
+        own: The same of the request's own earlier calls.
     """
 
     position: int
@@ -35,6 +38,7 @@ class WaitingCall:
     points: Sequence[int]
     tokens: Sequence[int]
     path: tuple[int, ...]
+    rank: tuple[int, ...] = ()
     expected: int = 0
     own: int = 0
 
@@ -104,7 +108,9 @@ class CallOrder:
                 self._numbers += 1
             path.append(number)
         _forget(self._first)
-        return WaitingCall(position, depth, points, tokens, tuple(path))
+        call = WaitingCall(position, depth, points, tokens, tuple(path))
+        call.rank = self.rank(call)
+        return call
 
     def rank(self, call: WaitingCall) -> tuple[int, ...]:
         """Return what orders calls that wait, the lowest first, as long as :attr:`version` is the same."""

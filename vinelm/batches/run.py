@@ -9,6 +9,7 @@ from typing import Any
 
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.api import VineLM
+from vinelm.batches.ordered_models import OrderedModels
 from vinelm.batches.plan_shares import Drawn
 from vinelm.batches.requests import BatchRequests
 from vinelm.batches.result import Tally
@@ -46,6 +47,12 @@ class Served:
     def guard_calls(self, guards: Mapping[str, CallGuard]) -> None:
         """Let each call be asked of the guard of its request, by the request's id, from now on; without one it is refused."""
         self.vine.adapter.account_of = lambda run: None if run.request is None else guards[run.request.id]
+
+    def order_calls(self, requests: Sequence[str]) -> OrderedModels:
+        """Let calls that wait for the limits of an engine go in the order of these requests, by their ids; returns who is told."""
+        models = self.vine.models
+        self.vine.adapter.models = ordered = OrderedModels(models.catalog, models.backends, requests)
+        return ordered
 
     def answer(self, key: str, request: Request, drawn: Drawn) -> Answer:
         """Run one request; a failure of its calls or of the application's own code is an answer, too."""
@@ -148,6 +155,7 @@ class BatchRun:
         """
         threads = [threading.Thread(target=self._work, daemon=True, name=f"vinelm batch {n}") for n in range(self._workers)]
         self._served.guard_calls(self._guards)
+        self._ordered = self._served.order_calls([self._found.first[key].id for key in reversed(self._left)])
         try:
             for thread in threads:
                 thread.start()
@@ -214,6 +222,7 @@ class BatchRun:
                 made.append(self._served.answer(key, request, drawn))
             finally:
                 del self._guards[request.id]
+                self._ordered.ended(request.id)
             return made[0]
 
         found = self._ledger.serve(request.id, answer, self._answers.add)
