@@ -4,6 +4,7 @@ import json
 import threading
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 from batch_parts.throughput import ENTRY, OBJECTIVE, State
 from langchain_core.messages import HumanMessage
@@ -18,6 +19,7 @@ from vinelm.clock import WallClock
 from vinelm.requests.protocols import CallContext
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage
+from vinelm.trie import Trie
 
 CATALOG = ENTRY.format(name="small", url="http://127.0.0.1:1", price=1.0)
 
@@ -90,6 +92,14 @@ def test_a_call_that_fails_before_it_is_sent_leaves_the_line(made):
     assert not models._line
 
 
+def test_a_call_that_was_refused_leaves_the_line_with_its_request(made):
+    models, _ = made(["a", "b"])
+    for name in "ab":
+        models.chat_model("small", context(name)).on_prompt([HumanMessage(name)], ())
+    models.ended("a")
+    assert [waiting.position for *_, waiting in models._line] == [1]
+
+
 def test_attempts_and_calls_of_one_invocation_are_counted_once_each(made):
     models, _ = made(["a", "b"])
     call = models.chat_model("small", context("a"))
@@ -153,10 +163,6 @@ def test_a_batch_finishes_requests_where_the_engine_takes_one_call_at_a_time(tmp
 
 
 def _trie(template, catalog):
-    import numpy as np
-
-    from vinelm.trie import Trie
-
     nodes = Trie.from_template(template)
     zeros, ends = np.zeros(len(nodes)), (nodes.depth > 0) * 1.0
     return vinelm.AnnotatedTrie(nodes, template, catalog, ends / 2, ends, ends / 2, ends * 1e-4, zeros, ends * 0.1, zeros)

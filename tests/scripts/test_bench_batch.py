@@ -148,7 +148,7 @@ def test_our_client_has_so_many_requests_under_way_and_begins_another_when_one_e
     batch = load("reflect", data, 1)
     client, begun = OurClient(batch.requests, range(6), 2), set()
     for _ in range(30):
-        number, call = client.take()
+        number, _ = client.take()
         begun |= {number for _, number, _, _ in client.ready} | {client._sent[number][0]}
         assert len(client.ready) < 2
         client.answered(number, 0)

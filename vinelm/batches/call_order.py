@@ -11,7 +11,7 @@ from vinelm.prompts.shape import Shape
 EVIDENCE = 8
 """Requests that must have ended before what they sent is judged."""
 OWN = 0.2
-"""Requests whose prompts repeat a smaller part of their own earlier ones leave nothing in a cache that is worth to hurry for."""
+"""Requests whose prompts repeat a smaller part of their own earlier ones leave little in a cache to hurry for."""
 LOST = 0.06
 """A cache that lost a larger part of the tokens that earlier prompts promise does not hold the requests under way."""
 KEPT = 1 << 17

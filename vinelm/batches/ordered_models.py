@@ -56,6 +56,7 @@ class OrderedModels(ModelResolver):
         position = self._positions.get(request)
         if position is not None:
             with self._lock:
+                self._line = [one for one in self._line if one[-1].position != position]  # calls that were refused
                 self._calls.ended(position)
             self._rank_again()
 
@@ -71,7 +72,9 @@ class OrderedModels(ModelResolver):
     def leave(self, waiting: WaitingCall, *, is_sent: bool) -> None:
         """Take a call out of the line, because it is sent or given up."""
         with self._lock:
-            self._line.remove(self._place(waiting))
+            place = self._place(waiting)
+            if place in self._line:
+                self._line.remove(place)
             if is_sent:
                 self._calls.sent(waiting)
         self._rank_again()
@@ -110,9 +113,7 @@ class _Place:
         self._models, self._position, self._call = models, position, call
         self._waiting: WaitingCall | None = None
         self._sent: WaitingCall | None = None
-        self.followed = replace(
-            call, on_prompt=self._on_prompt, on_gate=self._on_gate, on_usage=self._on_usage, priority=self
-        )
+        self.followed = replace(call, on_prompt=self._on_prompt, on_gate=self._on_gate, on_usage=self._on_usage, priority=self)
 
     def __float__(self) -> float:
         waiting = self._waiting

@@ -49,7 +49,7 @@ class Served:
         self.vine.adapter.account_of = lambda run: None if run.request is None else guards[run.request.id]
 
     def order_calls(self, requests: Sequence[str]) -> OrderedModels:
-        """Let calls that wait for the limits of an engine go in the order of these requests, by their ids; returns who is told."""
+        """Let calls that wait for an engine's limits go in the order of these requests, by their ids; returns who is told."""
         models = self.vine.models
         self.vine.adapter.models = ordered = OrderedModels(models.catalog, models.backends, requests)
         return ordered
