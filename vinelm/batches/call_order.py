@@ -170,4 +170,4 @@ def _known(known: dict[int, None] | set[int], call: WaitingCall) -> int:
 def _forget(known: dict[int, int] | dict[int, None]) -> None:
     """Forget what was learnt first."""
     while len(known) > KEPT:
-        del known[next(iter(known))]  # type: ignore[arg-type]
+        del known[next(iter(known))]
