@@ -83,9 +83,9 @@ async def serve(latency_s: float, port: int = 0, record: Record | None = None) -
 
 
 @contextmanager
-def local_openai(latency_s: float) -> Iterator[str]:
-    """The URL of a server in a process of its own."""
-    command = [sys.executable, __file__, "--latency-s", str(latency_s)]
+def local_openai(latency_s: float, *, record: str | None = None) -> Iterator[str]:
+    """The URL of a server in a process of its own; it records calls in a file, if one is given."""
+    command = [sys.executable, __file__, "--latency-s", str(latency_s), *([] if record is None else ["--record", record])]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()

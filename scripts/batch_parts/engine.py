@@ -200,6 +200,7 @@ class Engine:
         most_running: Sequences in a step.
         longest_first: Whether the waiting call with the longest known prefix goes first (SGLang's ``lpm``), else the first one.
         constants: What its steps take.
+        cached: Tokens of the prompt of each call that was admitted that the memory had.
     """
 
     cache: RadixCache | SlotCache
@@ -210,6 +211,7 @@ class Engine:
     now_s: float = 0.0
     prefilled: int = 0
     prompted: int = 0
+    cached: dict[int, int] = field(default_factory=dict)
     waiting: list[tuple[int, Prompt]] = field(default_factory=list)
     _running: list[tuple[int, int, int, Prompt, int]] = field(default_factory=list)  # by the step at which they end
     _steps: int = 0
@@ -249,6 +251,7 @@ class Engine:
             if known is None:
                 break
             del self.waiting[0]
+            self.cached[number] = known * self.block_tokens
             new = max(prompt.tokens - known * self.block_tokens, 1)
             prefilled += new
             self.prompted += prompt.tokens

@@ -163,6 +163,9 @@ def test_neighbours_of_a_group_follow_one_plan_and_the_budget_is_still_met():
     pairs = [pair for at, pair in enumerate(pairwise(run.keys)) if groups[at] == groups[at + 1]]
     changes, otherwise = (sum(one.plans[a] is not one.plans[b] for a, b in pairs) for one in (run, alone))
     assert changes < 0.2 * otherwise  # at the starts of blocks, whose mixture may be another one
+    cold, if_alone = (len({(groups[at], one.plans[key].usd) for at, key in enumerate(one.keys)}) for one in (run, alone))
+    assert cold <= 1.05 * 400, "prefixes that are computed or bought cold: one for each group"
+    assert if_alone > 1.25 * 400
     with pytest.raises(ConfigError, match="one for each"):
         Run(groups=[1], budget_usd=1.0).go()
 

@@ -123,6 +123,8 @@ class BatchPricedRun(BatchRun):
         common: See :class:`BatchRun`.
     """
 
+    _orders_calls = False  # calls in a batch wait for no engine
+
     def __init__(
         self, *common: Any, gate: BatchGate, records: BatchRecords, times: BatchTimes, forecast: DatasetForecast, **named: Any
     ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from vinelm.adapters.langgraph import build_graph
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.api import VineLM
+from vinelm.batches.ordered_models import OrderedModels
 from vinelm.batches.plan_shares import Drawn
 from vinelm.batches.requests import BatchRequests
 from vinelm.batches.result import Tally
@@ -68,6 +69,12 @@ class Served:
     def guard_calls(self, guards: Mapping[str, CallGuard]) -> None:
         """Let each call be asked of the guard of its request, by the request's id, from now on; without one it is refused."""
         self.vine.adapter.account_of = lambda run: None if run.request is None else guards[run.request.id]
+
+    def order_calls(self, requests: Sequence[str]) -> OrderedModels:
+        """Let calls that wait for an engine's limits go in the order of these requests, by their ids; returns who is told."""
+        models = self.vine.models
+        self.vine.adapter.models = ordered = OrderedModels(models.catalog, models.backends, requests)
+        return ordered
 
     def answer(self, key: str, request: Request, drawn: Drawn) -> Answer:
         """Run one request; a failure of its calls or of the application's own code is an answer, too."""
@@ -142,6 +149,9 @@ class BatchRun:
         workers: Requests under way at a time, >= 1.
     """
 
+    _orders_calls = True
+    """Whether calls wait for the limits of engines in the order of the batch."""
+
     def __init__(
         self,
         served: Served,
@@ -162,6 +172,7 @@ class BatchRun:
         self._virtual_s = 0.0
         self._lock = threading.Condition()
         self._guards: dict[str, CallGuard] = {}
+        self._ordered: OrderedModels | None = None
         self._is_stopping = self._is_over = False
         self._is_served = threading.Event()
         self._error: BaseException | None = None
@@ -200,6 +211,8 @@ class BatchRun:
         threads = [threading.Thread(target=self._work, daemon=True, name=f"vinelm batch {n}") for n in range(self._workers)]
         settling = threading.Thread(target=self._settle, daemon=True, name="vinelm batch settles")
         self._served.guard_calls(self._guards)
+        if self._orders_calls:
+            self._ordered = self._served.order_calls([self._found.first[key].id for key in reversed(self._left)])
         try:
             for thread in (settling, *threads):
                 thread.start()
@@ -287,6 +300,8 @@ class BatchRun:
                 made.append(self._served.answer(key, request, drawn))
             finally:
                 del self._guards[request.id]
+                if self._ordered is not None:
+                    self._ordered.ended(request.id)
             beyond_usd = guard.spent_usd + guard.reserved_usd - made[0].cost_usd
             lost_usd = beyond_usd if beyond_usd > _ROUNDING_USD else 0.0
             return made[0]

@@ -1,0 +1,173 @@
+"""The order of calls that wait: one request after the other while the cache keeps what it left, else by their prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from vinelm.prompts.radix import points_of
+from vinelm.prompts.shape import Shape
+
+EVIDENCE = 8
+"""Requests that must have ended before what they sent is judged."""
+OWN = 0.2
+"""Requests whose prompts repeat a smaller part of their own earlier ones leave little in a cache to hurry for."""
+LOST = 0.06
+"""A cache that lost a larger part of the tokens that earlier prompts promise does not hold the requests under way."""
+KEPT = 1 << 17
+"""Prefixes that are remembered; of a prompt of 2,000 tokens about 17."""
+
+
+@dataclass(slots=True)
+class WaitingCall:
+    """A call from the moment at which its prompt is known.
+
+    Args:
+        position: Of its request, in the order in which requests begin.
+        depth: Calls before it in its request, of the longest chain that is known.
+        points: Digests of the prefixes of its prompt.
+        tokens: Of each prefix.
+        path: Of each prefix, how many were known before it.
+        rank: What :meth:`CallOrder.rank` returned last.
+        expected: Tokens with which it begins as an earlier call does; known once it is sent.
+        own: The same of the request's own earlier calls.
+    """
+
+    position: int
+    depth: int
+    points: Sequence[int]
+    tokens: Sequence[int]
+    path: tuple[int, ...]
+    rank: tuple[int, ...] = ()
+    expected: int = 0
+    own: int = 0
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Tokens of prompts, those that repeat the request's own earlier ones, those that a cache should have, and those it had."""
+
+    total: int = 0
+    own: int = 0
+    expected: int = 0
+    cached: int = 0
+
+    def add(self, other: _Sums) -> None:
+        self.total += other.total
+        self.own += other.own
+        self.expected += other.expected
+        self.cached += other.cached
+
+
+@dataclass(slots=True)
+class _Request:
+    """What a request under way has sent."""
+
+    sums: _Sums = field(default_factory=_Sums)
+    points: set[int] = field(default_factory=set)
+
+
+class CallOrder:
+    """Ranks calls that wait for a place at an engine. Pure; not thread-safe.
+
+    Requests are finished in the order in which they began: what a request goes on from was used last. That is given up, and
+    calls of all requests under way go depth-first by their prompts, where nothing is lost by it: requests do not go on from
+    their own prompts, or the cache does not keep these until they do. When every request has begun, the calls with the fewest
+    calls before them go first, so that the last ones end side by side.
+
+    Attributes:
+        version: Changes whenever calls that wait have to be ranked again.
+
+    Args:
+        requests: Of the batch, that have no answer yet.
+    """
+
+    def __init__(self, requests: int) -> None:
+        self.version = 0
+        self._left = requests
+        self._is_across = False
+        self._first: dict[int, int] = {}
+        self._sent: dict[int, None] = {}
+        self._numbers = 0
+        self._under_way: dict[int, _Request] = {}
+        self._ended, self._sums = 0, _Sums()
+
+    @property
+    def is_across(self) -> bool:
+        """Whether calls go by their prompts, whatever request they belong to."""
+        return self._is_across
+
+    def waits(self, position: int, depth: int, shape: Shape) -> WaitingCall:
+        """Return a call that waits from now on."""
+        points, tokens = points_of(shape)
+        path = []
+        for point in points:
+            number = self._first.get(point)
+            if number is None:
+                number = self._first[point] = self._numbers
+                self._numbers += 1
+            path.append(number)
+        _forget(self._first)
+        call = WaitingCall(position, depth, points, tokens, tuple(path))
+        call.rank = self.rank(call)
+        return call
+
+    def rank(self, call: WaitingCall) -> tuple[int, ...]:
+        """Return what orders calls that wait, the lowest first, as long as :attr:`version` is the same."""
+        if not self._left:
+            return (call.depth, *call.path) if self._is_across else (call.depth, call.position)
+        return call.path if self._is_across else (call.position, call.depth)
+
+    def sent(self, call: WaitingCall) -> None:
+        """Note that a call has left the line."""
+        if call.position not in self._under_way:
+            self._under_way[call.position] = _Request()
+            self._left -= 1
+            self.version += not self._left
+        mine = self._under_way[call.position].points
+        call.expected, call.own = (_known(known, call) for known in (self._sent, mine))
+        mine.update(call.points)
+        self._sent.update(dict.fromkeys(call.points))
+        _forget(self._sent)
+
+    def answered(self, call: WaitingCall, cached: int | None) -> None:
+        """Note the answer of a call that was sent, and how many tokens of its prompt were cached; None: nobody knows."""
+        found = self._under_way.get(call.position)
+        if found is not None:
+            known = cached is not None
+            expected = call.expected if known else 0
+            total = call.tokens[-1] if call.tokens else 0
+            found.sums.add(_Sums(total, call.own, expected, min(cached or 0, expected)))
+
+    def ended(self, position: int) -> None:
+        """Note that a request has ended: nothing more is sent for it."""
+        found = self._under_way.pop(position, None)
+        if found is None:  # it sent nothing
+            self._left -= 1
+            self.version += not self._left
+            return
+        self._ended += 1
+        sums = self._sums
+        sums.add(found.sums)
+        if self._is_across or self._ended < EVIDENCE:
+            return
+        has_lost = 0 < sums.cached < (1.0 - LOST) * sums.expected  # a cache that never had anything is none
+        if has_lost or sums.own < OWN * sums.total:
+            self._is_across = True
+            self.version += 1
+
+
+def _known(known: dict[int, None] | set[int], call: WaitingCall) -> int:
+    """Tokens of the longest known prefix of a prompt."""
+    tokens = 0
+    for point, here in zip(call.points, call.tokens, strict=True):
+        if point not in known:
+            break
+        tokens = here
+    return tokens
+
+
+def _forget(known: dict[int, int] | dict[int, None]) -> None:
+    """Forget what was learnt first."""
+    while len(known) > KEPT:
+        del known[next(iter(known))]

@@ -1,0 +1,145 @@
+"""The chat models of a batch, whose calls wait for the limits of their engine in the order of the batch."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+
+from vinelm.backends.registry import rate_limiters_of
+from vinelm.backends.resolver import ModelResolver
+from vinelm.backends.turns import prompt_parts
+from vinelm.batches.call_order import CallOrder, WaitingCall
+from vinelm.catalog import Catalog
+from vinelm.prompts.shape import shape_of
+from vinelm.requests.protocols import Backend, CallContext
+from vinelm.rows.observation import Usage
+
+FAR = 1e6
+"""The priorities of two neighbours differ by so much that no time at which calls came makes up for it."""
+_KEY = b"texts that are at hand and are not kept"
+
+
+class OrderedModels(ModelResolver):
+    """Gives each call that waits for an engine's limits a priority, by :class:`CallOrder`. Thread-safe.
+
+    Where no limit makes calls wait, it changes nothing.
+
+    Args:
+        models: The catalog.
+        backends: By provider.
+        requests: Ids of those that have no answer yet, in the order in which they begin.
+    """
+
+    def __init__(self, models: Catalog, backends: Mapping[str, Backend], requests: Sequence[str]) -> None:
+        super().__init__(models, backends)
+        self._limiters = rate_limiters_of(models, backends)
+        self._positions = {name: position for position, name in enumerate(requests)}
+        self._calls, self._version = CallOrder(len(requests)), 0
+        self._line: list[tuple[tuple[int, ...], int, WaitingCall]] = []  # sorted
+        self._lock = threading.Lock()  # a limiter asks for priorities while it holds its own: never the other way round
+
+    def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
+        """See :class:`ModelResolver`."""
+        position = None if call.request is None else self._positions.get(call.request.id)
+        if position is not None and name in self._limiters:
+            call = _Place(self, position, call).followed
+        return super().chat_model(name, call, limits)
+
+    def ended(self, request: str) -> None:
+        """Note that a request has ended."""
+        position = self._positions.get(request)
+        if position is not None:
+            with self._lock:
+                self._line = [one for one in self._line if one[-1].position != position]  # calls that were refused
+                self._calls.ended(position)
+            self._rank_again()
+
+    def wait(self, position: int, depth: int, parts: Sequence[str]) -> WaitingCall:
+        """Put a call into the line."""
+        shape = shape_of(parts, _KEY)
+        with self._lock:
+            waiting = self._calls.waits(position, depth, shape)
+            insort(self._line, self._place(waiting))
+        self._rank_again(always=True)  # those behind it have moved
+        return waiting
+
+    def leave(self, waiting: WaitingCall, *, is_sent: bool) -> None:
+        """Take a call out of the line, because it is sent or given up."""
+        with self._lock:
+            place = self._place(waiting)
+            if place in self._line:
+                self._line.remove(place)
+            if is_sent:
+                self._calls.sent(waiting)
+        self._rank_again()
+
+    def answered(self, waiting: WaitingCall, cached: int | None) -> None:
+        """Note what the cache had of a call's prompt."""
+        with self._lock:
+            self._calls.answered(waiting, cached)
+
+    def priority(self, waiting: WaitingCall) -> float:
+        """The priority of a call in the line."""
+        with self._lock:
+            return -FAR * bisect_left(self._line, self._place(waiting))
+
+    def _place(self, waiting: WaitingCall) -> tuple[tuple[int, ...], int, WaitingCall]:
+        """What orders a call in the line; equal for none but itself."""
+        return waiting.rank, id(waiting), waiting
+
+    def _rank_again(self, *, always: bool = False) -> None:
+        with self._lock:
+            has_changed = self._version != self._calls.version
+            if has_changed:
+                self._version = self._calls.version
+                for _, _, waiting in self._line:
+                    waiting.rank = self._calls.rank(waiting)
+                self._line = sorted(map(self._place, (waiting for _, _, waiting in self._line)))
+        if has_changed or always:
+            for limiter in set(self._limiters.values()):
+                limiter.reorder()
+
+
+class _Place:
+    """The calls of one invocation, one after the other, and the priority of the one that waits."""
+
+    def __init__(self, models: OrderedModels, position: int, call: CallContext) -> None:
+        self._models, self._position, self._call = models, position, call
+        self._waiting: WaitingCall | None = None
+        self._sent: WaitingCall | None = None
+        self.followed = replace(call, on_prompt=self._on_prompt, on_gate=self._on_gate, on_usage=self._on_usage, priority=self)
+
+    def __float__(self) -> float:
+        waiting = self._waiting
+        return float(self._call.priority) if waiting is None else self._models.priority(waiting)
+
+    def _on_prompt(self, messages: Sequence[BaseMessage], tools: Sequence[Any]) -> None:
+        if self._call.on_prompt is not None:
+            self._call.on_prompt(messages, tools)
+        self._leave(is_sent=False)
+        self._waiting = self._models.wait(self._position, len(self._call.prefix) - 1, prompt_parts(messages, tools))
+
+    def _on_gate(self, waits: bool, *what: Any) -> None:
+        if self._call.on_gate is not None:
+            self._call.on_gate(waits, *what)
+        if not waits:
+            self._leave(is_sent=True)
+
+    def _on_usage(self, usage: Usage) -> None:
+        self._leave(is_sent=False)  # it failed before it was sent
+        sent, self._sent = self._sent, None
+        if sent is not None and usage.failure is None:
+            self._models.answered(sent, usage.tokens_cached)
+        self._call.on_usage(usage)
+
+    def _leave(self, *, is_sent: bool) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self._models.leave(waiting, is_sent=is_sent)
+            self._sent = waiting if is_sent else None
