@@ -36,6 +36,14 @@ def test_more_accurate_for_more_is_one_too():
     assert against(plan(2.0, 0.05, 0.04)).recommend(2.0).advice == "switch"
 
 
+def test_a_dearer_plan_that_nobody_asked_for_has_to_gain_more_surely():
+    lucky, sure = plan(3.0, 0.19, 0.13, saved_usd=-2.0), plan(3.0, 0.19, 0.1, saved_usd=-2.0)
+    assert against(lucky).best() is None
+    assert against(sure).best() == sure
+    assert against(replace(lucky, saved_usd=0.0)).best() is not None  # for no more dollars
+    assert against(lucky).recommend(3.0).advice == "switch"  # whoever asks for a plan at these dollars
+
+
 def test_the_margin_is_what_a_cheaper_plan_may_lose():
     compared = against(plan(0.5, 0.0, 0.015))
     assert compared.recommend(0.5).advice == "keep"

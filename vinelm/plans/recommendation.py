@@ -24,6 +24,9 @@ NEAR = 0.1
 """A plan whose dollars are by this share outside of those that were compared is not judged by them."""
 THIN_ROWS = 20
 """A plan that leans on fewer rows of a model says so."""
+FOR_MORE = 1.6
+"""Nobody asked for plans dearer than today's, and of some ten that are compared the best may gain by luck: its lower end has to
+stay above zero if it is so many times as far away, as for an interval that holds for all ten (Bonferroni)."""
 LEAST_ASKED = 0.05
 LEAST_TIMES, MOST_TIMES = 1.1, 30.0
 """What would settle a question is at least a tenth more requests; beyond a reach so many times the gain nothing would."""
@@ -133,12 +136,17 @@ class AgainstToday:
         return asdict(self) | {"models": dict(self.models), "plans": [asdict(plan) for plan in self.plans]}
 
     def best(self, margin: float = MARGIN) -> ComparedPlan | None:
-        """Return the plan to switch to: that which saves most, else that which surely gains most; None if none is proven."""
+        """Return the plan to switch to: that which saves most, else that which surely gains most; None if none is proven.
+
+        One that costs more than today's has to gain more surely, see :data:`FOR_MORE`.
+        """
         proven = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
         saving = [plan for plan in proven if plan.gain_low > -margin and plan.saved_low > 0.0]
         if saving:
             return max(saving, key=lambda plan: plan.saved_usd)
-        return max((plan for plan in proven if plan.gain_low > 0.0), key=lambda plan: plan.gain_low, default=None)
+        lower = {id(p): p.gain - (1.0 if p.saved_usd >= 0.0 else FOR_MORE) * (p.gain - p.gain_low) for p in proven}
+        gaining = [plan for plan in proven if lower[id(plan)] > 0.0]
+        return max(gaining, key=lambda plan: lower[id(plan)], default=None)
 
     def closest(self) -> ComparedPlan | None:
         """Return the plan that is nearest to being proven: the highest lower end among those that cost no more than today's.
