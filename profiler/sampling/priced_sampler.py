@@ -315,7 +315,8 @@ class OpenCells:
 
     def of_today(self, request: str) -> Iterator[Cell]:
         """The cells that today's models have brought a request to, where other models can go on."""
-        today, prefix = self._template.today or {}, ()
+        today = self._template.today or {}
+        prefix: Prefix = ()
         models = dict.fromkeys(today.values())
         while True:
             ran = (self._rows.get((request, (*prefix, model))) for model in models)

@@ -193,10 +193,10 @@ def estimate_store(
             annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
         if compared is not None:
             annotated = with_comparison(annotated, compared, registered, observations)
-    if annotated.tried is not None:
-        return annotated
     if agreement is not None:  # the correction of what requests show is not worked out: plans are over paths
         return corrected_trie(annotated, agreement, failed_share(cells))
+    if annotated.tried is not None:
+        return annotated
     annotated = replace(annotated, signals=estimate_signals(annotated, observations))
     if not checked or not kinds or by_kind is not None:
         return annotated

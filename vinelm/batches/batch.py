@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -29,6 +29,7 @@ from vinelm.io.atomic import draft_path, require_regular
 from vinelm.objective import Objective
 from vinelm.profiler import RayCluster
 from vinelm.profiler.execution.batching import CODE
+from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Workflow
 from vinelm.template.kinds import without_kinds
 from vinelm.traces import ObservationStore, StoreIdentity
@@ -201,8 +202,8 @@ class _Batch:
         self.annotated, self.objective, self.seed = annotated, objective, seed
         catalog = catalog or annotated.catalog
         self.workflow = workflow = replace(workflow, template=without_kinds(annotated.template))
-        backends = self.backends = create_backends(catalog, workflow=workflow, seed=seed)
-        self.times, self.gate = times, None
+        backends: Mapping[str, Backend] = create_backends(catalog, workflow=workflow, seed=seed)
+        self.backends, self.times, self.gate = backends, times, None
         if times is not None:
             self.gate, backends = gate_for(workflow.template, catalog, backends, times)
         self.served = Served.of(workflow, annotated, catalog, backends)
@@ -314,9 +315,17 @@ class _Batch:
         steering = self.steering(steered._replace(is_in_batches=True, **terms))
         self.gate.start(records)
         return BatchPricedRun(
-            self.served, self.found, answers, ledger, steering, gate=self.gate, records=records, times=self.times,
-            forecast=steering.forecast(), **common,
-        )  # fmt: skip
+            self.served,
+            self.found,
+            answers,
+            ledger,
+            steering,
+            gate=self.gate,
+            records=records,
+            times=self.times,
+            forecast=steering.forecast(),
+            **common,
+        )
 
     def _clock(self, began_at: str) -> Callable[[], float] | None:
         """Seconds since the batch was first started; None where time is virtual."""

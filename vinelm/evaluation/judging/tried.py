@@ -110,5 +110,9 @@ def as_known(
         promise = Planner(found).plan(Objective(maximize="accuracy")).promise
     except InfeasibleError:
         return None
-    best = {"best_accuracy": promise.estimate, "best_promised": promise.accuracy, "best_half_width": promise.half_width}
-    return found, replace(evidence, **best)
+    return found, replace(
+        evidence,
+        best_accuracy=promise.estimate,
+        best_promised=promise.accuracy,
+        best_half_width=promise.half_width,
+    )
