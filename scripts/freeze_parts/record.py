@@ -20,6 +20,10 @@ FITTED = 1e-6
 ERRORS = 1e-3
 """Of the errors of what is estimated first, :data:`OF_ERRORS`: between processors they have differed by 2e-4."""
 OF_ERRORS = ("standard_error", "interval")
+LUCK = 0.05
+"""Of how much the best of several plans gains by luck, :data:`OF_LUCK`: where two of half the requests look alike, processors choose
+different ones. They have differed by 4 %."""
+OF_LUCK = ("advantage",)
 NEARLY_ZERO = 1e-12
 _SHORT = 72
 
@@ -89,8 +93,10 @@ def _unlike(where: str, old: Any, new: Any, tolerance: float) -> Iterator[tuple[
             elif key not in new:
                 yield place, old[key], ABSENT
             else:
-                is_error = tolerance == FITTED and key in OF_ERRORS
-                yield from _unlike(place, old[key], new[key], ERRORS if is_error else tolerance)
+                allowed = tolerance
+                if tolerance == FITTED:
+                    allowed = ERRORS if key in OF_ERRORS else LUCK if key in OF_LUCK else tolerance
+                yield from _unlike(place, old[key], new[key], allowed)
     elif isinstance(old, list) and isinstance(new, list):
         if len(old) != len(new) or any(next(_unlike("", a, b, tolerance), None) for a, b in zip(old, new, strict=True)):
             yield where, old, new
