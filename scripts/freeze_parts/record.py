@@ -21,8 +21,8 @@ ERRORS = 1e-3
 """Of the errors of what is estimated first, :data:`OF_ERRORS`: between processors they have differed by 2e-4."""
 OF_ERRORS = ("standard_error", "interval")
 LUCK = 0.05
-"""Of how much the best of several plans gains by luck, :data:`OF_LUCK`: where two of half the requests look alike, processors choose
-different ones. They have differed by 4 %."""
+"""Of how much the best of several plans gains by luck, :data:`OF_LUCK`: where two plans of half the requests look alike,
+processors choose different ones. They have differed by 4 %."""
 OF_LUCK = ("advantage",)
 NEARLY_ZERO = 1e-12
 _SHORT = 72
