@@ -12,6 +12,7 @@ from vinelm.cli.main import main
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.judging import Judgement
 from vinelm.judging.judgement import JUDGED
+from vinelm.plans.recommendation import AgainstToday
 from vinelm.reports.store.page import store_page
 from vinelm.reports.store_text import judge_words
 from vinelm.requests.workflow import Request
@@ -182,3 +183,15 @@ def test_an_evaluation_says_that_verdicts_were_judged(tmp_path):
     assert any("A judge scored the answers" in note for note in found.notes)
     with pytest.raises(ConfigError, match="the judge does not agree with the labels"):
         vinelm.evaluate(judged_store(tmp_path / "d.db", sensitivity=0.45, specificity=0.5))
+
+
+def test_the_errors_of_a_judge_are_corrected_also_where_plans_take_tried_steps_only(tmp_path, monkeypatch):
+    path = judged_store(tmp_path / "a.db")
+    usual = vinelm.estimate(path, max_error=1.0)
+    only_tried = AgainstToday(models={}, tried_only=True)
+    monkeypatch.setattr("vinelm.evaluation.judging.today.against_today", lambda *_, **__: only_tried)
+    found = vinelm.estimate(path, max_error=1.0)
+    assert usual.tried is None
+    assert found.tried is not None
+    assert accuracies(found) == accuracies(usual)
+    assert found.meta["judge"]["is_corrected"]

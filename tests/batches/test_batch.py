@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kit.batch_files import answers, committed_usd
 
 import vinelm
 from vinelm.datasets import Columns
@@ -24,17 +25,6 @@ APP = "my_app:workflow"
 def run(**changes):
     fields = {"output": "a.jsonl", "budget_usd": 1.0, "workers": 4}
     return vinelm.batch(APP, "t.vine", BEST, **(fields | changes))
-
-
-def answers(path="a.jsonl"):
-    """What does not depend on when a request was answered."""
-    lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
-    return [(line["id"], line["status"], line.get("answer"), line.get("models")) for line in lines]
-
-
-def committed_usd(path="a.db"):
-    with ObservationStore.open(path) as store:
-        return store.committed_usd()
 
 
 def questions(n=60):

@@ -8,6 +8,8 @@ from itertools import accumulate
 from pathlib import Path
 
 import pytest
+from kit.batch_files import answers, committed_usd
+from kit.catalogs import local_entries
 from kit.servers.fake_cluster import FakeCluster
 
 import vinelm
@@ -30,17 +32,6 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 def run(**changes):
     fields = {"output": "a.jsonl", "budget_usd": 1.0, "workers": 4}
     return vinelm.batch(changes.pop("workflow", APP), "t.vine", BEST, **(fields | changes))
-
-
-def answers(path="a.jsonl"):
-    """What does not depend on when a request was answered."""
-    lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
-    return [(line["id"], line["status"], line.get("answer"), line.get("models")) for line in lines]
-
-
-def committed_usd(path="a.db"):
-    with ObservationStore.open(path) as store:
-        return store.committed_usd()
 
 
 @pytest.fixture
@@ -124,25 +115,12 @@ def test_a_call_that_the_budget_refuses_is_not_made_on_a_node(app, cluster):
     assert on_nodes(budget_usd=1.0).is_complete
 
 
-CATALOG = """
-[[model]]
-name = "{name}"
-provider = "openai"
-model = "{name}"
-api_base = "{url}"
-api_key_env = "TOY_KEY"
-engine = "local"
-max_tokens = 100
-price = {{ input = 1.0, output = 4.0, source = "made up", as_of = "2026-01-01" }}
-"""
-
-
 def test_calls_of_all_nodes_wait_at_the_batchs_rate_limit(app, cluster, monkeypatch):
     monkeypatch.setenv("TOY_KEY", "none")
     command = [sys.executable, str(SCRIPTS / "local_openai.py"), "--latency-s", "0.05", "--record", "calls.jsonl"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         url = process.stdout.readline().strip()
-        entries = "".join(CATALOG.format(name=name, url=url) for name in ("small", "large"))
+        entries = local_entries(url, "small", "large", key_env="TOY_KEY")
         Path("real.toml").write_text(f"{entries}[backend.openai]\nlimits = {{ local = {{ concurrency = 2 }} }}\n")
         found = on_nodes(models="real.toml", workers=6, dataset=first(8))
         process.terminate()

@@ -1,6 +1,5 @@
 """A batch on real Ray nodes: processes of this machine that join and die. Needs the extra ray."""
 
-import json
 import os
 import sqlite3
 import subprocess
@@ -10,6 +9,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from kit.batch_files import answers
+from kit.catalogs import local_entries
 from kit.servers.ray_cluster import NEEDS_RAY, cluster, node, wait_for_no_hosts
 
 import vinelm
@@ -25,11 +26,6 @@ BEST = vinelm.Objective(maximize="accuracy")
 def run(app, **changes):
     fields = {"output": "a.jsonl", "budget_usd": 1.0, "workers": 4}
     return vinelm.batch("my_app:workflow", "t.vine", BEST, **(fields | changes))
-
-
-def answers(path):
-    lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
-    return [(line["id"], line["status"], line.get("answer"), line.get("models")) for line in lines]
 
 
 def spent_and_answered_usd(path):
@@ -67,17 +63,6 @@ sys.path.insert(0, {scripts!r})
 from bench_profiler import load
 workflow = load(2, 2, 40).workflow
 """
-CATALOG = """
-[[model]]
-name = "{name}"
-provider = "openai"
-model = "{name}"
-api_base = "{url}"
-api_key_env = "F3_TOY_KEY"
-engine = "local"
-max_tokens = 100
-price = {{ input = 1.0, output = 4.0, source = "made up", as_of = "2026-01-01" }}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +73,7 @@ def served(tmp_path_factory):
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         url = process.stdout.readline().strip()
         (folder / "app.py").write_text(APP.format(scripts=str(SCRIPTS)))
-        (folder / "models.toml").write_text("".join(CATALOG.format(name=name, url=url) for name in ("m0", "m1")))
+        (folder / "models.toml").write_text(local_entries(url, "m0", "m1", key_env="F3_TOY_KEY"))
         (folder / ".env").write_text("F3_TOY_KEY=none\n")
         profiled = "profile app:workflow --models models.toml --store s.db --sampler exhaustive --limit 10 --budget-usd 1"
         for line in (f"{profiled} --workers 8 --isolation thread", "estimate s.db -o t.vine --max-error 1"):

@@ -1,13 +1,14 @@
 """What tests build, in one place. A test file imports from here, never from another test file.
 
 Builders:
-    ``catalogs``: catalogs of models m0, m1, ...
+    ``catalogs``: catalogs of models m0, m1, ...; entries of models on a local server
     ``templates``: a chain with a loop; loops that merge histories, and branch
     ``tries``: annotated tries, by hand or random: of paths, branching, merged
     ``tool_episodes``: random episodes on declared tools, in virtual time
     ``tables``: complete tables of random rows
     ``outcome_tables``: tables of first answers, and evidence bought from them
     ``stores``: stores whose truth is known
+    ``batch_files``: the lines and the dollars that a batch leaves
     ``tool_sessions``: sessions of a shop, whose reads follow from what came before; logs of them
 
 Worlds, from which requests, rows and plans' true values are drawn:

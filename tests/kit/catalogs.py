@@ -20,3 +20,21 @@ def make_catalog(n_models: int = 2, **fields) -> Catalog:
         )
         for i in range(n_models)
     )
+
+
+def local_entries(url: str, *names: str, key_env: str) -> str:
+    """The entries of a catalog's file for models on a local server in the format of OpenAI."""
+    return "".join(_LOCAL.format(name=name, url=url, key_env=key_env) for name in names)
+
+
+_LOCAL = """
+[[model]]
+name = "{name}"
+provider = "openai"
+model = "{name}"
+api_base = "{url}"
+api_key_env = "{key_env}"
+engine = "local"
+max_tokens = 100
+price = {{ input = 1.0, output = 4.0, source = "made up", as_of = "2026-01-01" }}
+"""

@@ -16,12 +16,12 @@ Result = TypeVar("Result")
 
 
 class _Write:
-    """One caller's write: what it returned or raised, once it is done. Of one that nobody waits for, ``turn`` is None."""
+    """One caller's write: what it returned or raised, once it is done."""
 
     __slots__ = ("error", "is_done", "is_undone_alone", "result", "turn", "work")
 
-    def __init__(self, work: Callable[[], Any], turn: threading.Lock | None, *, is_undone_alone: bool) -> None:
-        self.work, self.turn, self.is_undone_alone = work, turn, is_undone_alone
+    def __init__(self, work: Callable[[], Any], *, is_undone_alone: bool) -> None:
+        self.work, self.turn, self.is_undone_alone = work, threading.Lock(), is_undone_alone
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_done = False
@@ -39,10 +39,9 @@ class GroupCommit:
         self._waiting: list[_Write] = []
         self._lock = threading.Lock()
         self._is_busy = False
-        self._late_error: BaseException | None = None
 
     def run(self, work: Callable[[], Result], *, is_one_statement: bool = False) -> Result:
-        """Return what ``work`` returns, once it and all that came before it are durable; it may run on another thread.
+        """Return what ``work`` returns, once what it wrote is durable; it may run on another thread.
 
         Args:
             work: The write.
@@ -52,47 +51,21 @@ class GroupCommit:
             StoreError: the store failed: no write of the transaction is there, this one's or another's.
             Exception: what ``work`` itself raised; nothing that it wrote is there.
         """
-        mine = _Write(work, threading.Lock(), is_undone_alone=not is_one_statement)
+        mine = _Write(work, is_undone_alone=not is_one_statement)
         self._wait_for(mine)
         if mine.error is not None:
             raise mine.error
         result: Result = mine.result
         return result
 
-    def later(self, work: Callable[[], Any]) -> None:
-        """Let ``work`` be done before the next write that somebody waits for, or by :meth:`flush`, which raises its error.
-
-        What it has written before an error of its own stays: let come first what may raise one.
-        """
-        with self._lock:
-            self._waiting.append(_Write(work, None, is_undone_alone=False))
-
-    def flush(self) -> None:
-        """Wait until all that came before is durable.
-
-        Raises:
-            StoreError: the store failed.
-            Exception: what a write raised that nobody waited for.
-        """
-        if self._waiting or self._is_busy:
-            self.run(_nothing, is_one_statement=True)
-        self.raise_late()
-
-    def raise_late(self) -> None:
-        """Raise what a write raised that nobody waited for, if one has failed."""
-        if self._late_error is not None:
-            raise self._late_error
-
     def _wait_for(self, mine: _Write) -> None:
         """Return once a write is done: by another thread, or by this one if none is at work or if it is its turn."""
-        turn = mine.turn
-        assert turn is not None
-        turn.acquire()
+        mine.turn.acquire()
         with self._lock:
             self._waiting.append(mine)
             is_mine, self._is_busy = not self._is_busy, True
         if not is_mine:
-            turn.acquire()
+            mine.turn.acquire()
         if not mine.is_done:
             self._commit()
 
@@ -118,14 +91,13 @@ class GroupCommit:
                 write.error = error
         for write in writes:
             write.is_done = True
-            if write.turn is None and write.error is not None:
-                self._late_error = self._late_error or write.error
         with self._lock:
-            following = next((write.turn for write in self._waiting if write.turn is not None), None)
+            following = self._waiting[0].turn if self._waiting else None
             self._is_busy = following is not None
-        for turn in (*(write.turn for write in writes), following):
-            if turn is not None:
-                turn.release()
+        for write in writes:
+            write.turn.release()
+        if following is not None:
+            following.release()
 
 
 @contextmanager
@@ -138,7 +110,3 @@ def _savepoint(connection: Connection) -> Iterator[None]:
         connection.exec_driver_sql("ROLLBACK TO SAVEPOINT one")
         raise
     connection.exec_driver_sql("RELEASE SAVEPOINT one")
-
-
-def _nothing() -> None:
-    return None

@@ -70,9 +70,9 @@ def batch(
 ) -> BatchResult:
     """Answer every request of a data set with the application, each under the plan that the dollars and hours left allow.
 
-    Calls the models, so it spends money unless they are simulated. Every call is reserved in the store before it is made,
-    which takes along the answers of the requests that have ended: after a crash the same call continues, and repeats at most
-    one request for each worker. Equal requests are answered once. A failed request is a result, and is not tried again.
+    Calls the models, so it spends money unless they are simulated. Every call is reserved in the store before it is made, and
+    every answer is there before the next request begins: after a crash the same call continues, and repeats at most the
+    requests that were under way. Equal requests are answered once. A failed request is a result, and is not tried again.
 
     Args:
         workflow: The workflow, the name of a bundled one, or ``"module:attribute"``.

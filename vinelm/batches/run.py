@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,8 +31,6 @@ FIRST_FAILURES = 20
 """A batch whose first so many requests all fail is stopped: something is broken, and every further one costs money."""
 _WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed
 _ROUNDING_USD = 1e-9
-_SETTLE_S = 0.2
-"""How long the answer of a request may wait for the next call, whose bound is written to the store with it."""
 
 BUDGET, DEADLINE, INTERRUPTED = "budget", "deadline", "interrupted"
 """Why requests may be left unanswered."""
@@ -174,7 +171,6 @@ class BatchRun:
         self._guards: dict[str, CallGuard] = {}
         self._ordered: OrderedModels | None = None
         self._is_stopping = self._is_over = False
-        self._is_served = threading.Event()
         self._error: BaseException | None = None
         done = self._resumed()
         self._left = [key for key in reversed(found.order) if key not in done]
@@ -209,12 +205,11 @@ class BatchRun:
             KeyboardInterrupt: After the requests under way have ended.
         """
         threads = [threading.Thread(target=self._work, daemon=True, name=f"vinelm batch {n}") for n in range(self._workers)]
-        settling = threading.Thread(target=self._settle, daemon=True, name="vinelm batch settles")
         self._served.guard_calls(self._guards)
         if self._orders_calls:
             self._ordered = self._served.order_calls([self._found.first[key].id for key in reversed(self._left)])
         try:
-            for thread in (settling, *threads):
+            for thread in threads:
                 thread.start()
             with _HeapAtRest() as heap:
                 self._wait(threads, on_done, heap.at)
@@ -222,8 +217,6 @@ class BatchRun:
             self._is_stopping, self.because = True, INTERRUPTED
             self._wait([thread for thread in threads if thread.ident is not None])
             raise
-        finally:
-            self._is_served.set()
         if self._error is not None:
             raise self._error
         self._is_over = True
@@ -245,24 +238,9 @@ class BatchRun:
         return done
 
     def _work(self) -> None:
-        with self._stopping():
-            try:
-                while (begun := self._next()) is not None:
-                    self._serve(*begun)
-            finally:
-                self._ledger.flush()
-
-    def _settle(self) -> None:
-        """Write answers to the store where no call of a worker takes them along: it is at work on something else, or waits."""
-        with self._stopping():
-            while not self._is_served.wait(_SETTLE_S):
-                self._ledger.flush()
-
-    @contextmanager
-    def _stopping(self) -> Iterator[None]:
-        """Keep what the block raises, and let no request begin any more."""
         try:
-            yield
+            while (begun := self._next()) is not None:
+                self._serve(*begun)
         except BaseException as error:
             with self._lock:
                 self._error = self._error or error
@@ -306,7 +284,7 @@ class BatchRun:
             lost_usd = beyond_usd if beyond_usd > _ROUNDING_USD else 0.0
             return made[0]
 
-        self._note_end(key, self._ledger.serve(request.id, answer, self._answers.add, is_late=True), made, lost_usd)
+        self._note_end(key, self._ledger.serve(request.id, answer, self._answers.add), made, lost_usd)
 
     def _note_end(self, key: str, found: Answer | None, made: Sequence[Answer], lost_usd: float = 0.0) -> None:
         """Count a request that has ended: its answer, None if the budget refused a call, and what it paid all the same."""

@@ -162,12 +162,6 @@ class AgainstToday:
             return max(open_, key=lambda plan: plan.gain)
         return best
 
-    @property
-    def is_judged(self) -> bool:
-        """Whether rows show what the plan does that is nearest to being proven."""
-        nearest = self.closest()
-        return nearest is not None and nearest.is_identified
-
     def is_settled(self, margin: float = MARGIN) -> bool:
         """Return whether more rows would not change the advice: some plan is proven, or all are known to be worse."""
         if self.why_not:

@@ -112,8 +112,8 @@ class AnnotatedTrie:
             values = getattr(self, name)
             if values is None:
                 continue
-            size = self.trie.n_arm_items if name in (*ARM_ARRAYS, "arm_se") else len(self.trie)
-            size = self.trie.n_edges if name == "tried" else size
+            of_arm = name in (*ARM_ARRAYS, "arm_se")
+            size = self.trie.n_arm_items if of_arm else self.trie.n_edges if name == "tried" else len(self.trie)
             if values.shape != (size,):
                 raise VineLMError(f"annotation {name} has shape {values.shape}: the trie needs ({size},)")
             if name in (*NODE_ARRAYS, *ARM_ARRAYS) and not np.all(np.isfinite(values)):

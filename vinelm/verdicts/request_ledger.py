@@ -38,7 +38,6 @@ class RequestLedger:
         self._commits = GroupCommit(store)
         self._changed = threading.Condition()
         self._under_way = self._waiting = self._ended = 0
-        self._ended_usd: dict[int, float] = {}  # what is still reserved for requests that have ended, by entry
 
     @property
     def committed_usd(self) -> float:
@@ -48,8 +47,7 @@ class RequestLedger:
     @property
     def reserved_usd(self) -> float:
         """Upper bounds in dollars of the calls of the requests under way."""
-        with self._changed:
-            return self._ledger.reserved_usd - sum(self._ended_usd.values())
+        return self._ledger.reserved_usd
 
     @property
     def replaceable_usd(self) -> float:
@@ -72,8 +70,6 @@ class RequestLedger:
         answer: Callable[[UnitBudget], Served],
         keep: Callable[[int, Served], None],
         paying: Paying | None = None,
-        *,
-        is_late: bool = False,
     ) -> Served | None:
         """Return what ``answer`` returns, once it is durable; None if the budget refused a call: what it paid is counted.
 
@@ -83,36 +79,24 @@ class RequestLedger:
             keep: Writes what it returned, given the entry in the ledger; in the transaction that settles the price.
             paying: Of a request that is served from its start for the next time, after ``answer`` raised what is no
                 ``Exception``: what is reserved stays until it has ended.
-            is_late: Return at once. It is durable before the next call of any request is made, or after :meth:`flush`.
 
         Raises:
             StoreError: The store failed.
-            Exception: What ``keep`` raised, of this request or of an earlier one.
         """
-        self._commits.raise_late()
         if self._ledger.refusal(0.0) is not None:  # calls have cost more than their bounds
             return None
         with self._changed:
             self._under_way += 1
         try:
-            return self._served(paying or Paying(self, name), answer, keep, is_late=is_late)
+            return self._served(paying or Paying(self, name), answer, keep)
         finally:
             with self._changed:
                 self._under_way -= 1
                 self._ended += 1
                 self._changed.notify_all()
 
-    def flush(self) -> None:
-        """Wait until every request that has ended is durable; raises what :meth:`serve` raises."""
-        self._commits.flush()
-
     def _served(
-        self,
-        paying: Paying,
-        answer: Callable[[UnitBudget], Served],
-        keep: Callable[[int, Served], None],
-        *,
-        is_late: bool,
+        self, paying: Paying, answer: Callable[[UnitBudget], Served], keep: Callable[[int, Served], None]
     ) -> Served | None:
         budget = UnitBudget(0.0, paying.top_up)
         try:
@@ -135,16 +119,8 @@ class RequestLedger:
                     keep(reservation.entry, request)
                 elif self._batches is not None:
                     self._batches.leave(reservation.entry)
-            with self._changed:
-                self._ended_usd.pop(reservation.entry, None)
 
-        if is_late and not is_refused:
-            if (reserved := paying.reservation) is not None:
-                with self._changed:
-                    self._ended_usd[reserved.entry] = reserved.upper_usd
-            self._commits.later(settle)  # an answer that cannot be kept leaves the reservation open, at its bound
-        else:
-            self._commits.run(settle)
+        self._commits.run(settle)
         return None if is_refused else request
 
     def raised(self, paying: Paying, upper_usd: float) -> bool:

@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from kit.catalogs import local_entries
 from kit.servers.ray_cluster import NEEDS_RAY, cluster, hosts_left, node, wait_for_no_hosts
 from kit.toys.wired import CALLS, TOKENS, CountingLimiter, wired
 
@@ -167,17 +168,6 @@ with open({log!r}, "a") as file:
     print(os.getcwd(), Path(".env").exists(), file=file)
 workflow = load(2, 2, 10).workflow
 """
-CATALOG = """
-[[model]]
-name = "{name}"
-provider = "openai"
-model = "{name}"
-api_base = "{url}"
-api_key_env = "F3_TOY_KEY"
-engine = "local"
-max_tokens = 100
-price = {{ input = 1.0, output = 4.0, source = "made up", as_of = "2026-01-01" }}
-"""
 SECRET = "sk-toy-0123456789abcdef0123456789abcdef"
 
 
@@ -195,7 +185,7 @@ def app(tmp_path, url):
     folder = tmp_path / "app"
     folder.mkdir()
     (folder / "app.py").write_text(APP.format(scripts=str(SCRIPTS), log=str(tmp_path / "seen.txt")))
-    (folder / "models.toml").write_text("".join(CATALOG.format(name=name, url=url) for name in ("m0", "m1")))
+    (folder / "models.toml").write_text(local_entries(url, "m0", "m1", key_env="F3_TOY_KEY"))
     (folder / ".env").write_text(f"F3_TOY_KEY={SECRET}\n")
     return folder
 

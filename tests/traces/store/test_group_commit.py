@@ -74,41 +74,16 @@ def test_where_the_store_fails_nothing_of_the_transaction_is_there(store):
     assert noted(store) == []
 
 
-def test_a_write_that_nobody_waits_for_is_there_with_the_next_one_before_it(store):
-    commits, seen = GroupCommit(store), []
-    commits.later(note(store, "a"))
-    assert noted(store) == []
-    assert commits.run(lambda: seen.extend(noted(store)) or "b") == "b"
-    assert seen == noted(store) == ["a"]
-    commits.later(note(store, "c"))
-    commits.flush()
-    assert noted(store) == ["a", "c"]
-
-
-def test_what_a_write_raises_that_nobody_waits_for_is_raised_afterwards_and_the_others_stay(store):
-    def fail():
-        raise ValueError("no")
-
-    commits = GroupCommit(store)
-    commits.later(fail)
-    assert commits.run(note(store, "b")) == "b"
-    assert noted(store) == ["b"]
-    with pytest.raises(ValueError, match="no"):
-        commits.flush()
-
-
 def test_many_threads_leave_every_write(store):
     commits = GroupCommit(store)
 
     def work(name):
         for number in range(20):
             assert commits.run(note(store, f"{name} {number}")) == f"{name} {number}"
-            commits.later(note(store, f"{name} {number} later"))
-        commits.flush()
 
     threads = [threading.Thread(target=work, args=(name,)) for name in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert len(set(noted(store))) == 12 * 20 * 2
+    assert len(set(noted(store))) == 12 * 20
