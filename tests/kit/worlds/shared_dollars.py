@@ -43,7 +43,7 @@ class Spender:
                     self.round()
             else:
                 self.open.append(permit)
-                self.world.granted()
+                self.world.leased_days.update(day for _, day in self.lease._held)
                 return permit
         return None
 
@@ -58,19 +58,13 @@ class Treasury:
         self.link, self.journal, self.daily_usd = RedisLink(url, name), journal, daily_usd
         self.spenders, self.numbers, self.spent_usd = [], count(), 0.0
         self.is_up, self.day = True, DAY
-        self.days, self.granted_day = 0, -1  # how often a call was allowed on a later day than any before
+        self.leased_days = set()  # days whose dollars calls were allowed by; a clock may have gone back since
         self.latest = DAY
         self.dead_nano = 0  # held by processes that died
 
     def spender(self):
         self.spenders.append(Spender(self, f"p{next(self.numbers)}"))
         return self.spenders[-1]
-
-    def granted(self):
-        """A call was allowed: is this a later day than any before?"""
-        day = DAY if self.day is None else self.day
-        self.days += day > self.granted_day
-        self.granted_day = max(self.granted_day, day)
 
     def turn_to(self, day):
         """The clock of Redis says another day."""

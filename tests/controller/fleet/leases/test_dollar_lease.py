@@ -317,6 +317,19 @@ def test_a_clock_that_leapt_and_came_back_grants_no_day_twice(treasury):
     assert held == {DAY: 10_000_000_000}
 
 
+def test_what_was_leased_for_a_day_may_be_spent_when_the_clock_has_gone_back(file_treasury):
+    """It is that day's money, whatever the clock says when it is spent; no other day is begun for it."""
+    one, two = file_treasury.spender(), file_treasury.spender()
+    assert two.call(6.0)
+    file_treasury.turn_to(DAY + 1)
+    two.round()  # its last slice is used up: leased for the day that is there now
+    file_treasury.turn_to(DAY - 29)
+    assert two.call(2.5)
+    assert file_treasury.leased_days == {DAY, DAY + 1}
+    assert one.call(2.5) is None  # nothing new for a day that is over
+    assert file_treasury.link.hash("money")[f"day:{DAY + 1}:acme"] == b"%d" % sum(two.lease._held.values())
+
+
 def test_a_clock_a_little_behind_midnight_goes_on_with_the_last_day(redis_url, fleet_name, tmp_path, monkeypatch):
     """Seconds before midnight after seconds past it: the same day, whose cap is spent."""
     treasury = Treasury(redis_url, fleet_name, tmp_path / "fleet.sqlite", acme=10.0)
