@@ -15,6 +15,7 @@ from kit.toys.batched import run as profiled
 from kit.toys.profiling import State
 
 import vinelm
+from vinelm.batches.batch_prices import BatchPricedRun
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
 from vinelm.profiler.execution.ledger import Ledger
@@ -33,6 +34,12 @@ def provider(monkeypatch):
     made = BatchProvider(answer)
     yield made
     made.stop()
+
+
+class SlowSet(set):
+    def add(self, key):
+        time.sleep(0.05)
+        super().add(key)
 
 
 class App:
@@ -144,7 +151,14 @@ def test_the_cap_is_kept_while_calls_wait(provider, tmp_path, monkeypatch):
         reserve(self, usd)
         seen.append(self.committed_usd)
 
+    def slowly(self):
+        """Threads take their time between a request's run and where it goes: what it has reserved is not to be overlooked."""
+        self._parked = SlowSet(self._parked)
+        return following(self)
+
+    following = BatchPricedRun._next
     monkeypatch.setattr(Ledger, "_reserve", noted)
+    monkeypatch.setattr(BatchPricedRun, "_next", slowly)
     found = app.run(budget_usd=budget_usd)
     assert max(seen) <= budget_usd + 1e-9
     assert found.spent_usd <= budget_usd

@@ -136,7 +136,7 @@ class BatchPricedRun(BatchRun):
         self._ready: deque[str] = deque()
         self._put_off: list[str] = []
         self._parked: set[str] = set()
-        self._active = 0
+        self._active = self._running = 0  # the others of the active ones have yet to begin, or to say where they go
 
     # -- what runs next --------------------------------------------------------------------------------------------
 
@@ -236,18 +236,27 @@ class BatchPricedRun(BatchRun):
         return begun
 
     def _require_room(self, unit: ParkedUnit) -> None:
-        if self._parked:
+        """Put the request off where another one may give back what it has reserved, and no thread that waits would see it."""
+        with self._lock:
+            is_expected = self._parked or self._ready or self._active > self._running
+        if is_expected:
             raise unit.halt(NoRoom())
+
+    def _count_running(self, by: int) -> None:
+        with self._lock:
+            self._running += by
 
     def _run(self, key: str, begun: _Begun, made: list[Answer], guard: UnitBudget) -> Answer:
         """Run the request from its start, until it has ended or waits for a batch."""
         unit, request = begun.unit, begun.request
         self._guards[request.id] = guard
         unit.begin(guard.add_inherited)
+        self._count_running(1)
         try:
             with self._gate.unit(unit.cell, is_batched=True, again=unit), self._once(unit):
                 answer = self._served.answer(key, request, begun.drawn)
         finally:
+            self._count_running(-1)
             del self._guards[request.id]
         if unit.halted is not None:  # what the application made of it is no answer
             raise unit.halted
