@@ -206,13 +206,14 @@ class _Fixed:
 
 @dataclass(frozen=True)
 class Found:
-    """What became of one world. Accuracies are fractions; dollars are of a request."""
+    """What became of one world. Accuracies are fractions; dollars are of a request; the plan serves the share ``served``."""
 
     shape: str
     seed: int
     requests: int
     rows: int
     advice: str
+    served: float
     is_worse: bool
     gain: float
     saved: float
@@ -238,22 +239,23 @@ def tried(shape: str, requests: int, seed: int) -> Found:
     assert compared is not None
     fitted = make_estimator("latent").fit(rows, world.template, world.catalog).annotated_
     plans = plans_over(with_comparison(fitted, compared, names, rows))
-    advice, gain, saved = "keep", 0.0, 0.0
+    advice, served, gain, saved = "keep", 0.0, 0.0, 0.0
     best = compared.best()
     if best is not None:
         objective = compared.objective()
         assert objective is not None
         decision = plans.decision(objective)
         advised = recommended(plans.annotated, objective, lambda: decision.path_cost_usd)
-        advice = "keep" if advised is None else advised.advice
+        assert advised is not None
+        advice, served = advised.advice, advised.share
         own, cost = np.zeros(FRESH), np.zeros(FRESH)
         for share, part in decision.parts:
             success, usd = world.served(plans.steps(part, along_stages(plans.planner)))
             own, cost = own + share * success, cost + share * usd
-        gain, saved = float((own - right).mean()), float(1 - cost.mean() / paid.mean())
+        gain, saved = served * float((own - right).mean()), served * float(1 - cost.mean() / paid.mean())
     fixed = [_figures(world, models, right, paid) for models in assignments(world.template)]
     return Found(
-        shape, seed, requests, len(rows), advice, advice == "switch" and gain < -MARGIN, gain, saved,
+        shape, seed, requests, len(rows), advice, served, advice == "switch" and gain < -MARGIN, gain, saved,
         max((g for g, s in fixed if s >= -1e-9), default=0.0), max((s for g, s in fixed if g >= -1e-9), default=0.0),
         time.perf_counter() - started,
     )  # fmt: skip

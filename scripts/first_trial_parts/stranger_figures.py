@@ -47,14 +47,27 @@ def best_single(served: Mapping[str, Mapping[str, Any]], models: Sequence[str]) 
 def planned_figures(plan: Mapping[str, Any]) -> dict[str, Any]:
     """What ``vinelm plan --json`` promises of what a service then runs, and of the plan itself; None where it does not say."""
     rows = plan.get("plans") or [{}]
-    kept = [row for row in rows if row["policy"] == TODAY] if verdict(plan.get("recommendation")) == "keep" else []
-    own = _promised(rows[0])
+    own, advice = _promised(rows[0]), plan.get("recommendation") or {}
+    today = next((_promised(row) for row in rows if row.get("policy") == TODAY), own)
     return {
-        **_promised((kept or rows)[0]),
+        **_mixed(own, today, advice.get("share", 1.0)),
         "plan_itself": {name.removeprefix("promised_"): value for name, value in own.items()},
         "recommendation": plan.get("recommendation"),
         "objective": plan.get("objective"),
     }
+
+
+def _mixed(own: Mapping[str, Any], other: Mapping[str, Any], share: float) -> dict[str, Any]:
+    """What is promised where one plan serves a share of the requests and another one the rest; intervals add up."""
+
+    def between(one: Any, two: Any) -> Any:
+        if share in (0.0, 1.0) or one is None or two is None:
+            return one if share else two
+        if isinstance(one, Sequence):
+            return tuple(map(between, one, two))
+        return share * one + (1.0 - share) * two
+
+    return {name: between(own[name], other[name]) for name in own}
 
 
 def _promised(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,9 +45,9 @@ def test_a_dearer_plan_that_nobody_asked_for_has_to_gain_more_surely():
 
 
 def test_the_margin_is_what_a_cheaper_plan_may_lose():
-    compared = against(plan(0.5, 0.0, 0.015))
+    compared = against(plan(0.5, -0.001, 0.03))
     assert compared.recommend(0.5).advice == "keep"
-    assert compared.recommend(0.5, margin=0.02).advice == "switch"
+    assert compared.recommend(0.5, margin=0.04).advice == "switch"
 
 
 def test_a_dearer_plan_has_to_gain():
@@ -99,6 +99,39 @@ def test_too_little_to_compare_is_said():
     assert found.sentence == "Keep what you have: there is not enough to know: 3 requests have a scored answer."
 
 
+def test_a_plan_that_may_lose_more_is_served_to_as_many_requests_as_lose_the_margin_together():
+    found = against(plan(0.5, 0.01, 0.025)).recommend(0.5)
+    assert (found.advice, found.share) == ("switch", 0.66)
+    assert found.gain == pytest.approx((0.66 * -0.015, 0.66 * 0.035))
+    assert found.saved_usd == pytest.approx((0.66 * 0.49, 0.66 * 0.51))
+    assert found.sentence.startswith("Switch for 66 % of the requests: it saves $0.33 of $1 per request at -1.0 to +2.3 points")
+    assert found.sentence.endswith("About 157 labelled requests would settle whether for all, for about $2.9 more.")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        plan(0.5, 0.0, 0.0201),  # for less than half of the requests
+        plan(0.5, -0.011, 0.001),  # known to lose more than the margin
+        plan(0.5, 0.0, 0.015, saved_low=-0.1),  # nobody knows whether it saves
+        plan(0.5, 0.0, 0.015, is_same=True),
+        plan(0.5, 0.0, 0.015, is_identified=False),
+    ],
+)
+def test_not_every_plan_is_served_to_a_share(other):
+    assert other.proven_share() == 0.0
+    assert against(other).best() is None
+    assert against(other).recommend(0.5).advice == "keep"
+
+
+def test_a_plan_proven_for_all_requests_comes_before_one_for_a_share_and_that_is_not_the_end():
+    shared, whole = plan(0.2, 0.0, 0.015), plan(0.8, 0.0, 0.005)
+    assert against(shared, whole).best() == whole
+    assert against(shared).best() == shared
+    assert against(whole).is_settled()
+    assert not against(shared).is_settled()  # more rows would have it serve more
+
+
 def test_the_best_plan_saves_most_and_else_gains_most():
     saving, more, gaining = plan(0.5, 0.02, 0.01), plan(0.3, 0.02, 0.01), plan(2.0, 0.2, 0.1)
     assert against(saving, more, gaining).best() is more
@@ -111,7 +144,8 @@ def test_the_best_plan_saves_most_and_else_gains_most():
 def test_never_a_switch_to_what_may_be_worse_than_the_margin(cost, gain, reach, margin):
     found = against(plan(cost, gain, reach)).recommend(cost, margin=margin)
     if found.advice == "switch":
-        assert gain - reach > -margin
+        assert found.share * (gain - reach) >= -margin
+        assert found.share >= 0.5
         assert cost < 1.0 or gain - reach > 0.0
 
 

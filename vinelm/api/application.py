@@ -24,6 +24,7 @@ from vinelm.controller import FleetConfig, Planner, Session
 from vinelm.controller.fleet.joined.fleet import Fleet
 from vinelm.controller.load.load_view import LoadSource
 from vinelm.controller.load.source import load_source, never_blocks, without_blocking
+from vinelm.controller.planning.mixture import place_of
 from vinelm.controller.session.session import Mode
 from vinelm.errors import ConfigError
 from vinelm.money.spend_control import SpendControl
@@ -363,11 +364,12 @@ class VineLM(VineInterface, LongRunning):
         key = run_id or str((configurable or {}).get("thread_id") or name)
         if self._canary is not None:
             drawn = self._canary.draw(planner, objective, key=key, run_id=name, clock=clock, started_at=started_at)
-        follows = self._follows(planner, objective) if drawn is None else drawn.request.is_plan
+        drawn_by = key if request is None else request.id
+        follows = self._follows(planner, objective, drawn_by) if drawn is None else drawn.request.is_plan
         control = self._control_of(objective) if self.correct_spend and follows else None
         if control is not None:
             objective = control.begin()
-        bound, failure = self._bound(planner, objective, key if request is None else request.id)
+        bound, failure = self._bound(planner, objective, drawn_by)
         if control is not None:
             control.planned(planner.plan(objective if bound is None else objective.drawn(bound)).path_cost_usd)
         planner.prepare_in_background(objective)
@@ -407,16 +409,15 @@ class VineLM(VineInterface, LongRunning):
             if self.on_error == "raise":
                 raise
             return None, error
-        # Of two data sets the same keys are drawn apart, so that nobody is always served by the cheaper plan.
-        salt = planner.annotated.meta.get("dataset_digest", "")
-        return (None if mixture is None else mixture.bound_of(f"{salt}:{key}")), None
+        return (None if mixture is None else mixture.bound_of(f"{_salt(planner)}:{key}")), None
 
-    def _follows(self, planner: Planner, objective: Objective) -> bool:
-        """Whether requests run the plan for an objective: not where it is not proven against what runs today."""
+    def _follows(self, planner: Planner, objective: Objective, key: str) -> bool:
+        """Whether a request runs the plan for an objective: not where it is not proven against what runs today."""
         if self.allow_unproven or self.mode != "enforce":
             return True
         advised = self._advised(planner, objective)
-        return advised is None or advised.advice == "switch"
+        # A draw of its own: which of two plans a request follows says nothing of whether it follows any.
+        return advised is None or place_of(f"follows:{_salt(planner)}:{key}") < advised.share
 
     def _control_of(self, objective: Objective) -> SpendControl | None:
         """The correction that all requests of an objective share; None where nothing is corrected."""
@@ -476,6 +477,11 @@ def _record(asked: Record) -> Record:
     if asked not in ("digests", "values"):
         raise ConfigError(f'record_tools is {asked!r}: it must be "digests" or "values"')
     return asked
+
+
+def _salt(planner: Planner) -> str:
+    """What draws of keys begin with: of two data sets they differ, so that nobody is always served by the cheaper plan."""
+    return str(planner.annotated.meta.get("dataset_digest", ""))
 
 
 def _require_canary(share: float | None, mode: Mode, allow_unproven: bool) -> None:

@@ -20,7 +20,7 @@ from vinelm.reports import percent
 
 if TYPE_CHECKING:
     from vinelm.objective import Objective
-    from vinelm.plans.recommendation import AgainstToday
+    from vinelm.plans.recommendation import AgainstToday, Recommendation
 
 STORE, TRIE, REPORT = "app.db", "app.vine", "report"
 MODELS, WORKFLOW = "models.toml", "workflow.py"
@@ -147,7 +147,7 @@ def _show(folder: Path, *, as_json: bool, allow_unproven: bool) -> None:
         )
         return
     say(advice.sentence, bold=True)
-    show_table("Per request, judged by requests that did not choose the plan", _COLUMNS, list(_rows(compared)))
+    show_table("Per request, judged by requests that did not choose the plan", _COLUMNS, list(_rows(compared, advice)))
     simulated = " Simulated models." if annotated.meta["is_simulated"] else ""
     spent = f"{annotated.meta['requests']} requests, ${annotated.meta['spent_usd']:.3g} spent"
     say(f"{spent}.{simulated} Report: {os.path.relpath(page)}")
@@ -160,10 +160,13 @@ def _show(folder: Path, *, as_json: bool, allow_unproven: bool) -> None:
 _COLUMNS = ("", "<accuracy against today (95 % each end)", "$ per 1,000", "against today")
 
 
-def _rows(compared: AgainstToday) -> Iterator[tuple[str, ...]]:
+def _rows(compared: AgainstToday, advice: Recommendation) -> Iterator[tuple[str, ...]]:
     usd = compared.cost_usd or 0.0
     yield "today", f"{percent(compared.accuracy)}", f"${1000 * usd:.3g}", ""
-    for title, plan in compared.aims():
+    plans = list(compared.aims())
+    if 0.0 < advice.share < 1.0 and (best := compared.best()) is not None:
+        plans.append((f"on {100 * advice.share:.0f} % of the requests", best.serving(advice.share)))
+    for title, plan in plans:
         points = f"{100 * plan.gain:+.1f} points ({100 * plan.gain_low:+.1f} to {100 * plan.gain_high:+.1f})"
         cost = usd - plan.saved_usd
         yield title, points, f"${1000 * cost:.3g}", f"{100 * (cost / usd - 1.0):+z.0f} %" if usd else "-"

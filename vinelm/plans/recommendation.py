@@ -1,7 +1,8 @@
 """Whether to serve a plan in place of what an application runs today: what the evidence proves, and what would settle the rest.
 
 A plan is recommended if, with 95 % each, it is as accurate as what runs today less a margin and costs fewer dollars, or is more
-accurate within the dollars of the objective. Everything else is a reason to keep what there is.
+accurate within the dollars of the objective. One that saves dollars and may lose more than the margin is recommended for the
+share of the requests with which all of them together lose no more. Everything else is a reason to keep what there is.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ THIN_ROWS = 20
 FOR_MORE = 1.6
 """Nobody asked for plans dearer than today's, and of some ten that are compared the best may gain by luck: its lower end has to
 stay above zero if it is so many times as far away, as for an interval that holds for all ten (Bonferroni)."""
+LEAST_SHARE = 0.5
+"""A plan that may serve fewer of the requests is not recommended: little is known of it, and little is saved."""
 LEAST_ASKED = 0.05
 LEAST_TIMES, MOST_TIMES = 1.1, 30.0
 """What would settle a question is at least a tenth more requests; beyond a reach so many times the gain nothing would."""
 META = "today"
 """The entry of a trie's ``meta``."""
 Advice = Literal["switch", "keep"]
+_FIGURES = ("gain", "gain_low", "gain_high", "saved_usd", "saved_low", "saved_high")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +63,27 @@ class ComparedPlan:
     is_same: bool
     is_identified: bool
 
+    def serving(self, share: float) -> Self:
+        """Return what the plan does over all requests if it serves this share of them, and what runs today the others.
+
+        A request's draw decides, so that accuracy and dollars lie on the line between the two.
+        """
+        return replace(self, **{name: share * getattr(self, name) for name in _FIGURES})
+
+    def proven_share(self, margin: float = MARGIN) -> float:
+        """Return to which share of the requests the plan may be served so that all of them surely lose less than the margin.
+
+        Returns:
+            1, a share of at least :data:`LEAST_SHARE` in percent, or 0: also where the plan does not surely save dollars, or is
+            expected to lose more than the margin.
+        """
+        if self.is_same or not self.is_identified or self.saved_low <= 0.0 or self.gain <= -margin:
+            return 0.0
+        if self.gain_low > -margin:
+            return 1.0
+        share = min(margin / -self.gain_low, 0.99) if margin else 0.0
+        return math.floor(100 * share) / 100 if share >= LEAST_SHARE else 0.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recommendation:
@@ -67,15 +92,19 @@ class Recommendation:
     Attributes:
         advice: ``"switch"`` or ``"keep"``.
         reason: Why, in one sentence.
-        gain: Interval of the accuracy over today's, a fraction, each end with 95 %; None where nothing is proven.
+        share: Of the requests, that the plan serves: 1, or the part for which it is proven; what runs today serves the others,
+            all of them where the advice is to keep it.
+        gain: Interval of the accuracy over today's, a fraction, each end with 95 %, over all requests; None where nothing is
+            proven.
         saved_usd: Interval of the dollars saved per request; None likewise.
-        requests: How many labelled requests in all would settle it, by the spread of those that there are; None where it is
-            settled, or not known.
+        requests: How many labelled requests in all would settle it for all requests, by the spread of those that there are;
+            None where it is settled, or not known.
         usd: Dollars of the rows of these, by what the rows so far cost; None likewise.
     """
 
     advice: Advice
     reason: str
+    share: float = 0.0
     gain: tuple[float, float] | None = None
     saved_usd: tuple[float, float] | None = None
     requests: int | None = None
@@ -84,11 +113,13 @@ class Recommendation:
     @property
     def sentence(self) -> str:
         """The advice, its reason, and what would settle it."""
-        verdict = "Switch" if self.advice == "switch" else "Keep what you have"
+        part = "" if self.share >= 1.0 else f" for {100 * self.share:.0f} % of the requests"
+        verdict = f"Switch{part}" if self.advice == "switch" else "Keep what you have"
         more = ""
         if self.requests is not None:
             price = "" if self.usd is None else f", for about ${self.usd:.2g} more"
-            more = f" About {self.requests:,} labelled requests would settle it{price}."
+            what = "it" if self.advice == "keep" else "whether for all"
+            more = f" About {self.requests:,} labelled requests would settle {what}{price}."
         return f"{verdict}: {self.reason}.{more}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -135,18 +166,24 @@ class AgainstToday:
         """Return the comparison as plain JSON types."""
         return asdict(self) | {"models": dict(self.models), "plans": [asdict(plan) for plan in self.plans]}
 
-    def best(self, margin: float = MARGIN) -> ComparedPlan | None:
-        """Return the plan to switch to: that which saves most, else that which surely gains most; None if none is proven.
+    def proven(self, margin: float = MARGIN) -> ComparedPlan | None:
+        """Return the plan to switch to for all requests: that which saves most, else that which surely gains most; or None.
 
         One that costs more than today's has to gain more surely, see :data:`FOR_MORE`.
         """
-        proven = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
-        saving = [plan for plan in proven if plan.gain_low > -margin and plan.saved_low > 0.0]
+        judged = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
+        saving = [plan for plan in judged if plan.proven_share(margin) == 1.0]
         if saving:
             return max(saving, key=lambda plan: plan.saved_usd)
-        lower = {id(p): p.gain - (1.0 if p.saved_usd >= 0.0 else FOR_MORE) * (p.gain - p.gain_low) for p in proven}
-        gaining = [plan for plan in proven if lower[id(plan)] > 0.0]
+        lower = {id(p): p.gain - (1.0 if p.saved_usd >= 0.0 else FOR_MORE) * (p.gain - p.gain_low) for p in judged}
+        gaining = [plan for plan in judged if lower[id(plan)] > 0.0]
         return max(gaining, key=lambda plan: lower[id(plan)], default=None)
+
+    def best(self, margin: float = MARGIN) -> ComparedPlan | None:
+        """Return the plan to switch to: for all requests, else for a share of them; None if none is proven for enough."""
+        shared = [plan for plan in self.plans if plan.proven_share(margin) > 0.0]
+        saved = {id(plan): plan.proven_share(margin) * plan.saved_usd for plan in shared}
+        return self.proven(margin) or max(shared, key=lambda plan: saved[id(plan)], default=None)
 
     def closest(self) -> ComparedPlan | None:
         """Return the plan that is nearest to being proven: the highest lower end among those that cost no more than today's.
@@ -168,7 +205,7 @@ class AgainstToday:
             return False
         others = [plan for plan in self.plans if not plan.is_same]
         is_worse = all(plan.is_identified and plan.gain_high < -margin for plan in others)
-        return self.best(margin) is not None or is_worse
+        return self.proven(margin) is not None or is_worse
 
     def objective(self, margin: float = MARGIN) -> Objective | None:
         """Return what to plan for: the dollars of the best plan, or else of the closest; None if nothing was judged."""
@@ -218,23 +255,22 @@ class AgainstToday:
                 advice="keep", reason="too few requests have run the plan to its end, so that nothing is proven of it"
             )
         plan = _between(judged[0], judged[-1], cost_usd)
-        facts: dict[str, Any] = {"gain": (plan.gain_low, plan.gain_high), "saved_usd": (plan.saved_low, plan.saved_high)}
-        between = f"{_points(plan.gain_low)} to {_points(plan.gain_high)} points of accuracy against what runs today"
-        if plan.gain_low > -margin and plan.saved_low > 0.0:
-            saves = f"it saves ${plan.saved_usd:.2g} of ${self.cost_usd or 0.0:.2g} per request"
-            return Recommendation(advice="switch", reason=f"{saves} at {between}", **facts)
-        if plan.gain_low > 0.0:
-            return Recommendation(advice="switch", reason=f"it brings {between}", **facts)
-        if plan.gain_high < -margin:
+        share = plan.proven_share(margin)
+        part = plan.serving(share or 1.0)
+        facts: dict[str, Any] = {"gain": (part.gain_low, part.gain_high), "saved_usd": (part.saved_low, part.saved_high)}
+        between = f"{_points(part.gain_low)} to {_points(part.gain_high)} points of accuracy against what runs today"
+        if not share and plan.gain_low > 0.0:
+            return Recommendation(advice="switch", share=1.0, reason=f"it brings {between}", **facts)
+        if not share and plan.gain_high < -margin:
             return Recommendation(advice="keep", reason=f"the plan is worse: {between}", **facts)
-        requests = self._settling(plan, -margin if plan.saved_usd > 0.0 else 0.0)
-        return Recommendation(
-            advice="keep",
-            reason=f"it may bring {between}, which proves neither",
-            requests=requests,
-            usd=None if requests is None or not self.requests else self.spent_usd * max(requests / self.requests - 1.0, 0.0),
-            **facts,
-        )
+        if share < 1.0:
+            facts["requests"] = requests = self._settling(plan, -margin if plan.saved_usd > 0.0 else 0.0)
+            if requests is not None and self.requests:
+                facts["usd"] = self.spent_usd * max(requests / self.requests - 1.0, 0.0)
+        if share:
+            saves = f"it saves ${part.saved_usd:.2g} of ${self.cost_usd or 0.0:.2g} per request"
+            return Recommendation(advice="switch", share=share, reason=f"{saves} at {between}", **facts)
+        return Recommendation(advice="keep", reason=f"it may bring {between}, which proves neither", **facts)
 
     def _beside(self, cost_usd: float, policy: str) -> list[ComparedPlan]:
         plans = sorted((plan for plan in self.plans if plan.policy == policy), key=lambda plan: plan.cost_usd)
@@ -320,8 +356,8 @@ def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> Compare
     """
     width = other.cost_usd - one.cost_usd
     share = min(max((cost_usd - one.cost_usd) / width, 0.0), 1.0) if width > 0.0 else 0.0
-    names = ("cost_usd", "gain", "gain_low", "gain_high", "saved_usd", "saved_low", "saved_high")
-    return replace(one, **{name: (1.0 - share) * getattr(one, name) + share * getattr(other, name) for name in names})
+    at = {name: (1.0 - share) * getattr(one, name) + share * getattr(other, name) for name in ("cost_usd", *_FIGURES)}
+    return replace(one, **at)
 
 
 def _points(share: float) -> str:

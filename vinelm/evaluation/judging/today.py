@@ -84,14 +84,18 @@ def against_today(
         spent_usd=sum(row.cost_usd + row.tool_cost_usd for row in rows) if spent_usd is None else spent_usd,
         plans=_plans(fit, rival),
     )
-    if found.best() is not None or template.kinds:
+    if found.proven() is not None or template.kinds:
         return found
     tried = replace(found, plans=_plans(fit.within_tried(), rival), tried_only=True)
-    return tried if tried.best() is not None or _is_nearer(tried, found) else found
+    return tried if tried.proven() is not None or _is_nearer(tried, found) else found
 
 
 def _is_nearer(tried: AgainstToday, found: AgainstToday) -> bool:
-    """Whether rows show more of a plan of tried steps than of those of any step: the lower end of its gain is higher."""
+    """Whether rows show more of a plan of tried steps than of those of any step: more is proven, or nearer to it."""
+    one, other = tried.best(), found.best()
+    if one is not None or other is not None:
+        saved = [0.0 if plan is None else plan.proven_share() * plan.saved_usd for plan in (one, other)]
+        return saved[0] > saved[1]
     one, other = tried.closest(), found.closest()
     if one is None or not one.is_identified:
         return False
