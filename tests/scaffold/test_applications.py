@@ -54,6 +54,26 @@ class Bot:
     def write(self, state: State):
         return {"answer": self.llm.invoke(state["question"]).text}
 """
+TWO_MODELS = """
+class Bot:
+    def __init__(self, size="gpt-4o", small="gpt-4o-mini"):
+        self._llm, self.small = ChatOpenAI(model=size), ChatOpenAI(model=small)
+    @property
+    def llm(self):
+        return self._llm
+    def ask(self, text):
+        return self.llm.invoke(text).text
+    def write(self, state: State):
+        return {"answer": self.ask(state["question"])}
+    def check(self, state: State):
+        return {"draft": self.small.invoke(state["answer"]).text}
+    def build(self):
+        builder = one_node("write", self.write)
+        builder.add_node("check", self.check)
+        builder.add_edge("write", "check")
+        return builder.compile()
+graph = Bot().build()
+"""
 GOTO = """
 def boss(state: MessagesState) -> Command[Literal["worker", "__end__"]]:
     said = llm.invoke(state["messages"])
@@ -109,6 +129,7 @@ APPS = {  # name: (source, what is named, stages, the questions that remain)
     "an object's graph": (f"{CLASS}bot = Bot()", "bot.graph", ["write"], []),
     "an object that is not named": (f"{CLASS}bot = Bot()", "", ["write"], []),
     "a class": (CLASS, "Bot", ["write"], []),
+    "a class with two models": (TWO_MODELS, "graph", ["write", "check"], []),
     "cache": (
         '@cache\ndef model(size):\n    if size:\n        return ChatOpenAI(model="gpt-4o")\n'
         '    return ChatOpenAI(model="gpt-4o-mini")\n'
@@ -151,14 +172,14 @@ APPS = {  # name: (source, what is named, stages, the questions that remain)
         'async def run(question):\n    Path("ran").touch()\n'
         '    said = await client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": question}])\n'
         "    return said.choices[0].message.content",
-        "run", ["client"], [ORDER, TODAY],
+        "run", ["client"], [ORDER],
     ),
     "nodes over the openai SDK": (
         'import openai\nclient = openai.OpenAI()\ndef write(state: State):\n'
         '    asked = [{"role": "user", "content": state["question"]}]\n'
         '    said = client.chat.completions.create(model="gpt-4o", messages=asked)\n'
         '    return {"answer": said.choices[0].message.content}\ngraph = one_node("write", write).compile()',
-        "graph", ["write"], [TODAY],
+        "graph", ["write"], [],
     ),
     "a context and a store": (
         f'{LLM}@dataclass\nclass Context:\n    tone: str = "short"\n'
@@ -292,6 +313,24 @@ def found_line(folder):
     """The line of the model, before VineLM was imported above it."""
     lines = (folder / "app_of_init.py").read_text().splitlines()
     return next(n for n, line in enumerate(lines, start=1) if line.startswith("llm =")) - 3
+
+
+def test_todays_model_is_that_which_a_nodes_own_code_reads(folder, capsys):
+    found = init(folder, capsys, TWO_MODELS, "graph", "--apply", "--json")
+    assert found["today"] == {"write": "gpt-4o", "check": "gpt-4o-mini"}
+    anything = TWO_MODELS.replace("self.small.invoke", 'getattr(self, "small").invoke')
+    assert "check" not in init(folder, capsys, anything, "graph", "--apply", "--json", "--force")["today"]
+
+
+@pytest.mark.parametrize("second", ["gpt-4o", "gpt-4o-mini", None])
+def test_todays_model_of_a_client_is_that_which_all_of_its_calls_name(folder, capsys, second):
+    asked = "client.chat.completions.create(model={}, messages=[]).choices[0].message.content"
+    source = (
+        "from openai import OpenAI\nclient = OpenAI()\ndef run(question):\n"
+        f"    draft = {asked.format(repr('gpt-4o'))}\n    return {asked.format('question' if second is None else repr(second))}"
+    )
+    found = init(folder, capsys, source, "run", "--apply", "--json")
+    assert found["today"] == ({"client": "gpt-4o"} if second == "gpt-4o" else {})
 
 
 def test_todays_model_that_a_catalog_lacks_is_asked_for(folder, capsys):

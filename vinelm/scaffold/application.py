@@ -17,7 +17,7 @@ from vinelm.adapters.langgraph.build import nodes_of_stages
 from vinelm.adapters.langgraph.exits import with_graph_exits
 from vinelm.adapters.langgraph.nodes.signature import held_attribute, user_place
 from vinelm.adapters.langgraph.path.path_channel import WITHIN
-from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes
+from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes, makes_client
 from vinelm.adapters.langgraph.structure.graph_tools import tools_of
 from vinelm.adapters.langgraph.structure.reading import read_template
 from vinelm.adapters.langgraph.structure.ways import Choice, Ways, all_ways
@@ -63,7 +63,9 @@ def models_today(
     unknown: set[str] = set()
     for (name, path), node in _nodes(held):
         stage = path if path in found else name
-        models = [*(model_of(chat) for chat in node.chats), *(one for code in node.makers for one in _made_in(code, calls))]
+        asked = [call.model for chat in node.chats if makes_client(type(chat)) for call in calls if call.client]
+        chats = [model_of(chat) for chat in node.chats if not makes_client(type(chat))]
+        models = [*chats, *asked, *(one for code in node.makers for one in _made_in(code, calls))]
         found.setdefault(stage, {}).update(dict.fromkeys(model for model in models if model is not None))
         if None in models:
             unknown.add(stage)

@@ -208,14 +208,36 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
                 continue
             line = lines_of(text)[outer.lineno - 1]
             column = len(line.encode()[: outer.col_offset].decode())  # ast counts bytes
+            name, facts = _name_of(outer, above), _facts(made, outer, text, names)
+            if facts.get("client") and not facts["endpoint"]:
+                facts["model"] = _asked_of(name, tree, names)
             yield ModelCall(
                 path=path,
                 line=outer.lineno,
                 source=source,
                 start=starts[outer.lineno - 1] + column,
-                name=_name_of(outer, above),
-                **_facts(made, outer, text, names),
+                name=name,
+                **facts,
             )
+
+
+def _asked_of(client: str, tree: ast.AST, names: dict[str, Any]) -> str | None:
+    """The model that all calls of a client of the openai SDK name; None where they name several, or one that is not written."""
+    said: set[Any] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and client in {part.strip("_") for part in _dotted(node.func)}:
+            said.update(_constant(keyword.value, names) for keyword in node.keywords if keyword.arg == "model")
+    name = said.pop() if len(said) == 1 else None
+    return named_model(name, "openai") if isinstance(name, str) else None
+
+
+def _dotted(expression: ast.expr) -> Iterator[str]:
+    """The names of ``self.client.chat.completions.create``."""
+    while isinstance(expression, ast.Attribute):
+        yield expression.attr
+        expression = expression.value
+    if isinstance(expression, ast.Name):
+        yield expression.id
 
 
 def _facts(made: ast.expr, outer: ast.expr, text: str, names: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ calls are followed. A chat model that is made while the node runs is not found, 
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -175,6 +176,10 @@ def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, s
     return {node: stage for node, stage in marks.items() if isinstance(stage, str)}
 
 
+_ANY_ATTRIBUTE = frozenset({"getattr", "vars", "__dict__", "attrgetter", "__getattribute__"})
+"""Code that says one of these may read any attribute."""
+
+
 class _Search:
     def __init__(self, node: str, graphs: frozenset[int] = frozenset(), *, is_any: bool = False) -> None:
         self._node = node
@@ -233,7 +238,8 @@ class _Search:
         if wrapped is not None:
             yield wrapped
         if isinstance(item, MethodType):
-            yield from (item.__self__, item.__func__)
+            read = _attributes_read(item)
+            yield from (*([item.__self__] if read is None else read), item.__func__)
         elif isinstance(item, functools.partial):
             yield from (item.func, *item.args, *item.keywords.values())
         elif isinstance(item, FunctionType):
@@ -261,6 +267,32 @@ class _Search:
                 yield from (getattr(value, name, None) for name in names)
             else:
                 yield value
+
+
+def _attributes_read(method: MethodType) -> list[Any] | None:
+    """The attributes of its object that a method reads, itself or in the methods that it names; None where that is not known.
+
+    A class that holds several models has a node for each, as a rule.
+    """
+    owner, names = method.__self__, set[str]()
+    is_theirs = is_user_code(type(owner).__module__, _file_of(owner))
+    if isinstance(owner, type) or not is_theirs or not hasattr(owner, "__dict__"):
+        return None
+    classes = [vars(base) for base in type(owner).__mro__]
+    waiting: list[Any] = [method.__func__]
+    while waiting:
+        code = getattr(inspect.unwrap(waiting.pop()), "__code__", None)
+        if code is None:
+            return None
+        new = set(code_names(code)) - names
+        names |= new
+        for value in (members[name] for name in new for members in classes if name in members):
+            inner = next((f for kind in ("fget", "func", "__func__") if (f := getattr(value, kind, None)) is not None), value)
+            if callable(inner) and not isinstance(inner, type) and not is_chat(inner):
+                waiting.append(inner)
+    if names & _ANY_ATTRIBUTE:
+        return None
+    return [members[name] for members in (vars(owner), *classes) for name in names if name in members]
 
 
 def _is_of_agents(function: Any) -> bool:
