@@ -132,6 +132,12 @@ def test_a_plan_proven_for_all_requests_comes_before_one_for_a_share_and_that_is
     assert not against(shared).is_settled()  # more rows would have it serve more
 
 
+def test_a_plan_that_saves_next_to_nothing_is_no_reason_to_switch():
+    found = against(plan(0.995, 0.0, 0.005, saved_low=0.004)).recommend(0.995)
+    assert (found.advice, found.requests) == ("keep", None)
+    assert "it saves hardly any dollars, at -0.5 to +0.5 points" in found.sentence
+
+
 def test_the_best_plan_saves_most_and_else_gains_most():
     saving, more, gaining = plan(0.5, 0.02, 0.01), plan(0.3, 0.02, 0.01), plan(2.0, 0.2, 0.1)
     assert against(saving, more, gaining).best() is more

@@ -30,6 +30,8 @@ FOR_MORE = 1.6
 stay above zero if it is so many times as far away, as for an interval that holds for all ten (Bonferroni)."""
 LEAST_SHARE = 0.5
 """A plan that may serve fewer of the requests is not recommended: little is known of it, and little is saved."""
+LEAST_SAVED = 0.01
+"""Of today's dollars: a plan that saves less is no reason to change anything."""
 LEAST_ASKED = 0.05
 LEAST_TIMES, MOST_TIMES = 1.1, 30.0
 """What would settle a question is at least a tenth more requests; beyond a reach so many times the gain nothing would."""
@@ -74,10 +76,11 @@ class ComparedPlan:
         """Return to which share of the requests the plan may be served so that all of them surely lose less than the margin.
 
         Returns:
-            1, a share of at least :data:`LEAST_SHARE` in percent, or 0: also where the plan does not surely save dollars, or is
-            expected to lose more than the margin.
+            1, a share of at least :data:`LEAST_SHARE` in percent, or 0: also where the plan does not surely save dollars, saves
+            hardly any, or is expected to lose more than the margin.
         """
-        if self.is_same or not self.is_identified or self.saved_low <= 0.0 or self.gain <= -margin:
+        is_saving = self.saved_low > 0.0 and self.saved_usd >= LEAST_SAVED * (self.cost_usd + self.saved_usd)
+        if self.is_same or not self.is_identified or not is_saving or self.gain <= -margin:
             return 0.0
         if self.gain_low > -margin:
             return 1.0
@@ -263,6 +266,8 @@ class AgainstToday:
             return Recommendation(advice="switch", share=1.0, reason=f"it brings {between}", **facts)
         if not share and plan.gain_high < -margin:
             return Recommendation(advice="keep", reason=f"the plan is worse: {between}", **facts)
+        if not share and plan.gain_low > -margin and plan.saved_low > 0.0:
+            return Recommendation(advice="keep", reason=f"it saves hardly any dollars, at {between}", **facts)
         if share < 1.0:
             facts["requests"] = requests = self._settling(plan, -margin if plan.saved_usd > 0.0 else 0.0)
             if requests is not None and self.requests:
