@@ -52,6 +52,29 @@ def test_scores_that_never_vary_still_have_an_interval():
     assert 0.02 < found.value - found.low < 0.1
 
 
+def part(n, right):
+    """A part of ``n`` requests of which the policy was followed on ``len(right)``."""
+    followed = np.arange(n) < len(right)
+    weight = followed * n / max(len(right), 1)
+    success = weight * np.pad(np.array(right, float), (0, n - len(right)))
+    return Scores(success, *np.zeros((2, n)), weight, np.zeros(n), {(((), None), "m"): weight - 1.0})
+
+
+def test_a_part_of_the_requests_that_was_hardly_followed_is_not_taken_for_known():
+    """Two right answers of 80 requests do not prove that the plan of that part is always right."""
+    parts = [part(80, [1, 0, 1] * 13), part(80, [1, 1])]
+    found = estimate_mean([HalfScores(one) for one in parts], "accuracy", bound=1.0)
+    assert found.value == pytest.approx((2 / 3 + 1.0) / 2)
+    alike = estimate_mean([HalfScores(part(80, [1, 0, 1] * 13))] * 2, "accuracy", bound=1.0)
+    assert found.standard_error > 4 * alike.standard_error
+
+
+def test_a_part_that_was_followed_on_no_request_identifies_nothing():
+    found = estimate_mean([HalfScores(part(80, [1, 0, 1] * 13)), HalfScores(part(80, []))], "accuracy", bound=1.0)
+    assert found.effective >= LEAST_EFFECTIVE
+    assert not found.is_identified
+
+
 @pytest.mark.parametrize(
     ("n", "unsupported", "identified"), [(100, 0.0, True), (100, 0.04, True), (100, 0.2, False), (5, 0.0, False)]
 )

@@ -80,7 +80,9 @@ def estimate_mean(
     The policies of the halves differ, so that scores are centred within each half. Requests that were not drawn may vary
     more than those that were. So to the squares the larger of two allowances is added: one more request, as Agresti and Min
     (2005) do for paired shares, since scores that never varied may vary; or two more of those that vary most, since few large
-    weights are easily missed. In a mean over a sweep the one request counts for as many of the bounds as the two differ under.
+    weights are easily missed. The one request weighs as much as one of the half in which the policies were followed least: two
+    right answers there are no proof that its plan is always right. In a mean over a sweep it counts for as many of the bounds
+    as the two differ under.
     The quantile is Student's, with as many degrees of freedom as requests that vary, by the scores' own fourth moment.
 
     Args:
@@ -91,28 +93,28 @@ def estimate_mean(
     """
     n = sum(len(half.policy) for half in halves)
     value, square, fourth, m = 0.0, 0.0, 0.0, 0.0
-    unsupported, judged = 0.0, 0.0
+    unsupported, heaviest = 0.0, 0.0  # the weight of one request
     unlike = [half.unlike for half in halves]
     for half, share in zip(halves, unlike, strict=True):
         if not share:
             continue
-        judged += share * len(half.policy)
         scores = half.policy.utility(target) - (0.0 if half.reference is None else half.reference.utility(target))
         both = (half.policy,) if half.reference is None else (half.policy, half.reference)
         centred = _residuals(scores - scores.mean(), {k: v for one in both for k, v in one.balance.items()})
         value += float(scores.sum()) / n
         square += float(centred @ centred)
         fourth += float((centred**4).sum())
-        m += min(effective_number(one.weight) for one in both)
+        followed = min(effective_number(one.weight) for one in both)
+        m, heaviest = m + followed, max(heaviest, share * len(half.policy) / followed if followed else math.inf)
         unsupported += max(float(one.unsupported.sum()) for one in both) / n
     if not any(unlike):
         return OffPolicyEstimate(
             value=0.0, standard_error=0.0, low=0.0, high=0.0, effective=float(n), unsupported=0.0, is_identified=True,
             is_same=True,
         )  # fmt: skip
-    is_identified = m >= LEAST_EFFECTIVE and unsupported <= MOST_UNSUPPORTED
-    if bound is not None and m > 0:
-        more = max((bound * judged / m) ** 2, 2.0 * fourth / square if square > 0.0 else 0.0)
+    is_identified = m >= LEAST_EFFECTIVE and heaviest < math.inf and unsupported <= MOST_UNSUPPORTED
+    if bound is not None and heaviest < math.inf:
+        more = max((bound * heaviest) ** 2, 2.0 * fourth / square if square > 0.0 else 0.0)
         square, fourth = square + more, fourth + more**2
     error = math.sqrt(square) / n
     reach = float(stdtrit(_freedom(square, fourth, m), 0.5 + level / 2.0)) * error + unsupported * (bound or 0.0)
