@@ -105,7 +105,7 @@ def test_a_plan_that_may_lose_more_is_served_to_as_many_requests_as_lose_the_mar
     assert found.gain == pytest.approx((0.66 * -0.015, 0.66 * 0.035))
     assert found.saved_usd == pytest.approx((0.66 * 0.49, 0.66 * 0.51))
     assert found.sentence.startswith("Switch for 66 % of the requests: it saves $0.33 of $1 per request at -1.0 to +2.3 points")
-    assert found.sentence.endswith("About 157 labelled requests would settle whether for all, for about $2.9 more.")
+    assert found.sentence.endswith("About 157 labelled requests would settle whether it may serve all, for about $2.9 more.")
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ class Recommendation:
         more = ""
         if self.requests is not None:
             price = "" if self.usd is None else f", for about ${self.usd:.2g} more"
-            what = "it" if self.advice == "keep" else "whether for all"
+            what = "it" if self.advice == "keep" else "whether it may serve all"
             more = f" About {self.requests:,} labelled requests would settle {what}{price}."
         return f"{verdict}: {self.reason}.{more}"
 
