@@ -8,9 +8,8 @@ plans writes the record in a commit of its own and says why.
 Plans: 200 random tries of each kind (scripts/freeze_parts/tries.py), seven questions about each through
 ``Planner(trie).plan(...)``, equal to 1e-9. Stores: small profiles and random walks through ``vinelm.profile``, ``estimate``,
 ``plan`` and ``evaluate``, equal to 1e-6 (their errors and intervals to 1e-3, gains by luck to 5 %). Both take about two
-minutes, the plans alone half of one. ``--only reproduce-quick`` and ``--only
-recorded-spider`` (with VINELM_DATA) compare what these scripts print,
-which takes three minutes each.
+minutes, the plans alone half of one. ``--only reproduce-quick`` and ``--only recorded-spider`` (with VINELM_DATA) compare what
+these scripts print, which takes three minutes each.
 """
 
 from __future__ import annotations

@@ -255,7 +255,7 @@ def tried(shape: str, requests: int, seed: int) -> Found:
         gain, saved = served * float((own - right).mean()), served * float(1 - cost.mean() / paid.mean())
     fixed = [_figures(world, models, right, paid) for models in assignments(world.template)]
     return Found(
-        shape, seed, requests, len(rows), advice, served, advice == "switch" and gain < -MARGIN, gain, saved,
+        shape, seed, requests, len(rows), advice, served, gain < -MARGIN, gain, saved,
         max((g for g, s in fixed if s >= -1e-9), default=0.0), max((s for g, s in fixed if g >= -1e-9), default=0.0),
         time.perf_counter() - started,
     )  # fmt: skip

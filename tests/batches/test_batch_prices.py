@@ -37,6 +37,8 @@ def provider(monkeypatch):
 
 
 class SlowSet(set):
+    """Widens a gap between two statements, in which another thread acts; nothing waits for it to be over."""
+
     def add(self, key):
         time.sleep(0.05)
         super().add(key)
@@ -151,14 +153,14 @@ def test_the_cap_is_kept_while_calls_wait(provider, tmp_path, monkeypatch):
         reserve(self, usd)
         seen.append(self.committed_usd)
 
-    def slowly(self):
+    def slowly(self, *given, **named):
         """Threads take their time between a request's run and where it goes: what it has reserved is not to be overlooked."""
-        self._parked = SlowSet(self._parked)
-        return following(self)
+        made(self, *given, **named)
+        self._parked = SlowSet()
 
-    following = BatchPricedRun._next
+    made = BatchPricedRun.__init__
     monkeypatch.setattr(Ledger, "_reserve", noted)
-    monkeypatch.setattr(BatchPricedRun, "_next", slowly)
+    monkeypatch.setattr(BatchPricedRun, "__init__", slowly)
     found = app.run(budget_usd=budget_usd)
     assert max(seen) <= budget_usd + 1e-9
     assert found.spent_usd <= budget_usd

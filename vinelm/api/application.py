@@ -94,8 +94,9 @@ class VineLM(VineInterface, LongRunning):
             :class:`~vinelm.controller.FleetConfig`. By default this process is alone.
         evidence: the store that rows of planned requests are written to, as a profile would have, off the request path: its
             path, or an :class:`~vinelm.api.EvidenceConfig`.
-        allow_unproven: serve plans also where the trie does not prove that they are no worse than what runs today. By default
-            such a request runs the stages' defaults, and its trace says what the plan would have done (:meth:`recommendation`).
+        allow_unproven: serve plans to all requests, also where the trie does not prove that they are no worse than what runs
+            today. By default such requests, or the share for which the plan is not proven, run the stages' defaults, and a
+            trace says what the plan would have done (:meth:`recommendation`).
         margin: accuracy, a fraction, that a cheaper plan may lose.
         canary: the share of requests, in [0, 1), that plans serve, proven or not; the others run the stages' defaults. Live
             evidence then decides, and a plan that is worse is served no more (:attr:`canary`).
@@ -297,7 +298,7 @@ class VineLM(VineInterface, LongRunning):
             self.served_planner().prepare(objective)
 
     def recommendation(self, objective: Objective) -> Recommendation | None:
-        """Return whether requests with this objective are served by the plan or by what runs today, and why.
+        """Return which share of the requests with this objective the plan serves, and what runs today the others, and why.
 
         Returns:
             None where the trie does not say what runs today, so that there is nothing to compare with.

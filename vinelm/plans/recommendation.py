@@ -87,6 +87,10 @@ class ComparedPlan:
         share = min(margin / -self.gain_low, 0.99) if margin else 0.0
         return math.floor(100 * share) / 100 if share >= LEAST_SHARE else 0.0
 
+    def proven_saving(self, margin: float = MARGIN) -> float:
+        """Return the dollars per request that it saves over all requests where it serves :meth:`proven_share` of them."""
+        return self.proven_share(margin) * self.saved_usd
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recommendation:
@@ -185,8 +189,7 @@ class AgainstToday:
     def best(self, margin: float = MARGIN) -> ComparedPlan | None:
         """Return the plan to switch to: for all requests, else for a share of them; None if none is proven for enough."""
         shared = [plan for plan in self.plans if plan.proven_share(margin) > 0.0]
-        saved = {id(plan): plan.proven_share(margin) * plan.saved_usd for plan in shared}
-        return self.proven(margin) or max(shared, key=lambda plan: saved[id(plan)], default=None)
+        return self.proven(margin) or max(shared, key=lambda plan: plan.proven_saving(margin), default=None)
 
     def closest(self) -> ComparedPlan | None:
         """Return the plan that is nearest to being proven: the highest lower end among those that cost no more than today's.
@@ -262,20 +265,18 @@ class AgainstToday:
         part = plan.serving(share or 1.0)
         facts: dict[str, Any] = {"gain": (part.gain_low, part.gain_high), "saved_usd": (part.saved_low, part.saved_high)}
         between = f"{_points(part.gain_low)} to {_points(part.gain_high)} points of accuracy against what runs today"
-        if not share and plan.gain_low > 0.0:
-            return Recommendation(advice="switch", share=1.0, reason=f"it brings {between}", **facts)
-        if not share and plan.gain_high < -margin:
-            return Recommendation(advice="keep", reason=f"the plan is worse: {between}", **facts)
-        if not share and plan.gain_low > -margin and plan.saved_low > 0.0:
-            return Recommendation(advice="keep", reason=f"it saves hardly any dollars, at {between}", **facts)
-        if share < 1.0:
-            facts["requests"] = requests = self._settling(plan, -margin if plan.saved_usd > 0.0 else 0.0)
-            if requests is not None and self.requests:
-                facts["usd"] = self.spent_usd * max(requests / self.requests - 1.0, 0.0)
         if share:
             saves = f"it saves ${part.saved_usd:.2g} of ${self.cost_usd or 0.0:.2g} per request"
-            return Recommendation(advice="switch", share=share, reason=f"{saves} at {between}", **facts)
-        return Recommendation(advice="keep", reason=f"it may bring {between}, which proves neither", **facts)
+            unsettled = self._unsettled(plan, margin) if share < 1.0 else {}
+            return Recommendation(advice="switch", share=share, reason=f"{saves} at {between}", **facts, **unsettled)
+        if plan.gain_low > 0.0:
+            return Recommendation(advice="switch", share=1.0, reason=f"it brings {between}", **facts)
+        if plan.gain_high < -margin:
+            return Recommendation(advice="keep", reason=f"the plan is worse: {between}", **facts)
+        if plan.gain_low > -margin and plan.saved_low > 0.0:
+            return Recommendation(advice="keep", reason=f"it saves hardly any dollars, at {between}", **facts)
+        reason = f"it may bring {between}, which proves neither"
+        return Recommendation(advice="keep", reason=reason, **facts, **self._unsettled(plan, margin))
 
     def _beside(self, cost_usd: float, policy: str) -> list[ComparedPlan]:
         plans = sorted((plan for plan in self.plans if plan.policy == policy), key=lambda plan: plan.cost_usd)
@@ -285,13 +286,14 @@ class AgainstToday:
         above = [plan for plan in plans if plan.cost_usd >= cost_usd * (1 - 1e-6)]
         return list({id(plan): plan for plan in (*below[-1:], *above[:1])}.values())
 
-    def _settling(self, plan: ComparedPlan, wanted: float) -> int | None:
-        """Requests with which the lower end would rise above ``wanted``, if the gain stays; None if it would not."""
-        distance = plan.gain - wanted
-        if distance <= 0.0 or not self.requests:
-            return None
+    def _unsettled(self, plan: ComparedPlan, margin: float) -> dict[str, Any]:
+        """Requests with which its lower end would suffice for all of them, if the gain stays, and their dollars; or nothing."""
+        distance = plan.gain + (margin if plan.saved_usd > 0.0 else 0.0)
         reach = plan.gain - plan.gain_low
-        return None if reach > MOST_TIMES * distance else math.ceil(self.requests * max((reach / distance) ** 2, LEAST_TIMES))
+        if distance <= 0.0 or not self.requests or reach > MOST_TIMES * distance:
+            return {}
+        requests = math.ceil(self.requests * max((reach / distance) ** 2, LEAST_TIMES))
+        return {"requests": requests, "usd": self.spent_usd * max(requests / self.requests - 1.0, 0.0)}
 
 
 def recommended(

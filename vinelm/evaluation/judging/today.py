@@ -94,8 +94,7 @@ def _is_nearer(tried: AgainstToday, found: AgainstToday) -> bool:
     """Whether rows show more of a plan of tried steps than of those of any step: more is proven, or nearer to it."""
     one, other = tried.best(), found.best()
     if one is not None or other is not None:
-        saved = [0.0 if plan is None else plan.proven_share() * plan.saved_usd for plan in (one, other)]
-        return saved[0] > saved[1]
+        return one is not None and (other is None or one.proven_saving() > other.proven_saving())
     one, other = tried.closest(), found.closest()
     if one is None or not one.is_identified:
         return False
