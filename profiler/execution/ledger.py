@@ -256,12 +256,14 @@ class Ledger:
             pass
 
     @contextmanager
-    def settling(self, reservation: Reservation, paid_usd: float, calls: int = 0) -> Iterator[None]:
-        """Settle a unit in one transaction with what the block writes, which is no row."""
+    def settling(
+        self, reservation: Reservation, paid_usd: float, calls: int = 0, *, name: str | None = None
+    ) -> Iterator[None]:
+        """Settle a unit in one transaction with what the block writes, which is no row. ``name`` is its request, if that is new."""
         with self._lock:
             with self._locked():
                 yield
-                self._store.settle(reservation.entry, paid_usd)
+                self._store.settle(reservation.entry, paid_usd, name)
             self._close(reservation, paid_usd, calls)
 
     @contextmanager

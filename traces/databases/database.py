@@ -58,6 +58,7 @@ class Database:
         require_store_file(path)
         self._lock = threading.RLock()
         self._closing = ExitStack()
+        self._data_version: tuple[int] | None = None
         engine = create_engine(
             _url_to_read(path) if is_read_only else URL.create("sqlite", database=str(path)),
             poolclass=StaticPool,
@@ -83,6 +84,12 @@ class Database:
                 return
             with self._connection.begin():
                 yield self._connection
+
+    def is_untouched(self) -> bool:
+        """True if no other connection has written since this was asked last. To be asked inside a transaction."""
+        raw = self._connection.connection.driver_connection
+        before, self._data_version = self._data_version, raw and raw.execute("PRAGMA data_version").fetchone()
+        return before is not None and before == self._data_version
 
     def require_version(self, found: str | None) -> None:
         """Raise unless the store has this version's tables; ``found`` is what its ``meta`` says now.

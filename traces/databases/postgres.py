@@ -128,6 +128,10 @@ class PostgresDatabase(Database):
         self._unflushed = lease
         return Totals(found.usd, found.calls)
 
+    def is_untouched(self) -> bool:
+        """False: nothing tells without a query."""
+        return False
+
     def truncate_wal(self) -> None:
         """Do nothing: the server looks after its log."""
 

@@ -66,6 +66,7 @@ _META = select(schema.meta.c.value).where(schema.meta.c.key == bindparam("name")
 _RESERVE = insert(schema.ledger)
 _RAISE = update(schema.ledger).where(schema.ledger.c.entry_id == bindparam("entry")).values(reserved_usd=bindparam("upper"))
 _SETTLE = update(schema.ledger).where(schema.ledger.c.entry_id == bindparam("entry")).values(settled_usd=bindparam("paid"))
+_SETTLE_AS = _SETTLE.values(request_id=bindparam("request"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +205,9 @@ class ObservationStore:
             try:
                 yield
                 # Last: a transaction that reads before it writes may find that it cannot write any more.
-                self._database.require_version(connection.execute(_META, {"name": "schema_version"}).scalar_one_or_none())
+                if not self._database.is_untouched():
+                    version = connection.execute(_META, {"name": "schema_version"}).scalar_one_or_none()
+                    self._database.require_version(version)
             finally:
                 self._is_together = False
 
@@ -402,10 +405,14 @@ class ObservationStore:
         with self._database.transaction() as connection:
             connection.execute(_RAISE, {"entry": reservation, "upper": upper_usd})
 
-    def settle(self, reservation: int, cost_usd: float) -> None:
-        """Settle a reservation that led to no row at its actual cost."""
+    def settle(self, reservation: int, cost_usd: float, request_id: str | None = None) -> None:
+        """Settle a reservation that led to no row at its actual cost, for this request if it was made for none yet."""
+        paid = {"entry": reservation, "paid": cost_usd}
         with self._database.transaction() as connection:
-            connection.execute(_SETTLE, {"entry": reservation, "paid": cost_usd})
+            if request_id is None:
+                connection.execute(_SETTLE, paid)
+            else:
+                connection.execute(_SETTLE_AS, {**paid, "request": request_id})
 
     def abandon_open(self) -> int:
         """Settle all open reservations at their upper bound and return their number.

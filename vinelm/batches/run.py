@@ -211,7 +211,7 @@ class BatchRun:
         try:
             for thread in threads:
                 thread.start()
-            with _HeapAtRest() as heap:
+            with self._ledger.ahead(lambda: len(self._left)), _HeapAtRest() as heap:
                 self._wait(threads, on_done, heap.at)
         except BaseException:  # Ctrl-C, or the progress could not be told
             self._is_stopping, self.because = True, INTERRUPTED

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,6 +18,12 @@ from vinelm.traces.store.batches import BatchRecords
 from vinelm.traces.store.group_commit import GroupCommit
 
 Served = TypeVar("Served", ServedRequest, Answer)
+
+AHEAD = ""
+"""The request of an entry that is reserved ahead, until the one that took it has ended."""
+AHEAD_ROOM = 10
+"""Nothing is reserved ahead unless so many times the bounds of all requests under way would fit into the budget."""
+_FADING = 0.99  # of the largest bound, from request to request: one long prompt is forgotten after some hundred
 
 
 class RequestLedger:
@@ -38,6 +45,10 @@ class RequestLedger:
         self._commits = GroupCommit(store)
         self._changed = threading.Condition()
         self._under_way = self._waiting = self._ended = 0
+        self._needed_usd = 0.0
+        self._left: Callable[[], int] = _none_left
+        self._spare: list[Reservation] = []
+        self._usual_usd = 0.0
 
     @property
     def committed_usd(self) -> float:
@@ -46,8 +57,8 @@ class RequestLedger:
 
     @property
     def reserved_usd(self) -> float:
-        """Upper bounds in dollars of the calls of the requests under way."""
-        return self._ledger.reserved_usd
+        """Upper bounds in dollars of the calls of the requests under way; what is reserved ahead does not count."""
+        return self._needed_usd
 
     @property
     def replaceable_usd(self) -> float:
@@ -59,6 +70,25 @@ class RequestLedger:
         """The part of the budget that is spent or reserved, in [0, 1]; 0 without a limit."""
         budget_usd = self._ledger.limits.budget_usd
         return 0.0 if budget_usd is None else min(self.committed_usd / max(budget_usd, 1e-300), 1.0)
+
+    @contextmanager
+    def ahead(self, left: Callable[[], int]) -> Iterator[None]:
+        """Inside the block, a request's answer and the reservation of the next request are one transaction in place of two.
+
+        The next request is whichever begins: it makes its calls under the entry that is there, and gives it its name when it
+        ends. What is reserved is the largest bound of late; a dearer call raises it, as it always does. A process that dies leaves
+        no more entries open than requests were under way.
+
+        Args:
+            left: Returns how many requests have not begun.
+        """
+        self._left = left
+        try:
+            yield
+        finally:
+            self._left = _none_left
+            with suppress(StoreError):  # what stays open counts at its bound in the run that follows
+                self._release()
 
     def paying(self, name: str, **batched: Any) -> Paying:
         """Return what a request pays with that is served in several goes (:meth:`serve`); see :class:`Paying`."""
@@ -87,10 +117,13 @@ class RequestLedger:
             return None
         with self._changed:
             self._under_way += 1
+        paying = paying or Paying(self, name)
         try:
-            return self._served(paying or Paying(self, name), answer, keep)
+            return self._served(paying, answer, keep)
         finally:
             with self._changed:
+                self._needed_usd -= paying.needed_usd
+                paying.needed_usd = 0.0
                 self._under_way -= 1
                 self._ended += 1
                 self._changed.notify_all()
@@ -110,18 +143,45 @@ class RequestLedger:
         budget.limit_usd = 0.0  # a thread that the request has left behind makes no call any more
         budget.note_recorded(request.cost_usd)
 
-        def settle() -> None:
+        def settle() -> Reservation | None:
             reservation = paying.reservation or self._ledger.reserve(
                 paying.name, (), 0.0, is_paid=True, is_batched=paying.is_batched
             )
-            with self._ledger.settling(reservation, budget.spent_usd + budget.reserved_usd + paying.unused_usd()):
+            paid_usd = budget.spent_usd + budget.reserved_usd + paying.unused_usd()
+            with self._ledger.settling(reservation, paid_usd, name=paying.name if paying.was_ahead else None):
                 if not is_refused:
                     keep(reservation.entry, request)
                 elif self._batches is not None:
                     self._batches.leave(reservation.entry)
+            return self._reserved_ahead(paying)
 
-        self._commits.run(settle)
+        spare = self._commits.run(settle)
+        if spare is not None:
+            with self._changed:
+                self._spare.append(spare)
         return None if is_refused else request
+
+    def _reserved_ahead(self, paying: Paying) -> Reservation | None:
+        """Reserve for a request that begins after this one has ended, if there is one and the budget has ample room."""
+        self._usual_usd = usual_usd = max(paying.needed_usd, _FADING * self._usual_usd)
+        if paying.is_batched or not paying.needed_usd or self._left() <= len(self._spare):
+            return None
+        if self._ledger.refusal(AHEAD_ROOM * self._under_way * usual_usd) is not None:
+            return None
+        return self._ledger.reserve(AHEAD, (), usual_usd)
+
+    def _release(self) -> bool:
+        """Settle what is reserved ahead and was not taken; whether there was any."""
+        with self._changed:
+            spare, self._spare = self._spare, []
+
+        def settle() -> None:
+            for one in spare:
+                self._ledger.settle_without_row(one, 0.0)
+
+        if spare:
+            self._commits.run(settle)
+        return bool(spare)
 
     def raised(self, paying: Paying, upper_usd: float) -> bool:
         """Reserve that many dollars for a request, durably; False if the budget has no room, and will have none."""
@@ -129,6 +189,8 @@ class RequestLedger:
             ended = self._ended
             if self._commits.run(partial(self._raise, paying, upper_usd), is_one_statement=True):
                 return True
+            if self._release():
+                continue
             paying.on_full()
             if not self._waits(ended):
                 return False
@@ -141,6 +203,17 @@ class RequestLedger:
         except BudgetExhausted:
             return False
         return True
+
+    def taken(self) -> Reservation | None:
+        """Return an entry that was reserved ahead, which is the caller's from now on; None if there is none."""
+        with self._changed:
+            return self._spare.pop() if self._spare else None
+
+    def note_needed(self, paying: Paying, upper_usd: float) -> None:
+        """Note how much of what is reserved for a request its calls may come to."""
+        with self._changed:
+            self._needed_usd += max(upper_usd - paying.needed_usd, 0.0)
+            paying.needed_usd = max(upper_usd, paying.needed_usd)
 
     def keep(self, paying: Paying) -> None:
         """Let what a request pays count whatever follows, durably: it makes calls that no later run can fetch."""
@@ -163,6 +236,10 @@ class RequestLedger:
 
 def _nothing() -> None:
     return None
+
+
+def _none_left() -> int:
+    return 0
 
 
 class Paying:
@@ -188,16 +265,24 @@ class Paying:
         self._ledger, self.name, self.is_batched = ledger, name, is_batched
         self.on_full, self.unused_usd = on_full, unused_usd
         self.reservation: Reservation | None = None
+        self.was_ahead = False
+        self.needed_usd = 0.0
         self.error: StoreError | None = None
 
     def top_up(self, upper_usd: float) -> bool:
         """True if the reservation is raised; what the store fails with is raised at the end: the application may catch it."""
         if self.error is not None:  # what is in memory may not be in the store
             raise self.error
-        if self.reservation is not None and upper_usd <= self.reservation.upper_usd:  # what it had reserved the time before
-            return True
-        try:
-            return self._ledger.raised(self, upper_usd)
-        except StoreError as error:
-            self.error = error
-            raise
+        if self.reservation is None and not self.is_batched:
+            self.reservation = self._ledger.taken()
+            self.was_ahead = self.reservation is not None
+        # What was reserved the time before, or ahead.
+        if self.reservation is None or upper_usd > self.reservation.upper_usd:
+            try:
+                if not self._ledger.raised(self, upper_usd):
+                    return False
+            except StoreError as error:
+                self.error = error
+                raise
+        self._ledger.note_needed(self, upper_usd)
+        return True
