@@ -175,6 +175,10 @@ class ArmModel:
         return np.flatnonzero(np.isin(self.questions.node, self.nodes))
 
     @cached_property
+    def _features(self) -> FeatureMatrix:
+        return self.regression.features.at(self._rows)
+
+    @cached_property
     def _base(self) -> Ints:
         base = np.zeros(len(self.questions.node), np.int64)
         base[self._rows] = np.arange(len(self._rows))
@@ -182,7 +186,7 @@ class ArmModel:
 
     def log_likelihood(self) -> FloatArray:
         """Return log P(the arm that was taken) of each decision if the answer was wrong and right: (decisions, 2, points)."""
-        shares = self.questions.shares(self.regression.probabilities(self._rows), self.nodes, self._base)
+        shares = self.questions.shares(self.regression.probabilities(self._features), self.nodes, self._base)
         return np.asarray(np.log(np.maximum(shares[self.place, self.order], 1e-12)))
 
     def step(self, posterior: FloatArray, belief: FloatArray, *, with_variances: bool) -> None:
@@ -205,7 +209,7 @@ class ArmModel:
         rows, questions = self._rows, self.questions
         place = np.searchsorted(self.nodes, questions.node[rows])
         at = (place, questions.order[rows], questions.right[rows].astype(np.int64))
-        self.regression.step(rows, taken[at], not_before[at])
+        self.regression.step(self._features, taken[at], not_before[at])
         if with_variances:
             self.regression.update_variances()
 

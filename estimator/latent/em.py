@@ -114,6 +114,7 @@ class _ExpectationMaximization:
         arms = arms_of(cells.trie)
         self.arms = ArmModel.start(cells, arms, grid) if arms.is_choice.any() else None
         features = FeatureMatrix.of(cells.trie, cells.kinds)
+        self._features = features.at(self.rows)
         is_oracle = cells.rule == "oracle"
         self.regressions = (
             Regression.start(features, grid, ANSWER),
@@ -121,22 +122,22 @@ class _ExpectationMaximization:
             None if is_oracle and not cells.failed.any() else Regression.start(features, grid, VERDICT),
         )
 
-    def probabilities(self, rows: Ints | None = None) -> OutcomeProbabilities:
-        """P(yes) at the nodes ``rows``, or at all nodes.
+    def probabilities(self, *, of_all: bool = True) -> OutcomeProbabilities:
+        """P(yes) at all nodes, or at those of ``rows``.
 
         Under the oracle stop a right answer always stops the request and, without failed calls, a wrong one never does.
         """
-        answerable = self.cells.trie.answerable if rows is None else self.cells.trie.answerable[rows]
+        answerable = self.cells.trie.answerable if of_all else self.cells.trie.answerable[self.rows]
         certain = np.ones((len(answerable), len(self.grid)))
         right, stop_if_right, stop_if_wrong = (
-            value * certain if regression is None else regression.probabilities(rows)
+            value * certain if regression is None else regression.probabilities(None if of_all else self._features)
             for regression, value in zip(self.regressions, (1.0, 1.0, 0.0), strict=True)
         )
         return OutcomeProbabilities(right * answerable[:, None], stop_if_right, stop_if_wrong)
 
     def expect(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """E step: (posterior of each request over the grid, P(right) of each cell)."""
-        known = self.probabilities(self.rows)
+        known = self.probabilities(of_all=False)
         stop = self.cells.stop
         if_right = _log(known.right)[self._row] + _log_stop(known.stop_if_right, stop, self._row)
         if_wrong = _log(1.0 - known.right)[self._row] + _log_stop(known.stop_if_wrong, stop, self._row)
@@ -173,7 +174,7 @@ class _ExpectationMaximization:
         )
         for regression, (yes, asked) in zip(self.regressions, counts, strict=True):
             if regression is not None:
-                regression.step(self.rows, yes, asked)
+                regression.step(self._features, yes, asked)
                 if with_variances:
                     regression.update_variances()
         if self.arms is not None:

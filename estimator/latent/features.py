@@ -38,7 +38,8 @@ suited     kind x model                                     the model is better 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ from scipy import sparse
 from vinelm.estimator.arms import arms_of
 from vinelm.template.kinds import StageKinds
 from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
 
 Ints = npt.NDArray[np.int64]
 Matrix = Any  # scipy.sparse has no stubs
@@ -120,6 +122,15 @@ class FeatureMatrix:
         ]
         slope, slope_group = stack(slopes, size)
         return cls(design, group, tuple(part.name for part in parts), slope, slope_group)
+
+    def at(self, rows: Ints) -> FeatureMatrix:
+        """Return the features of these rows alone. A fit asks for the same ones in every iteration, and selecting them is slow."""
+        return replace(self, design=self.design[rows], slope=self.slope[rows])
+
+    @cached_property
+    def dense(self) -> tuple[FloatArray, FloatArray]:
+        """``design`` and ``slope`` as arrays, shape (rows, effects) and (rows, slopes)."""
+        return self.design.toarray(), self.slope.toarray()
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,24 +80,21 @@ class Regression:
             features, grid, prior_mean.copy(), prior_mean, group, variance, np.diag(variance[group]), variance.copy(), used
         )
 
-    def probabilities(self, rows: Ints | None = None) -> FloatArray:
-        """Return P(yes), shape (rows, points); of all nodes if ``rows`` is None."""
-        design, slope = self.features.design, self.features.slope
-        if rows is not None:
-            design, slope = design[rows], slope[rows]
-        n_effects = design.shape[1]
-        level = design @ self.coefficients[:n_effects]
-        return sigmoid(level[:, None] + np.outer(slope @ self.coefficients[n_effects:], self.grid))
+    def probabilities(self, at: FeatureMatrix | None = None) -> FloatArray:
+        """Return P(yes), shape (rows, points), of the rows of ``features`` that ``at`` holds, or of all."""
+        at = at or self.features
+        n_effects = at.design.shape[1]
+        level = at.design @ self.coefficients[:n_effects]
+        return sigmoid(level[:, None] + np.outer(at.slope @ self.coefficients[n_effects:], self.grid))
 
-    def step(self, rows: Ints, yes: FloatArray, asked: FloatArray) -> None:
-        """Take one Newton step, shortened to :data:`LONGEST_STEP`, on expected counts of shape (rows, points)."""
-        design, slope = self.features.design[rows], self.features.slope[rows]
-        probability = self.probabilities(rows)
+    def step(self, at: FeatureMatrix, yes: FloatArray, asked: FloatArray) -> None:
+        """Take one Newton step, shortened to :data:`LONGEST_STEP`, on expected counts of shape (rows of ``at``, points)."""
+        probability = self.probabilities(at)
         residual, weight = yes - asked * probability, asked * probability * (1.0 - probability)
         precision = 1.0 / self.variance[self.group]
-        gradient = np.concatenate([design.T @ residual.sum(axis=1), slope.T @ (residual @ self.grid)])
+        gradient = np.concatenate([at.design.T @ residual.sum(axis=1), at.slope.T @ (residual @ self.grid)])
         gradient -= precision * (self.coefficients - self.prior_mean)
-        information = _information(design, slope, weight, self.grid)
+        information = _information(at, weight, self.grid)
         # The prior makes it positive definite, also where an effect was never observed.
         information[np.diag_indices_from(information)] += precision
         self._factor = linalg.cho_factor(information, lower=True, check_finite=False)
@@ -118,9 +115,9 @@ class Regression:
         self.variance = np.where(np.arange(n_groups) < n_learned, np.clip(fresh, *VARIANCE_RANGE), self.variance)
 
 
-def _information(design: Any, slope: Any, weight: FloatArray, grid: FloatArray) -> FloatArray:
+def _information(at: FeatureMatrix, weight: FloatArray, grid: FloatArray) -> FloatArray:
     """X' W X for the columns [design, grid * slope], summed over the grid."""
-    flat, steep = design.toarray(), slope.toarray()
+    flat, steep = at.dense
     level, cross, square = weight.sum(axis=1), weight @ grid, weight @ grid**2
     corner = flat.T @ (cross[:, None] * steep)
     return np.block([[flat.T @ (level[:, None] * flat), corner], [corner.T, steep.T @ (square[:, None] * steep)]])
