@@ -124,7 +124,7 @@ class FeatureMatrix:
         return cls(design, group, tuple(part.name for part in parts), slope, slope_group)
 
     def at(self, rows: Ints) -> FeatureMatrix:
-        """Return the features of these rows alone. A fit asks for the same ones in every iteration, and selecting them is slow."""
+        """Return the features of these rows alone: a fit asks for the same ones each time, and to select them takes long."""
         return replace(self, design=self.design[rows], slope=self.slope[rows])
 
     @cached_property

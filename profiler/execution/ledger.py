@@ -256,10 +256,11 @@ class Ledger:
             pass
 
     @contextmanager
-    def settling(
-        self, reservation: Reservation, paid_usd: float, calls: int = 0, *, name: str | None = None
-    ) -> Iterator[None]:
-        """Settle a unit in one transaction with what the block writes, which is no row. ``name`` is its request, if that is new."""
+    def settling(self, reservation: Reservation, paid_usd: float, calls: int = 0, *, name: str | None = None) -> Iterator[None]:
+        """Settle a unit in one transaction with what the block writes, which is no row.
+
+        ``name`` is the request of an entry that was reserved before it was known whose it would be.
+        """
         with self._lock:
             with self._locked():
                 yield

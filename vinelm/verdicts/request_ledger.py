@@ -76,8 +76,8 @@ class RequestLedger:
         """Inside the block, a request's answer and the reservation of the next request are one transaction in place of two.
 
         The next request is whichever begins: it makes its calls under the entry that is there, and gives it its name when it
-        ends. What is reserved is the largest bound of late; a dearer call raises it, as it always does. A process that dies leaves
-        no more entries open than requests were under way.
+        ends. What is reserved is the largest bound of late; a dearer call raises it, as it always does. A process that dies
+        leaves no more entries open than requests were under way.
 
         Args:
             left: Returns how many requests have not begun.
