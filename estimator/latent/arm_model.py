@@ -19,7 +19,7 @@ verdict    stage x arm x model                              the same for each mo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -176,7 +176,8 @@ class ArmModel:
 
     @cached_property
     def _features(self) -> FeatureMatrix:
-        return self.regression.features.at(self._rows)
+        features = self.regression.features
+        return replace(features, design=features.design[self._rows], slope=features.slope[self._rows])
 
     @cached_property
     def _base(self) -> Ints:

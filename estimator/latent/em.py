@@ -7,7 +7,7 @@ and every row informs about the models' accuracy, accepted or not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -114,7 +114,8 @@ class _ExpectationMaximization:
         arms = arms_of(cells.trie)
         self.arms = ArmModel.start(cells, arms, grid) if arms.is_choice.any() else None
         features = FeatureMatrix.of(cells.trie, cells.kinds)
-        self._features = features.at(self.rows)
+        # Selected once: that takes longer than a step on them.
+        self._features = replace(features, design=features.design[self.rows], slope=features.slope[self.rows])
         is_oracle = cells.rule == "oracle"
         self.regressions = (
             Regression.start(features, grid, ANSWER),

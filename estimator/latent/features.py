@@ -38,7 +38,7 @@ suited     kind x model                                     the model is better 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -123,13 +123,9 @@ class FeatureMatrix:
         slope, slope_group = stack(slopes, size)
         return cls(design, group, tuple(part.name for part in parts), slope, slope_group)
 
-    def at(self, rows: Ints) -> FeatureMatrix:
-        """Return the features of these rows alone: a fit asks for the same ones each time, and to select them takes long."""
-        return replace(self, design=self.design[rows], slope=self.slope[rows])
-
     @cached_property
     def dense(self) -> tuple[FloatArray, FloatArray]:
-        """``design`` and ``slope`` as arrays, shape (rows, effects) and (rows, slopes)."""
+        """``design`` and ``slope`` as arrays, shape (rows, effects) and (rows, slopes); a fit asks for them in every step."""
         return self.design.toarray(), self.slope.toarray()
 
 

@@ -94,7 +94,11 @@ class Regression:
         precision = 1.0 / self.variance[self.group]
         gradient = np.concatenate([at.design.T @ residual.sum(axis=1), at.slope.T @ (residual @ self.grid)])
         gradient -= precision * (self.coefficients - self.prior_mean)
-        information = _information(at, weight, self.grid)
+        # X' W X for the columns [design, grid * slope], summed over the grid.
+        flat, steep = at.dense
+        level, cross, square = weight.sum(axis=1), weight @ self.grid, weight @ self.grid**2
+        corner = flat.T @ (cross[:, None] * steep)
+        information = np.block([[flat.T @ (level[:, None] * flat), corner], [corner.T, steep.T @ (square[:, None] * steep)]])
         # The prior makes it positive definite, also where an effect was never observed.
         information[np.diag_indices_from(information)] += precision
         self._factor = linalg.cho_factor(information, lower=True, check_finite=False)
@@ -113,14 +117,6 @@ class Regression:
         fresh = (squares + PRIOR_EFFECTS * self._start_variance) / (determined + PRIOR_EFFECTS)
         n_learned = len(self.features.groups)  # slope variances stay fixed: otherwise the latent trait could change its sign
         self.variance = np.where(np.arange(n_groups) < n_learned, np.clip(fresh, *VARIANCE_RANGE), self.variance)
-
-
-def _information(at: FeatureMatrix, weight: FloatArray, grid: FloatArray) -> FloatArray:
-    """X' W X for the columns [design, grid * slope], summed over the grid."""
-    flat, steep = at.dense
-    level, cross, square = weight.sum(axis=1), weight @ grid, weight @ grid**2
-    corner = flat.T @ (cross[:, None] * steep)
-    return np.block([[flat.T @ (level[:, None] * flat), corner], [corner.T, steep.T @ (square[:, None] * steep)]])
 
 
 def sigmoid(logit: FloatArray) -> FloatArray:

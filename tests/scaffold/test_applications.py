@@ -17,7 +17,7 @@ from typing import Literal, TypedDict
 from kit.agent_packages import create_deep_agent, create_supervisor, create_swarm, hand_off
 from kit.openai_like import ChatOpenAI
 from langchain.agents import create_agent
-from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.runnables import ConfigurableField, RunnableConfig, RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -320,6 +320,13 @@ def test_todays_model_is_that_which_a_nodes_own_code_reads(folder, capsys):
     assert found["today"] == {"write": "gpt-4o", "check": "gpt-4o-mini"}
     anything = TWO_MODELS.replace("self.small.invoke", 'getattr(self, "small").invoke')
     assert "check" not in init(folder, capsys, anything, "graph", "--apply", "--json", "--force")["today"]
+
+
+def test_todays_model_is_that_which_a_node_asks_a_function_for(folder, capsys):
+    maker = "@cache\ndef make(name):\n    return ChatOpenAI(model=name)\n"
+    asked = 'make(config.get("configurable", {}).get("model", "gpt-4o")).'
+    source = maker + GRAPH.replace("llm.", asked).replace("state: State", "state: State, config: RunnableConfig")
+    assert init(folder, capsys, source, "graph", "--apply", "--json")["today"] == {"write": "gpt-4o"}
 
 
 @pytest.mark.parametrize("second", ["gpt-4o", "gpt-4o-mini", None])

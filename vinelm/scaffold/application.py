@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from langgraph.graph import END, START
@@ -26,6 +26,7 @@ from vinelm.api import VineLM
 from vinelm.backends import simulated_catalog
 from vinelm.errors import InputError, WorkflowError
 from vinelm.requests.workflow import Request, Workflow
+from vinelm.scaffold.factories import names_asked
 from vinelm.scaffold.interrupts import waiting_nodes
 from vinelm.scaffold.model_calls import PREFIXES, ModelCall, mentioned_models, model_calls, named_model
 from vinelm.scaffold.plain_code import CodeKeys, code_keys
@@ -65,7 +66,7 @@ def models_today(
         stage = path if path in found else name
         asked = [call.model for chat in node.chats if makes_client(type(chat)) for call in calls if call.client]
         chats = [model_of(chat) for chat in node.chats if not makes_client(type(chat))]
-        models = [*chats, *asked, *(one for code in node.makers for one in _made_in(code, calls))]
+        models = [*chats, *asked, *(one for code in node.makers for one in _made_in(code, calls, node.functions))]
         found.setdefault(stage, {}).update(dict.fromkeys(model for model in models if model is not None))
         if None in models:
             unknown.add(stage)
@@ -93,12 +94,14 @@ def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[t
             yield from _nodes(inner.held, f"{around}{node}{WITHIN}")
 
 
-def _made_in(code: CodeType, calls: Sequence[ModelCall]) -> Iterator[str | None]:
-    """The models that a function makes; None for one that its source does not name."""
+def _made_in(code: CodeType, calls: Sequence[ModelCall], functions: Sequence[FunctionType]) -> Iterator[str | None]:
+    """The models that a function makes, by itself or as others ask it to; None for one that no source names."""
     lines = [line for _, _, line in code.co_lines() if line is not None]
     for call in calls:
         if call.path == Path(code.co_filename) and lines and code.co_firstlineno <= call.line <= max(lines):
-            yield call.model
+            given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            asked = names_asked(code, call.named_by, functions) if call.named_by in given else []
+            yield from (named_model(name, call.prefix) for name in asked) if asked else (call.model,)
 
 
 FEW_TURNS = 3

@@ -119,6 +119,8 @@ class ModelCall:
         lost: The source of settings that neither VineLM nor the catalog has a place for.
         client: The class of the openai SDK that is made, ``OpenAI`` or ``AsyncOpenAI``; None for a chat model.
         fields: The source of ``.configurable_fields(...)`` behind it, of the fields that VineLM's models have; may be empty.
+        named_by: The name whose value the model is, where that is no constant: a parameter of the function around it.
+        prefix: The provider's, as in ``provider:model``; None where the class does not say it.
     """
 
     path: Path
@@ -134,6 +136,8 @@ class ModelCall:
     lost: tuple[str, ...] = ()
     client: str | None = None
     fields: str = ""
+    named_by: str | None = None
+    prefix: str | None = None
 
     def replacement(self, *, is_named: bool = False) -> str:
         """Return the code that stands in its place; it names its stage with ``is_named``."""
@@ -248,7 +252,11 @@ def _facts(made: ast.expr, outer: ast.expr, text: str, names: dict[str, Any]) ->
     maker = _value(made.func, names)
     found: dict[str, Any] = {"endpoint": endpoint, "settings": {}, "options": {}, "lost": ()}
     found["client"] = maker.__name__ if makes_client(maker) else None
-    found["model"] = None if endpoint else _model_of(made, getattr(maker, "__name__", ""), names)
+    found["prefix"] = PREFIXES.get(getattr(maker, "__name__", ""))
+    found["model"] = None if endpoint else _model_of(made, found["prefix"], names)
+    if found["model"] is None and not endpoint:
+        given = [keyword.value for keyword in made.keywords if keyword.arg in {"model", "model_name"}] or made.args[:1]
+        found["named_by"] = next((one.id for one in given if isinstance(one, ast.Name)), None)
     for keyword in made.keywords:
         value, source = _constant(keyword.value, names), ast.get_source_segment(text, keyword.value) or ""
         if keyword.arg in _KEPT:
@@ -333,11 +341,11 @@ def _endpoint_of(call: ast.Call, text: str) -> str | None:
     return next((ast.get_source_segment(text, keyword) for keyword in given), None)
 
 
-def _model_of(call: ast.Call, maker: str, names: dict[str, Any]) -> str | None:
+def _model_of(call: ast.Call, prefix: str | None, names: dict[str, Any]) -> str | None:
     texts = {keyword.arg: value for keyword in call.keywords if isinstance(value := _constant(keyword.value, names), str)}
     first = _constant(call.args[0], names) if call.args else None
     name = texts.get("model") or texts.get("model_name") or (first if isinstance(first, str) else None)
-    return None if name is None else named_model(name, PREFIXES.get(maker) or texts.get("model_provider"))
+    return None if name is None else named_model(name, prefix or texts.get("model_provider"))
 
 
 def named_model(name: str, prefix: str | None) -> str | None:

@@ -50,6 +50,7 @@ class HeldStages:
         is_tools: it is LangGraph's ``ToolNode``, which runs what a model asks for.
         chats: LangChain chat models that are not VineLM's, where those are looked for.
         makers: the code that makes such models when it runs.
+        functions: the application's functions that its code refers to, directly or through others.
         adapters: those that made the chat models and wrapped the stages.
     """
 
@@ -64,6 +65,7 @@ class HeldStages:
     is_tools: bool = False
     chats: list[Any] = field(default_factory=list)
     makers: list[CodeType] = field(default_factory=list)
+    functions: list[FunctionType] = field(default_factory=list)
     adapters: list[Any] = field(default_factory=list)
 
 
@@ -109,6 +111,7 @@ def chat_nodes(
                 held.is_by_node |= called.is_by_node
                 held.chats += called.chats
                 held.makers += called.makers
+                held.functions += called.functions
     return found
 
 
@@ -257,6 +260,7 @@ class _Search:
         yield from (function.__defaults__ or (), (function.__kwdefaults__ or {}))
         if not is_user_code(function.__module__ or "", function.__code__.co_filename):
             return
+        self._held.functions.append(function)
         names = frozenset(code_names(function.__code__))
         owner = function.__globals__
         if names & _MAKERS or (self._is_any and any(makes_chat(owner.get(name)) for name in names)):
