@@ -54,6 +54,19 @@ def test_a_file_that_is_upgraded_under_a_run_ends_it_in_one_line_before_its_next
     assert run(path).keys() == run(tmp_path / "whole.db").keys()
 
 
+def test_a_store_that_was_upgraded_is_not_written_to_at_the_second_try_either(tmp_path):
+    path = tmp_path / "s.db"
+    with new_store(path, WORKFLOW) as store:
+        with store.together():
+            store.reserve("q1", (), 0.1)
+        set_version(path, 99)
+        for _ in range(2):
+            with pytest.raises(StoreError, match="upgraded to store version 99"), store.together():
+                store.reserve("q1", (), 0.1)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM ledger").fetchone() == (1,)
+
+
 def test_a_file_is_not_upgraded_while_a_run_is_at_work(tmp_path):
     path, refused = tmp_path / "s.db", []
 

@@ -51,6 +51,7 @@ class Database:
     """What errors call other contents."""
     is_shareable = False
     """True if several runs may hold a store at a time."""
+    _data_version: tuple[int] | None = None
 
     def __init__(self, path: Path, *, shown_as: Path | None = None, is_read_only: bool = False) -> None:
         self.path = shown_as or path
@@ -58,7 +59,6 @@ class Database:
         require_store_file(path)
         self._lock = threading.RLock()
         self._closing = ExitStack()
-        self._data_version: tuple[int] | None = None
         engine = create_engine(
             _url_to_read(path) if is_read_only else URL.create("sqlite", database=str(path)),
             poolclass=StaticPool,
@@ -98,6 +98,7 @@ class Database:
             StoreError: it was upgraded while it was open.
         """
         if found != str(schema.SCHEMA_VERSION):
+            self._data_version = None  # it is asked for again before the next write
             raise StoreError(
                 f"{self.path}: upgraded to store version {found} while this one, which writes {schema.SCHEMA_VERSION}, was at "
                 "work: upgrade VineLM here and run the same line again",
