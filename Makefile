@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 AUDIT := build/audit
 DOCS := build/docs-venv
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
-LOCKED := install -qq --require-hashes
+LOCKED := install -qq --no-compile --require-hashes
 UV ?= uv
 LOCK = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-emit-index-url --no-emit-find-links $(UPGRADE)
 
@@ -17,7 +17,7 @@ help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 # Only files with a hash in requirements/ are installed. pip accepts no hash for VineLM itself: a second call installs it, which
-# downloads nothing, as the build backend is locked, too.
+# downloads nothing, as the build backend is locked, too. Python compiles what is imported; pip would compile all (half a minute).
 $(VENV)/.demo: pyproject.toml requirements/build.txt requirements/demo.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "VineLM needs Python >= 3.11: set PYTHON=..."; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -22,7 +22,7 @@ settings.load_profile("no deadline")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Modules and collected tests stay to the end: the garbage collector need not look at them again and again."""
+    """Modules and collected tests stay to the end: the garbage collector need not look at them, nor at the rest, so often."""
     gc.disable()
     try:
         return (yield)
@@ -30,6 +30,7 @@ def pytest_collection():
         gc.collect()
         gc.freeze()
         gc.enable()
+        gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.fixture

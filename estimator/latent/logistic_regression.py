@@ -82,25 +82,26 @@ class Regression:
 
     def probabilities(self, at: FeatureMatrix | None = None) -> FloatArray:
         """Return P(yes), shape (rows, points), of the rows of ``features`` that ``at`` holds, or of all."""
-        at = at or self.features
-        n_effects = at.design.shape[1]
-        level = at.design @ self.coefficients[:n_effects]
-        return sigmoid(level[:, None] + np.outer(at.slope @ self.coefficients[n_effects:], self.grid))
+        design, slope = (self.features.design, self.features.slope) if at is None else at.dense
+        n_effects = design.shape[1]
+        level = design @ self.coefficients[:n_effects]
+        return sigmoid(level[:, None] + np.outer(slope @ self.coefficients[n_effects:], self.grid))
 
     def step(self, at: FeatureMatrix, yes: FloatArray, asked: FloatArray) -> None:
         """Take one Newton step, shortened to :data:`LONGEST_STEP`, on expected counts of shape (rows of ``at``, points)."""
         probability = self.probabilities(at)
         residual, weight = yes - asked * probability, asked * probability * (1.0 - probability)
         precision = 1.0 / self.variance[self.group]
-        gradient = np.concatenate([at.design.T @ residual.sum(axis=1), at.slope.T @ (residual @ self.grid)])
+        design, slope = at.dense
+        gradient = np.concatenate([residual.sum(axis=1) @ design, (residual @ self.grid) @ slope])
         gradient -= precision * (self.coefficients - self.prior_mean)
-        # X' W X for the columns [design, grid * slope], summed over the grid.
-        flat, steep = at.dense
+        # X' W X for the columns [design, grid * slope], summed over the grid. The prior makes it positive definite, also where
+        # an effect was never observed.
         level, cross, square = weight.sum(axis=1), weight @ self.grid, weight @ self.grid**2
-        corner = flat.T @ (cross[:, None] * steep)
-        information = np.block([[flat.T @ (level[:, None] * flat), corner], [corner.T, steep.T @ (square[:, None] * steep)]])
-        # The prior makes it positive definite, also where an effect was never observed.
-        information[np.diag_indices_from(information)] += precision
+        information, n_effects = np.diag(precision), design.shape[1]
+        information[:n_effects, :n_effects] += design.T @ (level[:, None] * design)
+        information[n_effects:, n_effects:] += slope.T @ (square[:, None] * slope)
+        information[n_effects:, :n_effects] = slope.T @ (cross[:, None] * design)  # the other half is not looked at
         self._factor = linalg.cho_factor(information, lower=True, check_finite=False)
         move = linalg.cho_solve(self._factor, gradient, check_finite=False)
         # Where probabilities are near 0 or 1 the curvature vanishes, and a whole step would go much too far.

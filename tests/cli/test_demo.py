@@ -23,6 +23,7 @@ def demo(tmp_path_factory):
     return folder, json.loads(said.getvalue())
 
 
+@pytest.mark.long
 def test_its_verdict_is_that_of_evaluate_on_its_store(demo):
     folder, found = demo
     again = vinelm.evaluate(folder / "demo.db", folder / "demo.vine")
@@ -34,6 +35,7 @@ def test_its_verdict_is_that_of_evaluate_on_its_store(demo):
     assert str(folder) not in page
 
 
+@pytest.mark.long
 def test_each_budget_is_judged_alone(demo):
     _, found = demo
     assert [one["objectives"] for one in found["by_budget"]] == [[one] for one in found["objectives"]]

@@ -236,6 +236,7 @@ def bench(monkeypatch, tmp_path):
     server.server_close()
 
 
+@pytest.mark.long
 def test_a_peer_chooses_with_the_dollars_and_is_judged_on_what_the_server_meters(bench):
     rows = bench.app("linear", ["fake"])["rows"]
     fake = rows["fake"]

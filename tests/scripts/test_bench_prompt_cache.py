@@ -23,6 +23,7 @@ def bench(tmp_path_factory):
     return Bench.profiled(store, is_writing_charged=True, requests=50, coverage=0.7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rate", [pytest.param(6.0, marks=pytest.mark.long), 600.0])
 def test_a_service_pays_what_is_promised_at_its_rate(bench, rate):
     charged, trie = bench.as_charged(), estimate(bench.store, check=False, calls_per_hour=rate)

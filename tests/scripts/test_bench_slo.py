@@ -43,6 +43,7 @@ def rows(scripts, bench):
         return [row for a in (*script.ARRIVALS, "crowd") for row in bench.rows(a, None)]
 
 
+@pytest.mark.long
 def test_every_policy_meets_every_load_at_every_slo(scripts, rows):
     bench, _, figures = scripts
     names = ["policy", "slo_s", "arrivals", "per_second", "load_age_s", "has_dispatch_correction", "seed"]

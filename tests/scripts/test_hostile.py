@@ -29,6 +29,7 @@ def test_no_random_command_line_gets_through(part):
     assert set(found["exits"]) <= {"0", "1", "2", "3"}
 
 
+@pytest.mark.long
 def test_no_history_of_unfinished_stages_gets_through(part):
     found = part("unfinished").run(print, histories=15)
     assert found["through"] == []

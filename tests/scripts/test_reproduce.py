@@ -131,6 +131,7 @@ def test_replanning_is_timed_step_by_step(script, case, result):
     assert script.table_3([script.Case("x", "no seconds", case.table, False)], 5) == {}
 
 
+@pytest.mark.long
 def test_late_requests_are_counted_under_load(script):
     from dataclasses import replace
 

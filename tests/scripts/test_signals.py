@@ -283,6 +283,7 @@ def run(script, monkeypatch, capsys, *arguments):
     return code, found.out, found.err
 
 
+@pytest.mark.long
 def test_every_method_is_measured_on_every_table(script, data, monkeypatch, capsys):
     code, out, _ = run(script, monkeypatch, capsys, "--data", data, "--tables", "exams,classeval", *QUICK)
     assert code == 0
@@ -309,6 +310,7 @@ def test_every_method_is_measured_on_every_table(script, data, monkeypatch, caps
     assert max(map(len, text.splitlines())) <= 80
 
 
+@pytest.mark.long
 def test_systems_and_their_prices_come_from_a_file(script, data, tmp_path, monkeypatch, capsys):
     file = tmp_path / "systems.csv"
     file.write_text("name,usd_per_1000\nsmall,3\nlarge,\nGPT-4@2024,7\n")

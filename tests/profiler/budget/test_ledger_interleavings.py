@@ -44,7 +44,7 @@ class MemoryStore:
         self._write()
         self.rows.append(row)
 
-    def settle(self, entry, cost_usd):
+    def settle(self, entry, cost_usd, request_id=None):
         self.entries[entry][1] = cost_usd
 
     @contextmanager
