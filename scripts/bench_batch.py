@@ -11,7 +11,7 @@
 own prompts, and the blocks of a chat service, on a simulated engine (`batch_parts/engine.py`) whose constants are derived, not
 measured. For each size of the cache and each number of calls in flight: the seconds of our order over those of the best of
 {arrival, operator-wise, longest prefix first (the engine is shown 256 calls), depth-first over all calls, a data set sorted by
-hand}. In our order four times as many requests are under way as calls in flight, the rivals have all of them. Answers are
+hand}. In our order eight times as many requests are under way as calls in flight, the rivals have all of them. Answers are
 simulated. "replicas": two engines, requests placed by what their first prompts share, against in turn.
 "ordering": processor seconds to put calls in order.
 

@@ -17,7 +17,7 @@ WINDOW = 256
 """Calls that an engine with SGLang's ``lpm`` is shown at a time."""
 RIVALS = ("arrival", "operator-wise", "longest prefix", "depth-first", "sorted data set")
 OURS = "vinelm"
-UNDER_WAY = 4
+UNDER_WAY = 8
 """Requests under way in our order, times the calls in flight: among their calls there is something to choose."""
 
 
