@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -157,11 +158,18 @@ def test_a_batch_whose_first_requests_all_fail_is_stopped(app):
         assert len(list(Answers(store).brief())) < before + 20
 
 
-def test_progress_that_cannot_be_told_ends_the_batch_with_every_answer_kept(app):
+def test_progress_that_cannot_be_told_ends_the_batch_with_every_answer_kept(app, monkeypatch):
+    add = Answers.add
+
+    def add_slowly(*given):  # requests end after the batch was told to stop
+        time.sleep(0.05)
+        add(*given)
+
     def broken_pipe(done, total):
         if done >= 4:
             raise BrokenPipeError
 
+    monkeypatch.setattr(Answers, "add", add_slowly)
     with pytest.raises(BrokenPipeError):
         run(on_done=broken_pipe)
     with ObservationStore.open("a.db") as store:

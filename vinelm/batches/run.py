@@ -208,15 +208,16 @@ class BatchRun:
         self._served.guard_calls(self._guards)
         if self._orders_calls:
             self._ordered = self._served.order_calls([self._found.first[key].id for key in reversed(self._left)])
-        try:
-            for thread in threads:
-                thread.start()
-            with self._ledger.ahead(lambda: len(self._left)), _HeapAtRest() as heap:
-                self._wait(threads, on_done, heap.at)
-        except BaseException:  # Ctrl-C, or the progress could not be told
-            self._is_stopping, self.because = True, INTERRUPTED
-            self._wait([thread for thread in threads if thread.ident is not None])
-            raise
+        with self._ledger.ahead(lambda: len(self._left)):
+            try:
+                for thread in threads:
+                    thread.start()
+                with _HeapAtRest() as heap:
+                    self._wait(threads, on_done, heap.at)
+            except BaseException:  # Ctrl-C, or the progress could not be told
+                self._is_stopping, self.because = True, INTERRUPTED
+                self._wait([thread for thread in threads if thread.ident is not None])
+                raise
         if self._error is not None:
             raise self._error
         self._is_over = True
