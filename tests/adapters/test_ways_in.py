@@ -42,13 +42,13 @@ def attacked(kind, every, redis=None):
 
 
 @pytest.mark.parametrize("kind", ["chat models", "agents", pytest.param("evidence", marks=pytest.mark.long), "telemetry"])
-@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [37, pytest.param(1, marks=pytest.mark.long)])
 def test_no_fault_of_ours_fails_a_request_or_leaves_anything_behind(kind, every):
     attacked(kind, every)
 
 
 @pytest.mark.parametrize("kind", ["fleet", "dollars of a day"])
-@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [37, pytest.param(1, marks=pytest.mark.long)])
 def test_nor_in_a_fleet(kind, every, redis_url):
     attacked(kind, every, redis_url)
 

@@ -30,7 +30,7 @@ def tries(tmp_path_factory):
 
 def profiled(folder, label_usd):
     backends = {"test": ClassifiedBackend(label_usd=label_usd)}
-    workflow = bind_workflow(classified(48), catalog(), backends)
+    workflow = bind_workflow(classified(32), catalog(), backends)
     with ObservationStore.open_or_create(folder / "s.db", store_identity(workflow, catalog(), backends)) as store:
         profile(workflow, catalog(), backends, store, ProfileSettings(coverage=0.5, seed=1))
         rows = store.observations()

@@ -40,7 +40,7 @@ def serve(vine, objective=OBJECTIVE, policy=None, **app):
     return App(**app).build(vine).compile().invoke({"q": "?"}, context=vine.context(objective, policy=policy))
 
 
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.long)])
 def test_no_function_of_ours_that_raises_fails_an_application(every):
     """Found by running a request, so that a function written tomorrow is attacked, too."""
     found = faults.run(lambda line: None, calls=(1,), modes=("sync",), every=every)

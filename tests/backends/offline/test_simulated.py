@@ -64,6 +64,7 @@ def test_every_model_is_in_the_literatures_range(outcomes, requests):
     assert max(accuracy, key=accuracy.__getitem__) == dear
 
 
+@pytest.mark.long
 def test_the_best_model_is_not_the_best_everywhere(outcomes):
     dear = max(CATALOG, key=lambda name: CATALOG[name].price.output)
     others = set().union(*(outcomes[name,] for name in CATALOG if name != dear))

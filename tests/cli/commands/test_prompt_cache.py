@@ -127,6 +127,7 @@ def test_the_store_has_the_cached_tokens_of_every_row(made):
         assert {row.tokens_cached for row in opened.observations()} == {None}
 
 
+@pytest.mark.long
 def test_an_export_keeps_them(made, tmp_path):
     store, _, _ = made[True]
     assert main(["export", str(store), "-o", str(tmp_path / "x.csv")]) == 0

@@ -150,7 +150,7 @@ def test_kinds_that_do_not_pay_leave_what_requests_show(tmp_path, monkeypatch) -
     monkeypatch.setattr("vinelm.evaluation.tries.promises.promised_gain", lambda by_kind, without: -0.01)
     alike = {kind: {"small": 0.5, "mid": 0.7} for kind in ("code", "prose")}
     prices = {"small": 0.001, "mid": 0.001}
-    path = made_store(tmp_path / "a.db", alike["code"], prices, requests=160, kinds=alike, has_answers=True)
+    path = made_store(tmp_path / "a.db", alike["code"], prices, requests=80, kinds=alike, has_answers=True)
     assert vinelm.estimate(path, check=False).signals is None
     found = vinelm.estimate(path)
     assert found.signals is not None

@@ -95,6 +95,7 @@ def test_a_store_that_cannot_be_judged_has_its_plans(tmp_path):
 # -- the headline in dollars ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_dollars_at_equal_quality_are_those_of_the_sweep(judged, page):
     found = equal_quality(judged.sweep("min_accuracy"), judged.evaluation.headline.name)
     assert found is not None

@@ -69,6 +69,7 @@ def test_the_page_says_what_evaluate_says(made, page):
     assert len(page.hero.marks) == sum(one.verdict == "gain" for one in found.by_budget)
 
 
+@pytest.mark.long
 def test_against_the_large_model_in_use_the_small_one_before_it_is_a_gain(made):
     page = store_page(*made, in_use="large")
     found = vinelm.evaluate(*made, in_use="large")
