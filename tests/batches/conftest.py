@@ -1,6 +1,7 @@
 """The app of docs/examples with a trie, made once: 60 requests on simulated models."""
 
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def project(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.syspath_prepend(str(folder))
+        patch.delitem(sys.modules, "my_app", raising=False)  # of other tests, in other folders
         workflow = vinelm.load_workflow("my_app:workflow")
         vinelm.profile(replace(workflow, requests=workflow.requests[:40]), "models.toml", "s.db", coverage=0.3)
         vinelm.save_trie("t.vine", vinelm.estimate("s.db"))
@@ -38,4 +40,5 @@ def app(project, tmp_path, monkeypatch):
         shutil.copy(project / name, tmp_path / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "my_app", raising=False)
     return tmp_path

@@ -18,6 +18,7 @@ from vinelm.errors import ConfigError, DatasetError, InfeasibleError, StageBroke
 from vinelm.objective import Objective
 from vinelm.traces import ObservationStore, check_store
 from vinelm.traces.served.answers import Answers
+from vinelm.verdicts.request_ledger import RequestLedger
 
 BEST = Objective(maximize="accuracy")
 APP = "my_app:workflow"
@@ -159,9 +160,10 @@ def test_a_batch_whose_first_requests_all_fail_is_stopped(app):
 
 
 def test_progress_that_cannot_be_told_ends_the_batch_with_every_answer_kept(app, monkeypatch):
-    add = Answers.add
+    add, release = Answers.add, RequestLedger._release
+    under_way = []
 
-    def add_slowly(*given):  # requests end after the batch was told to stop
+    def add_slowly(*given):  # some requests end after the batch was told to stop
         time.sleep(0.05)
         add(*given)
 
@@ -169,9 +171,15 @@ def test_progress_that_cannot_be_told_ends_the_batch_with_every_answer_kept(app,
         if done >= 4:
             raise BrokenPipeError
 
+    def released(ledger):
+        under_way.append(ledger._under_way)
+        return release(ledger)
+
     monkeypatch.setattr(Answers, "add", add_slowly)
+    monkeypatch.setattr(RequestLedger, "_release", released)
     with pytest.raises(BrokenPipeError):
         run(on_done=broken_pipe)
+    assert under_way[-1] == 0  # what is reserved ahead is given back when the last of them has ended
     with ObservationStore.open("a.db") as store:
         kept = list(Answers(store).brief())
         assert store.committed_usd() == pytest.approx(sum(answer.cost_usd for answer in kept))

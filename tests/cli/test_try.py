@@ -54,7 +54,6 @@ def test_an_unproven_plan_is_served_by_lines_that_say_so():
     )
 
 
-@pytest.mark.long
 def test_a_dry_run_buys_nothing(project, capfd):
     assert main(["try", "workflow.py:build", "--dry-run", "--json"]) == 0
     assert "calls" in capfd.readouterr().out

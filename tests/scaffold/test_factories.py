@@ -95,7 +95,7 @@ def assigned_twice(state):
 
 
 def of_itself(state):
-    name = name  # noqa: F821, PLW0127
+    name = name  # noqa: F823, PLW0127
     return make(0, name)
 
 
@@ -105,6 +105,57 @@ def of_a_property(state):
 
 def of_nothing(state):
     return state
+
+
+name = "gpt-5"  # what a local name hides
+
+
+def of_a_parameter(state, name):
+    return make(0, name)
+
+
+def of_a_loop(state):
+    return [make(0, name) for name in state]
+
+
+def of_a_parameters_attribute(state, settings):
+    return make(0, settings.model)
+
+
+def assigned_and_looped(state):
+    name = "gpt-4o"
+    for name in state:  # noqa: B007
+        pass
+    return make(0, name)
+
+
+def annotated(state):
+    name: str = "gpt-4o"
+    return make(0, name)
+
+
+def of_a_closure():
+    name = "gpt-4o"
+
+    def node(state):
+        return make(0, name)
+
+    return node
+
+
+in_a_closure = of_a_closure()
+by_another_name = make
+
+
+def aliased(state):
+    return by_another_name(0, "gpt-4o")
+
+
+def of_another_function(state):
+    return others.make(0, "gpt-4o")
+
+
+others = SimpleNamespace(make=len)
 
 
 ASKED = {
@@ -123,6 +174,14 @@ ASKED = {
     of_itself: [],
     of_a_property: [],
     of_nothing: [],
+    of_a_parameter: [],
+    of_a_loop: [],
+    of_a_parameters_attribute: [],
+    assigned_and_looped: [],
+    annotated: ["gpt-4o"],
+    in_a_closure: [],
+    aliased: ["gpt-4o"],
+    of_another_function: [],
 }
 
 

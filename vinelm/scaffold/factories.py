@@ -6,19 +6,16 @@ import ast
 import inspect
 import os
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from types import CodeType, FunctionType
 from typing import Any
 
-_LOOKUPS = frozenset({"get", "getenv"})
-"""Calls whose second argument is the value of what is not set."""
+from vinelm.scaffold.model_calls import value_of
 
 
 def names_asked(maker: CodeType, parameter: str, functions: Sequence[FunctionType]) -> list[str]:
     """Return the names that functions give for a parameter of the function whose code is ``maker``.
-
-    What a configuration chooses is its default: ``config.get("model", "gpt-5")`` runs ``gpt-5`` today.
 
     Args:
         maker: The code of the function that makes the model.
@@ -29,14 +26,17 @@ def names_asked(maker: CodeType, parameter: str, functions: Sequence[FunctionTyp
         The names in the order of the calls; empty if one of them is not known, or nothing calls it.
     """
     signature = next((inspect.signature(one) for one in functions if one.__code__ is maker), None)
+    if signature is None:
+        return []
     found: list[str | None] = []
     for function in functions:
         tree = _tree_of(function)
+        bound = _bound(tree) | {name: [None] for name in function.__code__.co_freevars}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and _called(node) == maker.co_name and signature is not None:
+            if isinstance(node, ast.Call) and _is_call_of(node, maker, function.__globals__):
                 given = _argument(node, parameter, list(signature.parameters))
                 default = signature.parameters[parameter].default
-                found.append(_text(default) if given is None else _said(given, _assigned(tree), function.__globals__))
+                found.append(_text(default) if given is None else _said(given, bound, function.__globals__))
     return [] if None in found else [name for name in found if name is not None]
 
 
@@ -58,45 +58,44 @@ def _argument(call: ast.Call, parameter: str, parameters: Sequence[str]) -> ast.
     return next(named, None) or given.get(parameter)
 
 
-def _assigned(tree: ast.AST) -> dict[str, list[ast.expr]]:
-    """The values that each local name is given."""
-    found: dict[str, list[ast.expr]] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            for target in (one for one in node.targets if isinstance(one, ast.Name)):
-                found.setdefault(target.id, []).append(node.value)
+def _is_call_of(call: ast.Call, maker: CodeType, names: Mapping[str, Any]) -> bool:
+    """Whether a call is one of that function: by what its name stands for, else by the name, as of ``self.make(...)``."""
+    function = value_of(call.func, names)
+    return _called(call) == maker.co_name if function is None else getattr(inspect.unwrap(function), "__code__", None) is maker
+
+
+def _bound(tree: ast.AST) -> dict[str, list[ast.expr | None]]:
+    """The values that each local name is given; None where that is not an expression, as of a parameter or in a loop."""
+    found: dict[str, list[ast.expr | None]] = {}
+    plain: set[ast.expr] = set()
+    for node in ast.walk(tree):  # a statement comes before the names in it
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name):
+                    plain.add(target)
+                    found.setdefault(target.id, []).append(node.value)
+        elif isinstance(node, ast.arg):
+            found.setdefault(node.arg, []).append(None)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in plain:
+            found.setdefault(node.id, []).append(None)
     return found
 
 
-def _said(expression: ast.expr, local: Mapping[str, Iterable[ast.expr]], names: Mapping[str, Any]) -> str | None:
-    """The text that an expression stands for where nothing else is configured; None if that is not written."""
+def _said(expression: ast.expr, bound: Mapping[str, Sequence[ast.expr | None]], names: Mapping[str, Any]) -> str | None:
+    """The text that an expression stands for, of ``config.get("model", "gpt-5")`` the default; None if that is not written."""
     if isinstance(expression, ast.Constant):
         return _text(expression.value)
     if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.Or):
-        return _said(expression.values[-1], local, names)
-    if isinstance(expression, ast.Call) and _called(expression) in _LOOKUPS and len(expression.args) == 2:
+        return _said(expression.values[-1], bound, names)
+    if isinstance(expression, ast.Call) and _called(expression) in {"get", "getenv"} and len(expression.args) == 2:
         asked, default = expression.args
-        set_now = os.environ.get(str(asked.value)) if isinstance(asked, ast.Constant) and _is_environment(expression) else None
-        return set_now or _said(default, local, names)
-    if isinstance(expression, ast.Name) and expression.id in local:
-        values = list(local[expression.id])
-        rest = {name: found for name, found in local.items() if name != expression.id}  # x = x or "gpt-5"
-        return _said(values[0], rest, names) if len(values) == 1 else None
-    return _text(_value(expression, names))
-
-
-def _is_environment(call: ast.Call) -> bool:
-    return _called(call) == "getenv" or ast.unparse(call.func).endswith("environ.get")
-
-
-def _value(expression: ast.expr, names: Mapping[str, Any]) -> Any:
-    if isinstance(expression, ast.Name):
-        return names.get(expression.id)
-    if not isinstance(expression, ast.Attribute):
-        return None
-    owner = _value(expression.value, names)
-    read = getattr if isinstance(owner, type) else inspect.getattr_static  # of an object, a property would be the author's code
-    return read(owner, expression.attr, None)
+        is_environment = ast.unparse(expression.func).endswith(("getenv", "environ.get"))
+        set_now = os.environ.get(str(asked.value)) if is_environment and isinstance(asked, ast.Constant) else None
+        return set_now or _said(default, bound, names)
+    if isinstance(expression, ast.Name) and expression.id in bound:
+        only = bound[expression.id][0] if len(bound[expression.id]) == 1 else None
+        return None if only is None else _said(only, {**bound, expression.id: [None]}, names)  # it may be made of itself
+    return _text(value_of(expression, {name: value for name, value in names.items() if name not in bound}))
 
 
 def _text(value: Any) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -204,7 +205,7 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
     tree = ast.parse(text)
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
-        settings = isinstance(node, ast.Call) and _is_theirs(_value(node.func, names))
+        settings = isinstance(node, ast.Call) and _is_theirs(value_of(node.func, names))
         for made in [node] if settings else _named_models(node, names):
             outer = _configured(made, above)
             source = ast.get_source_segment(text, outer)
@@ -249,7 +250,7 @@ def _facts(made: ast.expr, outer: ast.expr, text: str, names: dict[str, Any]) ->
     if not isinstance(made, ast.Call):
         return {"model": made.value if isinstance(made, ast.Constant) else None}
     endpoint = _endpoint_of(made, text)
-    maker = _value(made.func, names)
+    maker = value_of(made.func, names)
     found: dict[str, Any] = {"endpoint": endpoint, "settings": {}, "options": {}, "lost": ()}
     found["client"] = maker.__name__ if makes_client(maker) else None
     found["prefix"] = PREFIXES.get(getattr(maker, "__name__", ""))
@@ -303,24 +304,27 @@ def _is_theirs(maker: Any) -> bool:
     return makes_chat(maker) and (getattr(maker, "__module__", "") or "").partition(".")[0] != "vinelm"
 
 
-def _value(expression: ast.expr, names: dict[str, Any]) -> Any:
+def value_of(expression: ast.expr, names: Mapping[str, Any]) -> Any:
+    """Return what a name of a module, or an attribute of one, stands for; None if that is not known. Runs no author's code."""
     if isinstance(expression, ast.Name):
         return names.get(expression.id)
-    if isinstance(expression, ast.Attribute):
-        return getattr(_value(expression.value, names), expression.attr, None)
-    return None
+    if not isinstance(expression, ast.Attribute):
+        return None
+    owner = value_of(expression.value, names)
+    read = getattr if isinstance(owner, type | ModuleType) else inspect.getattr_static  # an object's may be a property
+    return read(owner, expression.attr, None)
 
 
 def _constant(expression: ast.expr, names: dict[str, Any]) -> Any:
     """The value of a constant, or of a name of the module."""
-    return expression.value if isinstance(expression, ast.Constant) else _value(expression, names)
+    return expression.value if isinstance(expression, ast.Constant) else value_of(expression, names)
 
 
 def _named_models(node: ast.AST, names: dict[str, Any]) -> list[ast.expr]:
     """The texts that name a model where a chat model could stand: an argument of a maker of agents, or a sub-agent's."""
     given: list[ast.expr] = []
     if isinstance(node, ast.Call):
-        maker = _value(node.func, names)
+        maker = value_of(node.func, names)
         file = getattr(sys.modules.get(getattr(maker, "__module__", None) or ""), "__file__", None) or ""
         is_creating = getattr(maker, "__name__", "").startswith("create_")
         is_theirs = maker is not None and not is_user_code(getattr(maker, "__module__", None) or "", file)

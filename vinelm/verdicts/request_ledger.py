@@ -46,7 +46,7 @@ class RequestLedger:
         self._changed = threading.Condition()
         self._under_way = self._waiting = self._ended = 0
         self._needed_usd = 0.0
-        self._left: Callable[[], int] = _none_left
+        self._left: Callable[[], int] = lambda: 0
         self._spare: list[Reservation] = []
         self._usual_usd = 0.0
 
@@ -86,7 +86,7 @@ class RequestLedger:
         try:
             yield
         finally:
-            self._left = _none_left
+            self._left = lambda: 0
             with suppress(StoreError):  # what stays open counts at its bound in the run that follows
                 self._release()
 
@@ -236,10 +236,6 @@ class RequestLedger:
 
 def _nothing() -> None:
     return None
-
-
-def _none_left() -> int:
-    return 0
 
 
 class Paying:
