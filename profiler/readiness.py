@@ -21,7 +21,7 @@ from vinelm.adapters.langgraph.structure.code import template_code, template_imp
 from vinelm.adapters.langgraph.structure.reading import template_differences
 from vinelm.backends.base import estimate_tokens
 from vinelm.backends.offline.scripted import ScriptedChatModel
-from vinelm.backends.turns import prompt_parts
+from vinelm.backends.prompt_text import prompt_parts
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError, WorkflowError
 from vinelm.judging import LLMJudge

@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 from vinelm.adapters.langchain.chat_model import VineInterface
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.backends.resolver import ModelResolver
-from vinelm.backends.turns import prompt_parts
+from vinelm.backends.prompt_text import prompt_parts
 from vinelm.catalog import Catalog
 from vinelm.errors import WorkflowError
 from vinelm.profiler.execution.job import UnitBudget

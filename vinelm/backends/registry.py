@@ -17,19 +17,19 @@ from vinelm.requests.workflow import Workflow
 
 PROVIDERS: Mapping[str, str] = MappingProxyType(
     {
-        "anthropic": "vinelm.backends.anthropic.backend",
-        "azure": "vinelm.backends.openai.azure",
-        "bedrock": "vinelm.backends.bedrock.backend",
-        "gemini": "vinelm.backends.gemini.backend",
-        "langchain": "vinelm.backends.langchain.backend",
-        "openai": "vinelm.backends.openai.backend",
-        "recorded": "vinelm.backends.offline.recorded",
-        "sglang": "vinelm.backends.sglang.backend",
-        "simulated": "vinelm.backends.offline.simulated",
-        "vertex": "vinelm.backends.gemini.vertex",
+        "anthropic": "vinelm.backends.anthropic.provider:create",
+        "azure": "vinelm.backends.openai.provider:create_azure",
+        "bedrock": "vinelm.backends.bedrock.provider:create",
+        "gemini": "vinelm.backends.gemini.provider:create",
+        "langchain": "vinelm.backends.langchain.provider:create",
+        "openai": "vinelm.backends.openai.provider:create",
+        "recorded": "vinelm.backends.offline.recorded:create",
+        "sglang": "vinelm.backends.sglang.provider:create",
+        "simulated": "vinelm.backends.offline.simulated:create",
+        "vertex": "vinelm.backends.gemini.provider:create_vertex",
     }
 )
-"""Maps a provider to the module with its ``create(settings) -> Backend``. Imported on first use: SDKs load slowly."""
+"""Maps a provider to the function that makes its backend of :class:`ProviderSettings`. Imported on first use: SDKs load slowly."""
 
 
 CACHE_POINTS = ("anthropic", "bedrock", "openai", "azure")
@@ -84,7 +84,8 @@ def _create(provider: str, catalog: Catalog, workflow: Workflow | None, seed: in
         seed=seed,
         real_time=real_time,
     )
-    backend: Backend = import_module(PROVIDERS[provider]).create(settings)
+    module, _, function = PROVIDERS[provider].partition(":")
+    backend: Backend = getattr(import_module(module), function)(settings)
     return backend
 
 

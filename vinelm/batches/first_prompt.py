@@ -15,7 +15,7 @@ from vinelm.adapters.langgraph.build import begins_with_stages
 from vinelm.adapters.langgraph.whole_run import whole_run
 from vinelm.api import VineLM
 from vinelm.backends.offline.chat_model import OfflineChatModel
-from vinelm.backends.turns import prompt_parts
+from vinelm.backends.prompt_text import prompt_parts
 from vinelm.catalog import Catalog, Model
 from vinelm.requests.protocols import CallContext
 from vinelm.requests.workflow import Request, Workflow

@@ -11,9 +11,9 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
+from vinelm.backends.prompt_text import prompt_parts
 from vinelm.backends.registry import rate_limiters_of
 from vinelm.backends.resolver import ModelResolver
-from vinelm.backends.turns import prompt_parts
 from vinelm.batches.call_order import CallOrder, WaitingCall
 from vinelm.catalog import Catalog
 from vinelm.prompts.shape import shape_of

@@ -17,8 +17,8 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
-from vinelm.adapters.calls.tool_binding import aimed, bind_lazily, structured_chain, whole_chunk
-from vinelm.backends.remote.call_options import PARALLEL
+from vinelm.adapters.calls.tool_binding import PARALLEL, aimed, bind_lazily, structured_chain
+from vinelm.backends.remote.meter import chunk_of
 
 RESOLVED = "lc_gateway_metadata"
 """Key of an answer whose value replaces the provider and the name by which a run of LangSmith knows its model: LangChain's own
@@ -168,7 +168,7 @@ def _chunks(model: BaseChatModel, messages: list[BaseMessage], options: Mapping[
     if _streams(model, options, asynchronously=False):
         yield from model._stream(messages, **options)
     else:
-        yield whole_chunk(model._generate(messages, **options))
+        yield chunk_of(model._generate(messages, **options))
 
 
 async def _achunks(
@@ -181,7 +181,7 @@ async def _achunks(
         async for chunk in model._astream(messages, **options):
             yield chunk
     else:
-        yield whole_chunk(await model._agenerate(messages, **options))
+        yield chunk_of(await model._agenerate(messages, **options))
 
 
 def _streams(model: BaseChatModel, options: Mapping[str, Any], *, asynchronously: bool) -> bool:

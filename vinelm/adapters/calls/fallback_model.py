@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration
-from langchain_core.runnables import Runnable
 from pydantic import Field
 
 from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel, name_model
-from vinelm.backends.base import BoundChatModel
-from vinelm.backends.structured_output import Structured
 from vinelm.errors import CallError
 
 REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malformed")
@@ -60,18 +57,6 @@ class FallbackModel(DelegatingChatModel):
         if name.startswith("__") or name == "binding":
             raise AttributeError(name)
         return getattr(self.binding.answering, name)
-
-    def with_structured_output(
-        self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
-    ) -> Runnable[LanguageModelInput, Any]:
-        """Return a runnable that gives instances of ``schema``, as the chosen model's own method would."""
-        chosen: BaseChatModel = self.binding.answering
-        by_tool = type(chosen).with_structured_output is BaseChatModel.with_structured_output
-        if isinstance(chosen, BoundChatModel):
-            by_tool = chosen.output_options(Structured(schema, kwargs)) is None
-        if by_tool:
-            return BaseChatModel.with_structured_output(self, schema, include_raw=include_raw, **kwargs)
-        return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
 
     def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
         return _Attempt(self.binding, options, is_first=number == 0)

@@ -7,22 +7,23 @@ the chosen model's own ``bind_tools`` or ``with_structured_output`` is asked at 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from vinelm.backends.base import BoundChatModel
-from vinelm.backends.remote.call_options import PARALLEL
-from vinelm.backends.structured_output import Structured
+from vinelm.adapters.calls.structured import Structured
 from vinelm.errors import WorkflowError
 
+PARALLEL = "parallel_tool_calls"
+"""OpenAI's option that allows or forbids several tool calls in one answer; libraries look for it in every ``bind_tools``."""
 STRUCTURED = "vinelm_structured"
 """Key of a call's options that holds a :class:`Structured`."""
+OPENAI_BODY = "vinelm_openai_body"
+"""Key of a call's options that holds parameters of OpenAI's chat completions, for whichever model is chosen."""
 TRACING_ONLY = "ls_structured_output_format"
 """Key by which LangChain tells tracers of a schema; no provider knows it."""
 
@@ -46,6 +47,10 @@ def aimed(model: BaseChatModel, options: Mapping[str, Any]) -> tuple[BaseChatMod
     """The chat model to call and the options to call it with: tools and schema in that model's own form."""
     asked = dict(options)
     target = model
+    body: Mapping[str, Any] | None = asked.get(OPENAI_BODY)
+    if body is not None and not hasattr(model, "_attempt"):  # which only passes it on
+        del asked[OPENAI_BODY]
+        asked = {**_in_own_words(model, body), **asked}
     structured: Structured | None = asked.pop(STRUCTURED, None)
     if structured is not None:
         bound = model.with_structured_output(structured.schema, **structured.options)
@@ -61,13 +66,46 @@ def aimed(model: BaseChatModel, options: Mapping[str, Any]) -> tuple[BaseChatMod
 
 
 def _with_tools(model: BaseChatModel, tools: BoundTools) -> Runnable[Any, Any]:
-    if isinstance(model, BoundChatModel):  # our own take OpenAI's form: nothing is converted twice
-        return model.bind_tools(list(tools), **tools.options)
-    options = dict(tools.options)
-    # Sent by libraries that read it off our signature; a provider without such a parameter would refuse the call.
-    if PARALLEL in options and PARALLEL not in inspect.signature(model.bind_tools).parameters:
-        del options[PARALLEL]
-    return model.bind_tools(list(tools.given), **options)
+    return model.bind_tools(list(tools.given), **taken(model.bind_tools, tools.options))
+
+
+def _in_own_words(model: BaseChatModel, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of OpenAI's chat completions in the form of the chosen model; :class:`WorkflowError` for one that it lacks."""
+    inner = getattr(getattr(model, "binding", None), "inner", None)
+    if inner is None:
+        return dict(body)  # a model of another backend, which knows what to do with them
+    chat: BaseChatModel = inner.given
+    if any(base.__module__.startswith("langchain_openai.") for base in type(chat).__mro__):
+        return dict(body)
+    found: dict[str, Any] = {}
+    for name, value in body.items():
+        if name == "response_format":
+            schema = value.get("json_schema", {}).get("schema") if isinstance(value, Mapping) else None
+            if isinstance(schema, Mapping):
+                titled = {"title": str(value["json_schema"].get("name", "answer")), **schema}
+                found[STRUCTURED] = Structured(titled, {})
+                continue
+        elif name in _SHARED and (name in type(chat).model_fields or _SHARED[name] in type(chat).model_fields):
+            found[name if name in type(chat).model_fields else _SHARED[name]] = value
+            continue
+        kind = type(chat).__name__
+        raise WorkflowError(
+            f"{kind} has no parameter {name!r} of OpenAI's: leave it out, or keep this stage to OpenAI's models"
+        )
+    return found
+
+
+_SHARED: Mapping[str, str] = MappingProxyType({"temperature": "temperature", "top_p": "top_p", "seed": "seed"})
+"""Parameters that most packages have, by OpenAI's name and theirs."""
+
+
+def taken(bind_tools: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options without those that libraries read off our signature, and that this ``bind_tools`` does not have.
+
+    A provider without such a parameter would refuse the call.
+    """
+    known = inspect.signature(bind_tools).parameters
+    return {name: one for name, one in options.items() if name in known or name not in (PARALLEL, "strict")}
 
 
 def _read_form(tool: Any, strict: bool | None) -> Any:
@@ -101,20 +139,3 @@ def structured_chain(model: BaseChatModel, schema: Any, *, include_raw: bool, op
     """Return a runnable that gives instances of ``schema``, in whichever form the chosen model answers."""
     structured = Structured(schema, options)
     return structured.chain(model.bind(**{STRUCTURED: structured}), include_raw=include_raw)
-
-
-def whole_chunk(result: ChatResult) -> ChatGenerationChunk:
-    """Return the answer of a model that does not stream as a single chunk."""
-    generation = result.generations[0]
-    message = cast("AIMessage", generation.message)
-    chunk = AIMessageChunk(
-        content=message.content,
-        additional_kwargs=message.additional_kwargs,
-        response_metadata={**(result.llm_output or {}), **message.response_metadata},
-        id=message.id,
-        tool_calls=message.tool_calls,
-        invalid_tool_calls=message.invalid_tool_calls,
-        usage_metadata=message.usage_metadata,
-        chunk_position="last",
-    )
-    return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)

@@ -19,10 +19,11 @@ from vinelm.adapters.langchain.openai_client import openai_client
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.runs.chat_call import ChatCall, ChatOptions, halted_here, node_of
-from vinelm.backends.structured_output import TAKES_FORMAT
 from vinelm.errors import CallError
 from vinelm.objective import Objective
 
+TAKES_FORMAT = frozenset({"openai", "azure", "anthropic"})
+"""Providers whose packages take the ``response_format`` of an agent, each in its own form."""
 BEGUN = "vinelm_begun"
 """Key of a call's options that holds a :class:`_Begun`."""
 

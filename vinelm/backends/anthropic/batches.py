@@ -7,27 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from vinelm.backends.anthropic.client import HOME, KEY_ENV, api_version, clients_of
-from vinelm.backends.anthropic.messages import Thinking
-from vinelm.backends.anthropic.response import MessageReader, failed, refused
-from vinelm.backends.http.answer_body import BodyLimits
-from vinelm.backends.http.deadline import NO_LIMIT_S
-from vinelm.backends.openai.batches import RESULTS, SKEW_S
-from vinelm.backends.openai.client import named_key
+from langchain_core.language_models import BaseChatModel
+from langchain_core.outputs import ChatResult
+
+from vinelm.backends.keys import named_key
+from vinelm.backends.openai.batches import NO_LIMIT_S, SKEW_S, Refusal
 from vinelm.backends.remote.batches import failure
-from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients
-from vinelm.backends.remote.response import Delta
-from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.transport import BatchApi, FoundBatch, TransportRequest
-from vinelm.backends.turns import CallMemory
+from vinelm.backends.remote.clients import Clients
+from vinelm.backends.remote.failures import failed
+from vinelm.backends.remote.meter import ModelRequest
+from vinelm.backends.remote.provider import BatchApi, FoundBatch
+from vinelm.backends.remote.sender import asked
 from vinelm.catalog import Model
 
 if TYPE_CHECKING:
-    from anthropic import Anthropic, AsyncAnthropic
+    from anthropic import Anthropic
 
+KEY_ENV = "ANTHROPIC_API_KEY"
+_NOT_IN_A_BATCH = ("stream", "extra_headers", "extra_query", "extra_body", "timeout")
 _ENDED: Mapping[str, Mapping[str, Any]] = {
     "expired": failure("timeout", "the batch expired before the call was made"),
     "canceled": failure("server", "the batch was cancelled before the call was made"),
@@ -36,33 +35,36 @@ _OF_THE_SERVER = ("api_error", "overloaded_error", "timeout_error")
 
 
 class AnthropicBatches(BatchApi):
-    """Batches over the SDK. ``known`` keeps the thinking that belongs to tool calls, as for calls made at once."""
+    """Batches over the SDK."""
 
     halves_cache = True
     most_calls, most_bytes = 100_000, 240 << 20
 
-    def __init__(self, known: CallMemory[Thinking], limits: BodyLimits = RESULTS) -> None:
-        self._known = known
-        self._clients: ClientPool[EventLoopClients[Anthropic, AsyncAnthropic]] = ClientPool(
-            lambda model: clients_of(model.api_base or HOME, named_key(model, KEY_ENV), api_version(model), limits),
-            lambda model: (model.api_base, model.api_key_env, api_version(model)),
-        )
+    def __init__(self) -> None:
+        self._clients: Clients[Anthropic] = Clients(_client, lambda model: (model.api_base, model.api_key_env))
 
-    def submit(self, model: Model, key: str, calls: Mapping[str, TransportRequest]) -> str:
+    def body(self, chat: BaseChatModel, request: ModelRequest) -> Mapping[str, Any]:
+        """Return the body of a message, as langchain-anthropic makes it."""
+        own, options = asked(chat, request)
+        payload = own._get_request_payload(list(request.messages), stop=request.stop, **options)  # type: ignore[attr-defined]
+        more = payload.pop("extra_body", None) or {}
+        return {**{key: one for key, one in payload.items() if key not in _NOT_IN_A_BATCH}, **more}
+
+    def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
         """Send the batch: one request."""
-        bodies = {name: dict(request.body) for name, request in calls.items()}
+        bodies = {name: dict(body) for name, body in calls.items()}
         betas: dict[str, None] = {}
         for body in bodies.values():
             asked = body.pop("betas", None) or ()
             betas |= dict.fromkeys([asked] if isinstance(asked, str) else asked)
-        requests: Any = [{"custom_id": name, "params": {"model": model.model_id, **body}} for name, body in bodies.items()]
+        requests: Any = [{"custom_id": name, "params": body} for name, body in bodies.items()]
         headers = {"anthropic-beta": ",".join(betas)} if betas else {}
-        messages = self._clients.of(model).sync().messages
+        messages = self._clients.of(model).messages
         return messages.batches.create(requests=requests, extra_headers=headers, timeout=NO_LIMIT_S).id
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
         """Look into each batch that may be ours. Which calls one has that is under way, nobody says: it has to end first."""
-        batches, is_certain = self._clients.of(model).sync().messages.batches, True
+        batches, is_certain = self._clients.of(model).messages.batches, True
         for batch in batches.list(limit=100):
             if batch.created_at.timestamp() < since_s - SKEW_S:
                 break
@@ -78,24 +80,27 @@ class AnthropicBatches(BatchApi):
 
     def answers(self, model: Model, provider_id: str) -> Mapping[str, Mapping[str, Any]] | None:
         """Read the results of a batch that has ended."""
-        batches = self._clients.of(model).sync().messages.batches
+        batches = self._clients.of(model).messages.batches
         if batches.retrieve(provider_id).processing_status != "ended":
             return None
         return {item.custom_id: _answer(item.result) for item in batches.results(provider_id, timeout=NO_LIMIT_S)}
 
-    def parsed(self, model: Model, request: TransportRequest, body: Mapping[str, Any]) -> Delta:
-        """Parse a message as the SDK does."""
+    def parsed(self, chat: BaseChatModel, body: Mapping[str, Any]) -> ChatResult:
+        """Parse a message as langchain-anthropic does."""
         from anthropic.types import Message
 
-        return MessageReader(model.model_id, self._known).whole(Message.construct(**body))
-
-    def failed(self, error: Exception) -> AttemptFailed | None:
-        """See :meth:`vinelm.backends.remote.transport.Transport.failed`."""
-        return failed(error)
+        result: ChatResult = chat._format_output(Message.model_validate(dict(body)))  # type: ignore[attr-defined]
+        return result
 
     def close(self) -> None:
         """Close the connections."""
         self._clients.close()
+
+
+def _client(model: Model) -> Anthropic:
+    from anthropic import Anthropic
+
+    return Anthropic(api_key=named_key(model, KEY_ENV), base_url=model.api_base, max_retries=0)
 
 
 def _answer(result: Any) -> Mapping[str, Any]:
@@ -106,5 +111,5 @@ def _answer(result: Any) -> Mapping[str, Any]:
     body = result.error.to_dict(mode="json")
     kind = (body.get("error") or {}).get("type")
     status = 500 if kind in _OF_THE_SERVER else 400
-    known = refused(SimpleNamespace(status_code=status, body=body, response=SimpleNamespace(headers={})))
+    known = failed(Refusal(status, body), has_begun=False)
     return failure(known.kind, known.detail)

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from vinelm.backends.gemini.client import clients_of
-from vinelm.backends.gemini.request import ModelSignatures
-from vinelm.backends.gemini.response import GeminiStreamReader, failed, refused
-from vinelm.backends.openai.batches import RESULTS, SKEW_S
-from vinelm.backends.openai.client import named_key
+from langchain_core.language_models import BaseChatModel
+from langchain_core.outputs import ChatResult
+
+from vinelm.backends.keys import named_key
+from vinelm.backends.openai.batches import SKEW_S, Refusal
 from vinelm.backends.remote.batches import failure
-from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients
-from vinelm.backends.remote.response import Delta
-from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.transport import BatchApi, FoundBatch, TransportRequest
-from vinelm.backends.turns import CallMemory
+from vinelm.backends.remote.clients import Clients
+from vinelm.backends.remote.failures import failed
+from vinelm.backends.remote.meter import ModelRequest
+from vinelm.backends.remote.provider import BatchApi, FoundBatch
+from vinelm.backends.remote.sender import asked
 from vinelm.catalog import Model
 
 if TYPE_CHECKING:
@@ -37,31 +36,33 @@ _REST = {
 
 
 class GeminiBatches(BatchApi):
-    """Batches over the SDK. ``known`` keeps the signatures of tool calls, as for calls made at once."""
+    """Batches over the SDK."""
 
     most_calls, most_bytes = 10_000, 18 << 20  # the API takes 20 MB inline
 
-    def __init__(self, known: CallMemory[bytes | None]) -> None:
-        self._known = known
-        self._clients: ClientPool[EventLoopClients[Client, Client]] = ClientPool(
-            lambda model: clients_of(
-                RESULTS, base_url=model.api_base, vertexai=False, api_key=named_key(model, "GEMINI_API_KEY")
-            ),
-            lambda model: (model.api_base, model.api_key_env),
-        )
+    def __init__(self) -> None:
+        self._clients: Clients[Client] = Clients(_client, lambda model: (model.api_base, model.api_key_env))
 
-    def submit(self, model: Model, key: str, calls: Mapping[str, TransportRequest]) -> str:
+    def body(self, chat: BaseChatModel, request: ModelRequest) -> Mapping[str, Any]:
+        """Return the contents and the config of a call, as langchain-google-genai makes them."""
+        own, options = asked(chat, request)
+        made: Any = own._prepare_request(list(request.messages), stop=request.stop, **options)  # type: ignore[attr-defined]
+        config = _plain(made["config"])
+        config.pop("http_options", None)
+        return {"contents": [_plain(one) for one in made["contents"]], "config": config}
+
+    def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
         """Send the batch: one request."""
         requests: Any = [
-            {"contents": request.body["contents"], "config": dict(request.body["config"]), "metadata": {NAME: name}}
-            for name, request in calls.items()
+            {"contents": body["contents"], "config": dict(body["config"]), "metadata": {NAME: name}}
+            for name, body in calls.items()
         ]
-        batches = self._clients.of(model).sync().batches
+        batches = self._clients.of(model).batches
         return str(batches.create(model=model.model_id, src=requests, config={"display_name": key}).name)
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
         """Search by the display name."""
-        for job in self._clients.of(model).sync().batches.list(config={"page_size": 100}):
+        for job in self._clients.of(model).batches.list(config={"page_size": 100}):
             if job.display_name == key and job.name:
                 return FoundBatch(job.name)
             if job.create_time is not None and job.create_time.timestamp() < since_s - SKEW_S:
@@ -70,7 +71,7 @@ class GeminiBatches(BatchApi):
 
     def answers(self, model: Model, provider_id: str) -> Mapping[str, Mapping[str, Any]] | None:
         """Read the responses of a batch that has ended."""
-        job = self._clients.of(model).sync().batches.get(name=provider_id)
+        job = self._clients.of(model).batches.get(name=provider_id)
         state = str(getattr(job.state, "value", job.state)).removeprefix("JOB_STATE_")
         if state not in _ENDED:
             return None
@@ -85,23 +86,29 @@ class GeminiBatches(BatchApi):
                 found[name] = _turned_down(one.error)
         return found
 
-    def parsed(self, model: Model, request: TransportRequest, body: Mapping[str, Any]) -> Delta:
-        """Parse a response as the SDK does."""
+    def parsed(self, chat: BaseChatModel, body: Mapping[str, Any]) -> ChatResult:
+        """Parse a response as langchain-google-genai does."""
         from google.genai.types import GenerateContentResponse
+        from langchain_google_genai.chat_models import _response_to_result
 
-        try:
-            response = GenerateContentResponse.model_validate_json(json.dumps(body))
-        except ValueError:
-            response = None
-        return GeminiStreamReader(ModelSignatures(self._known, model.model_id)).delta(response)
-
-    def failed(self, error: Exception) -> AttemptFailed | None:
-        """See :meth:`vinelm.backends.remote.transport.Transport.failed`."""
-        return failed(error)
+        return _response_to_result(GenerateContentResponse.model_validate_json(json.dumps(body)))
 
     def close(self) -> None:
         """Close the connections."""
         self._clients.close()
+
+
+def _client(model: Model) -> Client:
+    from google.genai import Client
+    from google.genai.types import HttpOptions
+
+    return Client(vertexai=False, api_key=named_key(model, "GEMINI_API_KEY"), http_options=HttpOptions(base_url=model.api_base))
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """The SDK's object as JSON has it."""
+    found: dict[str, Any] = value.model_dump(mode="json", exclude_none=True) if hasattr(value, "model_dump") else dict(value)
+    return found
 
 
 # google.rpc.Code to the HTTP status that stands for it
@@ -110,6 +117,5 @@ _STATUS = {3: 400, 4: 504, 5: 404, 7: 403, 8: 429, 9: 400, 13: 500, 14: 503, 16:
 
 def _turned_down(error: Any) -> Mapping[str, Any]:
     status = _STATUS.get(error.code, error.code)
-    told = SimpleNamespace(message=error.message, code=status, status=None, response=None, details=None)
-    known = refused(told)
+    known = failed(Refusal(status, {"message": error.message}), has_begun=False)
     return failure(known.kind, known.detail)

@@ -10,29 +10,30 @@ from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from vinelm.backends.http.answer_body import BodyLimits
-from vinelm.backends.http.deadline import NO_LIMIT_S
-from vinelm.backends.openai.client import api_key, clients_of
-from vinelm.backends.openai.response import delta_of, failed, refused
+from langchain_core.language_models import BaseChatModel
+from langchain_core.outputs import ChatResult
+
+from vinelm.backends.keys import own_or_no_key
 from vinelm.backends.remote.batches import failure
-from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients
-from vinelm.backends.remote.response import Delta
-from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.transport import BatchApi, FoundBatch, TransportRequest
+from vinelm.backends.remote.clients import Clients
+from vinelm.backends.remote.failures import failed
+from vinelm.backends.remote.meter import ModelRequest
+from vinelm.backends.remote.provider import BatchApi, FoundBatch
+from vinelm.backends.remote.sender import asked
 from vinelm.catalog import Model
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI, OpenAI
+    from openai import OpenAI
 
-HOME = "https://api.openai.com/v1"
-RESULTS = BodyLimits(whole=1 << 30)
-"""The largest file of answers: of a whole batch."""
 SKEW_S = 3600.0
 """By how much the provider's clock may differ from ours."""
+NO_LIMIT_S = 3600.0
+"""Seconds for a file of a whole batch."""
 ENDPOINT: Final = "/v1/chat/completions"
 KEY = "vinelm"
 """The name of our key in a batch's metadata."""
 _UNDER_WAY = ("validating", "in_progress", "finalizing", "cancelling")
+_NOT_IN_A_BATCH = ("stream", "stream_options", "extra_headers", "extra_query", "timeout")
 
 
 class OpenAIBatches(BatchApi):
@@ -41,15 +42,19 @@ class OpenAIBatches(BatchApi):
     most_calls, most_bytes = 50_000, 190 << 20
 
     def __init__(self) -> None:
-        self._clients: ClientPool[EventLoopClients[OpenAI, AsyncOpenAI]] = ClientPool(
-            lambda model: clients_of(model.api_base or HOME, api_key(model), RESULTS),
-            lambda model: (model.api_base, model.api_key_env),
-        )
+        self._clients: Clients[OpenAI] = Clients(_client, lambda model: (model.api_base, model.api_key_env))
 
-    def submit(self, model: Model, key: str, calls: Mapping[str, TransportRequest]) -> str:
+    def body(self, chat: BaseChatModel, request: ModelRequest) -> Mapping[str, Any]:
+        """Return the body of a chat completion, as langchain-openai makes it."""
+        own, options = asked(chat, request)
+        payload = own._get_request_payload(list(request.messages), stop=request.stop, **options)  # type: ignore[attr-defined]
+        more = payload.pop("extra_body", None) or {}
+        return {**{key: one for key, one in payload.items() if key not in _NOT_IN_A_BATCH}, **more}
+
+    def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
         """Upload the requests and begin the batch. Without the batch the file costs nothing."""
-        client = self._clients.of(model).sync()
-        lines = (_line(model, name, request) for name, request in calls.items())
+        client = self._clients.of(model)
+        lines = (_line(name, body) for name, body in calls.items())
         content = "\n".join(lines).encode("utf-8", "replace") + b"\n"
         file = client.files.create(file=(f"{key}.jsonl", content), purpose="batch", timeout=NO_LIMIT_S)
         batch = client.batches.create(
@@ -59,7 +64,7 @@ class OpenAIBatches(BatchApi):
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
         """Search by the metadata."""
-        for batch in self._clients.of(model).sync().batches.list(limit=100):
+        for batch in self._clients.of(model).batches.list(limit=100):
             if (batch.metadata or {}).get(KEY) == key:
                 return FoundBatch(batch.id)
             if batch.created_at < since_s - SKEW_S:
@@ -68,7 +73,7 @@ class OpenAIBatches(BatchApi):
 
     def answers(self, model: Model, provider_id: str) -> Mapping[str, Mapping[str, Any]] | None:
         """Read both files of a batch that has ended."""
-        client = self._clients.of(model).sync()
+        client = self._clients.of(model)
         batch = client.batches.retrieve(provider_id)
         if batch.status in _UNDER_WAY:
             return None
@@ -87,24 +92,24 @@ class OpenAIBatches(BatchApi):
             found[self.REST] = failure("rate_limit" if is_full else "malformed", said)
         return found
 
-    def parsed(self, model: Model, request: TransportRequest, body: Mapping[str, Any]) -> Delta:
-        """Parse a completion as the SDK does."""
-        from openai.types.chat import ChatCompletion
-
-        return delta_of(ChatCompletion.construct(**body), is_streamed=False)
-
-    def failed(self, error: Exception) -> AttemptFailed | None:
-        """See :meth:`vinelm.backends.remote.transport.Transport.failed`."""
-        return failed(error)
+    def parsed(self, chat: BaseChatModel, body: Mapping[str, Any]) -> ChatResult:
+        """Parse a completion as langchain-openai does."""
+        result: ChatResult = chat._create_chat_result(dict(body))  # type: ignore[attr-defined]
+        return result
 
     def close(self) -> None:
         """Close the connections."""
         self._clients.close()
 
 
-def _line(model: Model, name: str, request: TransportRequest) -> str:
-    body = {"model": model.model_id, **request.body}
-    return json.dumps({"custom_id": name, "method": "POST", "url": ENDPOINT, "body": body}, ensure_ascii=False)
+def _client(model: Model) -> OpenAI:
+    from openai import OpenAI
+
+    return OpenAI(api_key=own_or_no_key(model, "OPENAI_API_KEY"), base_url=model.api_base, max_retries=0)
+
+
+def _line(name: str, body: Mapping[str, Any]) -> str:
+    return json.dumps({"custom_id": name, "method": "POST", "url": ENDPOINT, "body": body}, ensure_ascii=False, default=str)
 
 
 def _results(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -125,7 +130,13 @@ def _results(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _turned_down(status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
-    said = {name: error.get(name) for name in ("code", "type", "message")}
-    told = SimpleNamespace(**said, status_code=status, body=error, response=SimpleNamespace(headers={}))
-    known = refused(told)
+    known = failed(Refusal(status, error), has_begun=False)
     return failure(known.kind, known.detail)
+
+
+class Refusal(Exception):
+    """An error of the API that stands in a file, with the attributes of the SDK's."""
+
+    def __init__(self, status: int, body: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.status_code, self.body, self.response = status, body, SimpleNamespace(headers={}, status_code=status)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
@@ -17,20 +18,21 @@ from vinelm.backends.base import bound_instance
 from vinelm.backends.limits.prompt_admission import AdmitsPrompts, PromptAdmission
 from vinelm.backends.limits.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.limits.replica_gate import ReplicaGate
-from vinelm.backends.remote.batches import UNIT, BatchedTransport, BatchedUnit, BatchGate
-from vinelm.backends.remote.chat_model import RemoteChatModel, bound_of
+from vinelm.backends.remote.batches import UNIT, BatchedSender, BatchedUnit, BatchGate
+from vinelm.backends.remote.chat_model import RemoteChatModel, request_of
+from vinelm.backends.remote.inner import InnerChat
+from vinelm.backends.remote.meter import ModelRequest, bound_of
 from vinelm.backends.remote.parked_calls import ParkedUnit
-from vinelm.backends.remote.rehearsal import rehearse
+from vinelm.backends.remote.provider import CallBinding, Provider
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, SETTINGS, RetryPolicy
-from vinelm.backends.remote.transport import CallBinding, Transport, TransportRequest
+from vinelm.backends.remote.sender import ChatSender
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model, ReplicaGroup
+from vinelm.catalog.model import entries_of
 from vinelm.clock import WallClock
 from vinelm.errors import ConfigError
 from vinelm.prompts.cache_points import CachePoints, Reuse
 from vinelm.requests.protocols import CallContext
-
-T = TypeVar("T", bound=Transport)
 
 BATCHES_KEY = "batches"
 PRIORITY_KEY = "send_priority"
@@ -40,23 +42,28 @@ SEND_PRIORITY = ("openai", "sglang")
 """Providers whose servers can be sent a priority."""
 
 
-class RemoteBackend(Generic[T]):
-    """Chat models of one provider over its transport. Thread-safe.
+class RemoteBackend:
+    """Chat models of one provider, through its LangChain package. Thread-safe.
 
     Settings in ``[backend.NAME]``: ``limits`` (per engine: ``requests_per_min``, ``tokens_per_min``, ``concurrency``),
-    ``stream`` (default true: also stream calls that ask for a whole answer, to measure the time to first token),
+    ``stream`` (true also streams calls that ask for a whole answer, to measure the time to first token; the default, but
+    not for objects that the application hands in),
     ``send_priority`` (where servers take one), ``batches`` (default false: ``api_base`` has the provider's batches),
-    ``max_retries``, ``backoff_s`` and ``max_wait_s``. The SDKs' own retries are disabled, because they would count as latency.
+    ``max_retries``, ``backoff_s`` and ``max_wait_s``. The packages' own retries are switched off: they would be bought twice and
+    booked once.
     """
 
     is_simulated = False
     is_virtual_time = False
 
-    def __init__(self, settings: ProviderSettings, transport: T) -> None:
-        api = transport.batches()
+    def __init__(self, settings: ProviderSettings, provider: Provider) -> None:
+        api = provider.batches()
         known = [*([PRIORITY_KEY] if settings.provider in SEND_PRIORITY else ()), *([BATCHES_KEY] if api is not None else ())]
         settings.refuse_unknown("limits", "stream", *known, *SETTINGS)
-        self.transport = transport
+        self.provider = provider
+        self._chats: dict[str, InnerChat] = {}
+        self._making = threading.Lock()
+        self._sender = ChatSender(self.inner)
         self.batch_api = api
         """The provider's batches; None without any."""
         self._has_batches = settings.setting(BATCHES_KEY, bool, False)
@@ -69,14 +76,14 @@ class RemoteBackend(Generic[T]):
             if isinstance(group, ReplicaGroup) and group.provider == settings.provider
         }
         self._policy = RetryPolicy.of(settings)
-        self._streams = settings.setting("stream", bool, True)
+        self._streams = settings.setting("stream", bool, provider.streams)
         self._priority_sign = _priority_sign(settings)
         self._is_checked = False
         reuse = Reuse()
         self._prompts = {
             model.name: PromptAdmission(
                 self._limiter_of(model),
-                CachePoints(model, takes_marks=transport.takes_marks, reuse=reuse, clock=WallClock()),
+                CachePoints(model, takes_marks=provider.marks is not None, reuse=reuse, clock=WallClock()),
             )
             for model in settings.catalog.models
             if model.provider == settings.provider and model.cache_points != "off"
@@ -99,10 +106,13 @@ class RemoteBackend(Generic[T]):
         """Return a chat model for one invocation; :class:`ConfigError` if any of the backend's models cannot be called."""
         if not self._is_checked:  # before the first paid call, not in the middle of a run
             for entry in self._models:
-                self.transport.check(entry)
+                self.provider.check(entry)
             self._is_checked = True
+        inner = self.inner(entries_of(model)[0])
         binding = CallBinding(
-            transport=self.transport,
+            provider=self.provider,
+            sender=self._sender,
+            inner=inner,
             model=model,
             call=call,
             rate_limiter=call.rate_limiter or self._limiter_of(model),
@@ -114,7 +124,15 @@ class RemoteBackend(Generic[T]):
         unit = UNIT.get()
         if self._gate is not None and unit is not None and model.name in self._gate.models:
             binding = self._batched(binding, self._gate, unit)
-        return bound_instance(RemoteChatModel, binding)
+        return bound_instance(RemoteChatModel, binding, inner.kept)
+
+    def inner(self, entry: Model) -> InnerChat:
+        """Return the chat model of an entry, made once; :class:`ConfigError` if it cannot be made."""
+        with self._making:
+            found = self._chats.get(entry.name)
+            if found is None:
+                found = self._chats[entry.name] = self.provider.inner(entry)
+            return found
 
     def has_batches(self, model: Model) -> bool:
         """Return whether calls of a model can go in batches: at the provider itself, or where ``batches`` says so."""
@@ -133,14 +151,16 @@ class RemoteBackend(Generic[T]):
         model = binding.model
         price = model.price.in_batches(halves_cache=self.batch_api.halves_cache)
 
-        def at_once(request: TransportRequest) -> CallBinding | None:
-            upper = lambda: self.transport.attempt_bound(request.body).usd(price)  # noqa: E731
+        sender = BatchedSender(binding.inner, gate, unit, self.batch_api)
+
+        def at_once(request: ModelRequest) -> CallBinding | None:
+            upper = lambda: bound_of(model, request).usd(price)  # noqa: E731
             assert isinstance(unit, ParkedUnit)
-            return binding if unit.goes_at_once(gate, model, request, upper) else None
+            return binding if unit.goes_at_once(gate, model, sender.body(request), upper) else None
 
         return replace(
             binding,
-            transport=BatchedTransport(self.transport, gate, unit, self.batch_api),
+            sender=sender,
             model=model.model_copy(update={"price": price, "timeout_s": math.inf}),
             rate_limiter=EngineRateLimiter(RateLimits()),
             policy=RetryPolicy(max_retries=0),
@@ -164,22 +184,22 @@ class RemoteBackend(Generic[T]):
         """See :class:`vinelm.requests.protocols.Preloads`."""
         for model in self._models:
             with suppress(ConfigError):  # a model that no stage uses may lack its key: the first call reports it
-                self.transport.check(model)
-                self.transport.connect(model)
-        rehearse(self.transport, self._models[0])
+                self.provider.check(model)
+                self.inner(model).sync()
 
     def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
         """See :class:`vinelm.requests.protocols.PricesCalls`."""
-        body = self.transport.request(model, messages, options, is_streamed=True).body
-        return BILLED_ATTEMPTS * bound_of(self.transport, model, body).usd(model.price)
+        request = request_of(model, self.inner(entries_of(model)[0]), messages, None, options, is_streamed=True)
+        return BILLED_ATTEMPTS * bound_of(model, request).usd(model.price)
 
     def context_tokens(self, model: Model) -> int | None:
         """See :class:`vinelm.backends.diagnostics.KnowsContext`."""
-        return self.transport.context_tokens(model)
+        return self.provider.context_tokens(model)
 
     def close(self) -> None:
         """Close the connections of synchronous calls."""
-        self.transport.close()
+        for inner in self._chats.values():
+            inner.close()
 
 
 def _priority_sign(settings: ProviderSettings) -> int:

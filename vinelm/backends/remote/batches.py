@@ -34,12 +34,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from langchain_core.messages import BaseMessage
-
-from vinelm.backends.remote.response import Delta
-from vinelm.backends.remote.retry import AttemptFailed, own_failure, unforeseen
-from vinelm.backends.remote.transport import AttemptBound, BatchApi, Transport, TransportRequest
-from vinelm.backends.structured_output import Structured
+from vinelm.backends.remote.failures import failed as failure_in
+from vinelm.backends.remote.inner import InnerChat
+from vinelm.backends.remote.meter import ModelRequest, bound_of
+from vinelm.backends.remote.provider import BatchApi, Piece, failure_of
+from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.catalog import Model
 from vinelm.catalog.secrets import redacted
 from vinelm.requests.protocols import OpenBatch
@@ -117,9 +116,9 @@ class BatchedUnit:
     _times: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def digest(self, model: Model, request: TransportRequest) -> str:
+    def digest(self, model: Model, body: Mapping[str, Any]) -> str:
         """Return the digest of the next call: the same one when the unit is executed again after the death of a process."""
-        content = self._content(model, request)
+        content = self._content(model, body)
         with self._lock:
             self._times[content] += 1
             digest = self.numbered(content, self._times[content])
@@ -139,8 +138,8 @@ class BatchedUnit:
         """Return the digest of the so-manyth call of the same content."""
         return hashlib.sha256(f"{content} {times}".encode()).hexdigest()[:40]
 
-    def _content(self, model: Model, request: TransportRequest) -> str:
-        plain = json.dumps([self.cell, model.provider, model.model_id, _unsigned(request.body)], default=repr, sort_keys=True)
+    def _content(self, model: Model, body: Mapping[str, Any]) -> str:
+        plain = json.dumps([self.cell, model.provider, model.model_id, _unsigned(body)], default=repr, sort_keys=True)
         return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -153,7 +152,7 @@ class _Call:
     digest: str
     unit: BatchedUnit
     model: Model
-    request: TransportRequest
+    body: Mapping[str, Any]
     upper_usd: float
     asked_s: float
     answer: Future[Mapping[str, Any]] = field(default_factory=Future)
@@ -243,12 +242,12 @@ class BatchGate:
                 self._idle[unit] -= 1
                 self._idle += Counter()  # without those that do not wait
 
-    def ask(self, model: Model, request: TransportRequest, unit: BatchedUnit, upper_usd: float) -> Future[Mapping[str, Any]]:
+    def ask(self, model: Model, body: Mapping[str, Any], unit: BatchedUnit, upper_usd: float) -> Future[Mapping[str, Any]]:
         """Queue a call for the next batch, or find it in an earlier one; the future gets what the provider answered."""
-        digest = unit.digest(model, request)
+        digest = unit.digest(model, body)
         if (asked := unit.futures.get(digest)) is not None:
             return asked
-        call = _Call(digest, unit, model, request, upper_usd, time.monotonic())
+        call = _Call(digest, unit, model, body, upper_usd, time.monotonic())
         with self._changed:
             if self._problem is not None:
                 raise BatchesLeft(self._problem)
@@ -344,9 +343,9 @@ class BatchGate:
         polled = _Polled(batch, None)
         failed: AttemptFailed | None = None
         try:
-            polled.provider_id = api.submit(model, key, {f"{key}-{call.digest}": call.request for call in calls})
+            polled.provider_id = api.submit(model, key, {f"{key}-{call.digest}": call.body for call in calls})
         except Exception as error:
-            failed = _failed(api, error)
+            failed = failure_in(error, has_begun=False)
         polled.since_s = time.monotonic()  # an upload may have taken minutes
         if polled.provider_id is not None:
             self._records.submitted(batch.batch_id, polled.provider_id)
@@ -395,7 +394,7 @@ class BatchGate:
                 answers = api.answers(model, polled.provider_id)
             polled.misses = 0
         except Exception as error:
-            failed = _failed(api, error)
+            failed = failure_in(error, has_begun=False)
             polled.misses += failed.is_final and polled.provider_id is not None
             if polled.misses >= _MISSES:
                 lost = failure("server", "the provider does not have its batch any more", may_be_billed=True)
@@ -443,60 +442,43 @@ class BatchGate:
             _settle(call, json.loads(texts[call.digest]))
 
 
-class BatchedTransport(Transport):
-    """A provider's transport for one call of a unit that goes in a batch."""
+class BatchedSender:
+    """A :class:`~vinelm.backends.remote.provider.Sends` for one call of a unit that goes in a batch."""
 
-    def __init__(self, inner: Transport, gate: BatchGate, unit: BatchedUnit, api: BatchApi) -> None:
+    def __init__(self, inner: InnerChat, gate: BatchGate, unit: BatchedUnit, api: BatchApi) -> None:
         self._inner, self._gate, self._unit, self._api = inner, gate, unit, api
-        self.finish_failures = inner.finish_failures
 
-    def check(self, model: Model) -> None:
-        """See :class:`Transport`."""
-        self._inner.check(model)
+    def ready(self, entry: Model) -> InnerChat:
+        """Return the entry's chat model, which makes the body of the request and reads that of the answer."""
+        return self._inner
 
-    def request(
-        self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
-    ) -> TransportRequest:
-        """Build the request, which no batch streams."""
-        return self._inner.request(model, messages, options, is_streamed=False)
+    def around(self, inner: InnerChat) -> BatchedSender:
+        """See :class:`~vinelm.backends.remote.provider.Sends`."""
+        return BatchedSender(inner, self._gate, self._unit, self._api)
 
-    def attempt_bound(self, body: Mapping[str, Any]) -> AttemptBound:  # type: ignore[override]
-        """See :class:`Transport`."""
-        return self._inner.attempt_bound(body)
+    def body(self, request: ModelRequest) -> Mapping[str, Any]:
+        """Return the body of the request, which no batch streams."""
+        return self._api.body(self._inner.sync(), request)
 
-    def connect(self, model: Model) -> None:
-        """Nothing to do: the gate has its own clients."""
-
-    def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
+    def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
         """Wait for the batch that has the call."""
         with self._gate.idle(self._unit):
-            answer = self._unit.answer(self._asked(model, request))
-        yield from self._pieces(model, request, answer)
+            answer = self._unit.answer(self._asked(entry, request))
+        yield self._parsed(answer)
 
-    async def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
+    async def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
         """Like :meth:`send`, for a coroutine."""
         with self._gate.idle(self._unit):
-            answer = await self._unit.aanswer(self._asked(model, request))
-        for piece in self._pieces(model, request, answer):
-            yield piece
+            answer = await self._unit.aanswer(self._asked(entry, request))
+        yield self._parsed(answer)
 
-    def _asked(self, model: Model, request: TransportRequest) -> Future[Mapping[str, Any]]:
-        upper_usd = self._inner.attempt_bound(request.body).usd(model.price)
-        return self._gate.ask(model, request, self._unit, upper_usd)
+    def _asked(self, model: Model, request: ModelRequest) -> Future[Mapping[str, Any]]:
+        return self._gate.ask(model, self.body(request), self._unit, bound_of(model, request).usd(model.price))
 
-    def _pieces(self, model: Model, request: TransportRequest, answer: Mapping[str, Any]) -> Iterator[Delta]:
+    def _parsed(self, answer: Mapping[str, Any]) -> Piece:
         if "failure" in answer:
-            raise AttemptFailed(answer["failure"], answer["detail"], is_final=True, may_be_billed=answer["may_be_billed"])
-        yield Delta()
-        yield self._api.parsed(model, request, answer["body"])
-
-    def output_options(self, model: Model, asked: Structured) -> Mapping[str, Any] | None:
-        """See :class:`Transport`."""
-        return self._inner.output_options(model, asked)
-
-    def failed(self, error: Exception) -> AttemptFailed | None:  # type: ignore[override]
-        """See :class:`Transport`."""
-        return self._inner.failed(error)
+            raise failure_of(answer)
+        return self._api.parsed(self._inner.sync(), answer["body"])
 
 
 def failure(kind: str, detail: str, *, may_be_billed: bool = False) -> dict[str, Any]:
@@ -512,15 +494,11 @@ def _settle(call: _Call, outcome: Mapping[str, Any] | BaseException) -> None:
             call.answer.set_result(outcome)
 
 
-def _failed(api: BatchApi, error: Exception) -> AttemptFailed:
-    return own_failure(error) or api.failed(error) or unforeseen(error)
-
-
 def _parts(calls: Sequence[_Call], api: BatchApi) -> Iterator[list[_Call]]:
     part: list[_Call] = []
     size = 0
     for call in calls:
-        own = len(json.dumps(call.request.body, default=repr)) * 3 // 2
+        own = len(json.dumps(call.body, default=repr)) * 3 // 2
         if part and (len(part) >= api.most_calls or size + own > api.most_bytes):
             yield part
             part, size = [], 0

@@ -1,29 +1,35 @@
-"""The chat model of remote providers: connects LangChain with a provider's transport, synchronously and asynchronously."""
+"""A chat model around a chat model: it meters what passes, and lets everything pass as it is."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager
 from dataclasses import replace
 from functools import cache
+from inspect import signature
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.messages import BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableMap, RunnableSequence
 
-from vinelm.backends.base import BoundChatModel, estimate_tokens, langsmith_names
+from vinelm.backends.base import BoundChatModel, bound_instance, estimate_tokens
 from vinelm.backends.limits.replica_gate import ReplicaPermit
-from vinelm.backends.remote.call_meter import MeteredCall
-from vinelm.backends.remote.response import Delta
-from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed, own_failure, unforeseen
-from vinelm.backends.remote.transport import AttemptBound, CallBinding, Transport, TransportRequest
-from vinelm.backends.structured_output import TAKES_FORMAT, Structured
+from vinelm.backends.remote.conversation import must_not_think
+from vinelm.backends.remote.failures import SettingRefused, failed
+from vinelm.backends.remote.inner import LIMITS, InnerChat
+from vinelm.backends.remote.marks import prompt_parts
+from vinelm.backends.remote.meter import NOT_REPORTED, MeteredCall, ModelRequest, answer_of, bound_of, chunk_of, message_of
+from vinelm.backends.remote.provider import CallBinding, Piece
+from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed
 from vinelm.catalog import Model, ReplicaGroup
 from vinelm.catalog.model import entries_of
 from vinelm.clock import WallClock
-from vinelm.errors import FailureKind, VineLMError
+from vinelm.errors import ConfigError, FailureKind, VineLMError
 from vinelm.money.guard_pair import aauthorized
 from vinelm.prompts.cache_points import PromptCall
 from vinelm.prompts.shape import shape_of
@@ -32,11 +38,17 @@ from vinelm.rows.observation import Usage
 
 REPLICA_FAULTS = frozenset[FailureKind]({"rate_limit", "server", "timeout"})
 """Failures after which another replica is preferred."""
+MOST_SETTINGS = 4
+"""Settings that a model may refuse, one after the other, within one call."""
+_NO_TEMPERATURE = re.compile(r"(^|/)(o\d|gpt-5(?!.*chat))")
+"""OpenAI's models that refuse every temperature but their own while they reason, by OpenAI's guide to reasoning models, read
+in November 2026. What others refuse is learnt from their first refusal."""
 
 
 class RemoteChatModel(BoundChatModel):
-    """A LangChain chat model on a remote provider. Spends money.
+    """A LangChain chat model around one of LangChain's packages. Spends money.
 
+    Messages, chunks, tools, schemas and options go to the chat model inside, and its answers to the caller, as they are.
     Reports exactly one :class:`~vinelm.rows.observation.Usage` per call, also when it fails
     (:class:`~vinelm.errors.CallError`) or
     when its stream is abandoned. A failed attempt is repeated as :mod:`~vinelm.backends.remote.retry` says; a stream
@@ -45,18 +57,56 @@ class RemoteChatModel(BoundChatModel):
 
     @property
     def _llm_type(self) -> str:
-        return f"vinelm-{self.binding.model.provider}"
+        inner: InnerChat = self.binding.inner
+        return inner.given._llm_type
 
-    @property
-    def model_name(self) -> str | None:
-        """The provider's name of the model, by which LangChain's agents know that it takes a schema; None if it takes none."""
-        model: Model = self.binding.model
-        return model.model_id if model.provider in TAKES_FORMAT else None
+    def __getattr__(self, name: str) -> Any:
+        """Return what only the chat model inside has (``model_name``, ``profile``, ...)."""
+        if name.startswith("__") or name == "binding":
+            raise AttributeError(name)
+        inner: InnerChat = self.binding.inner
+        return getattr(inner.given, name)
 
-    def output_options(self, asked: Structured) -> Mapping[str, Any] | None:
-        """See :meth:`vinelm.backends.remote.transport.Transport.output_options`."""
+    def bind_tools(
+        self, tools: Any, *, strict: bool | None = None, parallel_tool_calls: bool | None = None, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Bind tools as the chat model inside does; what its own method does not know of these is left out."""
         bound: CallBinding = self.binding
-        return bound.transport.output_options(bound.model, asked)
+        known = signature(bound.inner.given.bind_tools).parameters
+        more = {"strict": strict, "parallel_tool_calls": parallel_tool_calls}
+        kwargs |= {name: value for name, value in more.items() if value is not None and name in known}
+        try:
+            made: Any = bound.inner.given.bind_tools(tools, **kwargs)
+        except NotImplementedError:
+            made = None
+        if made is None:
+            kind = type(bound.inner.given).__name__
+            raise ConfigError(f"model {bound.model.name!r}: {kind} takes no tools: choose another model for this stage")
+        found: Runnable[LanguageModelInput, AIMessage] = self._around(made)
+        return found
+
+    def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[LanguageModelInput, Any]:
+        """Ask for a schema as the chat model inside does."""
+        bound: CallBinding = self.binding
+        found: Runnable[LanguageModelInput, Any] = self._around(bound.inner.given.with_structured_output(schema, **kwargs))
+        return found
+
+    def _around(self, made: Any) -> Any:
+        """What the chat model inside has made of itself, made of this one."""
+        if isinstance(made, RunnableSequence):
+            return RunnableSequence(self._around(made.first), *made.middle, made.last)
+        if isinstance(made, RunnableBinding):
+            return self._with(made.bound).bind(**made.kwargs)
+        if isinstance(made, RunnableMap) and "raw" in made.steps__:  # include_raw
+            return RunnableMap({**made.steps__, "raw": self._around(made.steps__["raw"])})
+        return made
+
+    def _with(self, chat: Any) -> RemoteChatModel:
+        bound: CallBinding = self.binding
+        if chat is bound.inner.given or isinstance(bound.model, ReplicaGroup):
+            return self  # a copy would be the first replica's for all of them
+        inner = InnerChat(chat)  # a copy with other settings, whose connections are the owner's
+        return bound_instance(RemoteChatModel, replace(bound, inner=inner, sender=bound.sender.around(inner)), inner.kept)
 
     def _generate(
         self,
@@ -65,10 +115,10 @@ class RemoteChatModel(BoundChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        bound, request, metered = self._prepare(messages, stop, kwargs)
-        for _ in self._deltas(bound, request, metered, is_handed_out=False):
+        account = self._account(messages, stop, kwargs, is_handed_out=False)
+        for _ in account.pieces():
             pass
-        return self._result(metered)
+        return account.answer()
 
     async def _agenerate(
         self,
@@ -77,11 +127,11 @@ class RemoteChatModel(BoundChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        bound, request, metered = self._prepare(messages, stop, kwargs)
-        async with aclosing(self._adeltas(bound, request, metered, is_handed_out=False)) as deltas:
-            async for _ in deltas:
+        account = self._account(messages, stop, kwargs, is_handed_out=False)
+        async with aclosing(account.apieces()) as pieces:
+            async for _ in pieces:
                 pass
-        return self._result(metered)
+        return account.answer()
 
     def _stream(
         self,
@@ -90,11 +140,8 @@ class RemoteChatModel(BoundChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        bound, request, metered = self._prepare(messages, stop, kwargs, is_streamed=True)
-        with closing(self._deltas(bound, request, metered, is_handed_out=True)) as deltas:
-            for delta in deltas:
-                yield ChatGenerationChunk(message=delta.chunk())
-        yield ChatGenerationChunk(message=metered.answer.last_chunk(self._told_name))
+        with closing(self._account(messages, stop, kwargs, is_handed_out=True).pieces()) as pieces:
+            yield from pieces
 
     async def _astream(
         self,
@@ -103,99 +150,71 @@ class RemoteChatModel(BoundChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        bound, request, metered = self._prepare(messages, stop, kwargs, is_streamed=True)
-        async with aclosing(self._adeltas(bound, request, metered, is_handed_out=True)) as deltas:
-            async for delta in deltas:
-                yield ChatGenerationChunk(message=delta.chunk())
-        yield ChatGenerationChunk(message=metered.answer.last_chunk(self._told_name))
+        async with aclosing(self._account(messages, stop, kwargs, is_handed_out=True).apieces()) as pieces:
+            async for piece in pieces:
+                yield piece
 
-    # -- one call, sync and async ---------------------------------------------------------------------------------
-
-    def _deltas(
-        self, bound: CallBinding, request: TransportRequest, metered: MeteredCall, *, is_handed_out: bool
-    ) -> Generator[Delta]:
-        """Make the call; yields the deltas of the answer if they are handed out, else nothing."""
-        sleep = bound.call.clock.sleep
-        with _Account(bound, metered, request) as account:
-            for entry in entries_of(bound.model):
-                bound.transport.connect(entry)
-            for attempt in bound.policy.sync(metered.may_repeat, sleep):
-                account.wait()
-                limiter, prompt = _admission(bound, request)
-                with (
-                    limiter.admit(_tokens(bound.model, request), sleep, bound.call.priority) as ticket,
-                    account.attempt(ticket),
-                    closing(bound.transport.send(_served_by(bound.model, ticket), _marked(bound, request, prompt))) as deltas,
-                ):
-                    for delta in deltas:
-                        metered.see(delta)
-                        prompt.begun()
-                        if is_handed_out and delta.is_token:
-                            metered.hand_out()
-                            yield delta
-                with attempt:
-                    account.raise_attempt()
-        account.raise_call()
-
-    async def _adeltas(
-        self, bound: CallBinding, request: TransportRequest, metered: MeteredCall, *, is_handed_out: bool
-    ) -> AsyncGenerator[Delta]:
-        sleep = _sleeper(bound.call)
-        async with _Account(bound, metered, request) as account:
-            for entry in entries_of(bound.model):
-                await bound.transport.aconnect(entry)
-            async for attempt in bound.policy.asynchronous(metered.may_repeat, sleep):
-                account.wait()
-                limiter, prompt = _admission(bound, request)
-                async with limiter.aadmit(_tokens(bound.model, request), sleep, bound.call.priority) as ticket:
-                    with account.attempt(ticket):
-                        sent = bound.transport.asend(_served_by(bound.model, ticket), _marked(bound, request, prompt))
-                        async with aclosing(_within(bound.model.timeout_s, sent)) as deltas:
-                            async for delta in deltas:
-                                metered.see(delta)
-                                prompt.begun()
-                                if is_handed_out and delta.is_token:
-                                    metered.hand_out()
-                                    yield delta
-                with attempt:
-                    account.raise_attempt()
-        account.raise_call()
-
-    def _prepare(
-        self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], *, is_streamed: bool = False
-    ) -> tuple[CallBinding, TransportRequest, MeteredCall]:
-        """The call, and how it is made. ``is_streamed``: the caller asks for a stream."""
+    def _account(
+        self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], *, is_handed_out: bool
+    ) -> _Account:
+        """One call. ``is_handed_out``: the caller asks for a stream, and gets every piece."""
         bound: CallBinding = self.binding
-        options = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
+        options = dict(kwargs)
         if bound.call.on_prompt is not None:
             bound.call.on_prompt(messages, options.get("tools") or ())
         if bound.priority_sign and (priority := float(bound.call.priority)):
-            options.setdefault("priority", bound.priority_sign * round(priority))
-        request = bound.transport.request(bound.model, messages, options, is_streamed=is_streamed or bound.streams)
+            body = options.get("extra_body") or getattr(bound.inner.given, "extra_body", None) or {}
+            options["extra_body"] = {**body, "priority": bound.priority_sign * round(priority)}
+        call = bound.call
+        # A whole answer is asked for as one, as the owner does, unless somebody hears it while it is written.
+        is_streamed = is_handed_out or bound.streams or call.on_text is not None or call.on_tool_call is not None
+        request = request_of(bound.model, bound.inner, messages, stop, options, is_streamed=is_streamed)
         if bound.at_once is not None and (made := bound.at_once(request)) is not None:
             bound = made
-            request = bound.transport.request(bound.model, messages, options, is_streamed=is_streamed or bound.streams)
-        metered = MeteredCall(
-            model=bound.model,
-            context=bound.call,
-            policy=bound.policy,
-            finish_failures=bound.transport.finish_failures,
-            messages=messages,
-            prompt_chars=request.prompt_chars,
-            is_streamed=request.is_streamed,
-            bound=cache(lambda: bound_of(bound.transport, bound.model, request.body)),
-            list_price=bound.list_price,
-        )
-        return bound, request, metered
+        return _Account(bound, request, is_handed_out=is_handed_out)
 
-    def _result(self, metered: MeteredCall) -> ChatResult:
-        message = metered.answer.message(self._told_name)
-        return ChatResult(generations=[ChatGeneration(message=message)], llm_output={"model_name": self._told_name})
 
-    @property
-    def _told_name(self) -> str:
-        """The name of the model in answers: the provider's, by which tracers know its price, as LangChain's own models say."""
-        return langsmith_names(self.binding.model)[1]
+def request_of(
+    model: Model,
+    inner: InnerChat,
+    messages: Sequence[BaseMessage],
+    stop: list[str] | None,
+    options: Mapping[str, Any],
+    *,
+    is_streamed: bool,
+) -> ModelRequest:
+    """Return a call as the model is asked: with its limit, and without what it is known to refuse.
+
+    Raises:
+        ConfigError: the call asks for more tokens than the entry allows.
+    """
+    given = dict(options)
+    limit = model.max_tokens
+    for name in LIMITS:
+        asked = given.pop(name, None)
+        if asked is None:
+            continue
+        if type(asked) is not int or not 1 <= asked <= model.max_tokens:
+            raise ConfigError(
+                f"model {model.name!r}: max_tokens is the entry's, {model.max_tokens}: a call may only ask for less"
+            )
+        limit = min(limit, asked)
+    dropped = set(inner.refused)
+    if "temperature" in given and _NO_TEMPERATURE.search(model.model_id) and given.get("reasoning_effort") != "none":
+        dropped.add("temperature")  # an application gives it for all the models that may be chosen
+    answers = given.get("n") or getattr(inner.given, "n", None)
+    request = ModelRequest(
+        messages=messages,
+        stop=None if "stop" in dropped else stop,
+        options={name: value for name, value in given.items() if value is not None},
+        limit=limit,
+        answers=answers if type(answers) is int and answers > 0 else 1,
+        is_streamed=(is_streamed or inner.wants_stream) and inner.streams(given.get("tools")) and "stream" not in dropped,
+        dropped=frozenset(dropped),
+    )
+    if must_not_think(inner.given, messages, request.options, limit):
+        request = replace(request, dropped=request.dropped | {"thinking"})
+    return request
 
 
 class _Account:
@@ -205,60 +224,176 @@ class _Account:
     :class:`~vinelm.errors.CallError` is raised outside of any handler, without cause or context.
     """
 
-    def __init__(self, bound: CallBinding, metered: MeteredCall, request: TransportRequest) -> None:
-        self._bound = bound
-        self._metered = metered
-        self._request = request
+    def __init__(self, bound: CallBinding, request: ModelRequest, *, is_handed_out: bool) -> None:
+        self._bound, self._request, self._is_handed_out = bound, request, is_handed_out
+        self._prompt_chars = len(request.prompt)
+        self._metered = MeteredCall(
+            model=bound.model,
+            context=bound.call,
+            policy=bound.policy,
+            request=request,
+            prompt_chars=self._prompt_chars,
+            bound=cache(lambda: bound_of(bound.model, request)),
+            states_reasons=False,
+            list_price=bound.list_price,
+        )
         self._permit: CallPermit | None = None
         self._last: AttemptFailed | None = None
+        self._inner = bound.inner
+        self._held: list[Piece] = []
+        self._keeps = not is_handed_out or bound.call.on_exchange is not None
 
-    def wait(self) -> None:
-        """Tell who asks that an attempt begins to wait for the rate limits."""
-        if self._bound.call.on_gate is not None:
-            self._bound.call.on_gate(True)
+    def answer(self) -> ChatResult:
+        """Return the whole answer, as the chat model inside gave it."""
+        result = answer_of(self._held)
+        assert result is not None  # it would have failed
+        return result
+
+    def pieces(self) -> Generator[ChatGenerationChunk]:
+        """Make the call; yields the pieces of the answer if they are handed out, else nothing."""
+        bound, metered = self._bound, self._metered
+        sleep = bound.call.clock.sleep
+        with self:
+            for entry in entries_of(bound.model):
+                bound.sender.ready(entry).sync()
+            for attempt in bound.policy.sync(self._may_repeat, sleep):
+                limiter, prompt = self._admission()
+                with limiter.admit(self._tokens(), sleep, bound.call.priority) as ticket, self._attempt(ticket) as entry:
+                    with closing(bound.sender.send(entry, self._marked(prompt))) as pieces:
+                        for piece in pieces:
+                            is_token = metered.see(piece)
+                            prompt.begun()
+                            yield from self._seen(piece, is_token=is_token)
+                with attempt:
+                    self._raise_attempt()
+        self._raise_call()
+
+    async def apieces(self) -> AsyncGenerator[ChatGenerationChunk]:
+        """Like :meth:`pieces`, for a coroutine."""
+        bound, metered = self._bound, self._metered
+        sleep = _sleeper(bound.call)
+        async with self:
+            for entry in entries_of(bound.model):
+                await bound.sender.ready(entry).here()
+            async for attempt in bound.policy.asynchronous(self._may_repeat, sleep):
+                limiter, prompt = self._admission()
+                async with limiter.aadmit(self._tokens(), sleep, bound.call.priority) as ticket:
+                    with self._attempt(ticket) as entry:
+                        async with aclosing(bound.sender.asend(entry, self._marked(prompt))) as pieces:
+                            async for piece in pieces:
+                                is_token = metered.see(piece)
+                                prompt.begun()
+                                for chunk in self._seen(piece, is_token=is_token):
+                                    yield chunk
+                with attempt:
+                    self._raise_attempt()
+        self._raise_call()
+
+    def _seen(self, piece: Piece, *, is_token: bool) -> Iterator[ChatGenerationChunk]:
+        """Keep a piece, or hand it out: from the first output on, a call cannot be repeated."""
+        if self._keeps:
+            self._held.append(piece)
+        if self._is_handed_out:
+            if is_token:
+                self._metered.hand_out()
+            yield chunk_of(piece) if isinstance(piece, ChatResult) else piece
+
+    # -- one attempt -----------------------------------------------------------------------------------------------
+
+    def _admission(self) -> tuple[RateLimiter, PromptCall]:
+        """What admits an attempt, and its prompt as far as a cache is asked to keep it."""
+        bound = self._bound
+        if bound.call.on_gate is not None:
+            bound.call.on_gate(True)
+        if bound.prompts is not None and (parts := prompt_parts(self._request)):
+            takes_marks, may_wait = bound.provider.marks is not None, bound.call.request is not None
+            prompt = PromptCall.of(bound.call.stage, shape_of(parts, b""), takes_marks=takes_marks, may_wait=may_wait)
+            return bound.prompts.of(prompt), prompt
+        return bound.rate_limiter, PromptCall(bound.call.stage)
+
+    def _marked(self, prompt: PromptCall) -> ModelRequest:
+        provider, request = self._bound.provider, self._request
+        if prompt.first is None:
+            return request
+        if provider.marks is not None:
+            messages, options = provider.marks.placed(request, prompt.marked_parts)
+            return replace(request, messages=messages, options=options)
+        if provider.keeps_by_key(self._bound.model):
+            return replace(request, options={"prompt_cache_key": f"{prompt.first:016x}", **request.options})
+        return request
+
+    def _tokens(self) -> int:
+        """Tokens that a rate limit is charged until the real counts are known."""
+        return estimate_tokens(self._prompt_chars) + self._bound.model.max_tokens
 
     @contextmanager
-    def attempt(self, ticket: RatePermit) -> Iterator[None]:
-        """Run one attempt: keeps its failure for :meth:`raise_attempt` and settles its tokens with the rate limits."""
+    def _attempt(self, ticket: RatePermit) -> Iterator[Model]:
+        """Run one attempt on the entry that serves it: keeps its failure, and settles its tokens with the rate limits."""
+        bound, metered = self._bound, self._metered
         self._last = None
-        if self._bound.call.on_gate is not None:
-            self._bound.call.on_gate(False, *([ticket.engine] if isinstance(ticket, ReplicaPermit) else []))
-        self._metered.begin()
+        self._held.clear()
+        entry = _served_by(bound.model, ticket)
+        self._inner = bound.sender.ready(entry)
+        metered.states_reasons = self._inner.states_reasons
+        if bound.call.on_gate is not None:
+            bound.call.on_gate(False, *([ticket.engine] if isinstance(ticket, ReplicaPermit) else []))
+        metered.begin()
         try:
-            yield
-            self._metered.check()
+            yield entry
+            metered.check()
         except Exception as error:
             self._last = self._failed(error)
         finally:
-            self._metered.end(self._last)
-            ticket.settle(self._metered.tokens)
+            metered.end(self._last)
+            ticket.settle(metered.tokens)
             if isinstance(ticket, ReplicaPermit):
                 ticket.ended(failed=self._last is not None and self._last.kind in REPLICA_FAULTS)
 
     def _failed(self, error: Exception) -> AttemptFailed | None:
         """Translate what an attempt raised; None if the answer is complete nevertheless."""
+        seen = self._metered.seen
         if isinstance(error, VineLMError):  # of this side, or of a model inside
-            self._last = AttemptFailed("unknown", "not the model's", may_be_billed=self._metered.answer.has_begun)
+            self._last = AttemptFailed("unknown", "not the model's", may_be_billed=seen.has_begun)
             raise error
-        failed = own_failure(error) or self._bound.transport.failed(error) or unforeseen(error)
-        if not self._metered.survives(failed):
-            return failed
+        found = failed(error, has_begun=seen.has_content or seen.counts is not None)
+        if not self._metered.survives(found):
+            return found
         try:
             self._metered.check()
         except AttemptFailed as failed_check:
             return failed_check
         return None
 
-    def raise_attempt(self) -> None:
-        """Raise the failure of the last attempt, if it failed."""
+    def _may_repeat(self, found: AttemptFailed) -> bool:
+        """Whether another attempt follows: also after a setting that the model refuses, which is left out from now on."""
+        if isinstance(found, SettingRefused) and not self._metered.has_handed_out:
+            request = self._request
+            if found.setting in request.dropped or len(request.dropped) >= MOST_SETTINGS:
+                return False
+            self._inner.refused.add(found.setting)
+            self._bound.inner.refused.add(found.setting)
+            dropped = request.dropped | {found.setting}
+            stop = None if found.setting in ("stop", "stop_sequences") else request.stop
+            # Without its usage a stream costs its bound: such a server is asked for whole answers, unless the caller wants pieces.
+            is_streamed = request.is_streamed and (self._is_handed_out or found.setting != "stream_options")
+            if not is_streamed:
+                self._inner.refused.add("stream")
+            self._request = self._metered.request = replace(request, dropped=dropped, stop=stop, is_streamed=is_streamed)
+            return True
+        return self._metered.may_repeat(found)
+
+    def _raise_attempt(self) -> None:
         if self._last is not None:
             raise self._last
         self._metered.is_complete = True
+        if self._metered.seen.reason != NOT_REPORTED:
+            self._inner.states_reasons = True
 
-    def raise_call(self) -> None:
-        """Raise the failure of the call, if it failed."""
+    def _raise_call(self) -> None:
         if self._last is not None:
             raise self._metered.error(self._last)
+
+    # -- the call's money --------------------------------------------------------------------------------------------
 
     def __enter__(self) -> _Account:
         if self._bound.call.guard is not None:
@@ -295,58 +430,12 @@ class _Account:
         call = self._bound.call
         call.on_usage(usage)
         if call.on_exchange is not None:
-            answer = self._metered.answer
-            call.on_exchange(self._metered.messages, answer.message(usage.model) if answer.has_begun else None)
+            call.on_exchange(self._request.messages, message_of(answer_of(self._held)))
 
 
 def _served_by(model: Model, ticket: RatePermit) -> Model:
     """The entry that an admitted attempt is sent to."""
     return model.replica(getattr(ticket, "replica", 0)) if isinstance(model, ReplicaGroup) else model
-
-
-def bound_of(transport: Transport, model: Model, body: Mapping[str, Any]) -> AttemptBound:
-    """Return the most tokens that one attempt can cost, wherever its cache points will be."""
-    bound = transport.attempt_bound(body)
-    return bound if model.cache_points == "off" else replace(bound, writes_cache=True)
-
-
-def _admission(bound: CallBinding, request: TransportRequest) -> tuple[RateLimiter, PromptCall]:
-    """What admits an attempt, and its prompt as far as a cache is asked to keep it."""
-    if bound.prompts is not None and (parts := bound.transport.prompt_parts(request.body)):
-        takes_marks, may_wait = bound.transport.takes_marks, bound.call.request is not None
-        prompt = PromptCall.of(bound.call.stage, shape_of(parts, b""), takes_marks=takes_marks, may_wait=may_wait)
-        return bound.prompts.of(prompt), prompt
-    return bound.rate_limiter, PromptCall(bound.call.stage)
-
-
-def _marked(bound: CallBinding, request: TransportRequest, prompt: PromptCall) -> TransportRequest:
-    if prompt.first is None:
-        return request
-    return replace(request, body=bound.transport.marked(bound.model, request.body, prompt.marked_parts, prompt.first))
-
-
-def _tokens(model: Model, request: TransportRequest) -> int:
-    """Tokens that a rate limit is charged until the real counts are known."""
-    return estimate_tokens(request.prompt_chars) + model.max_tokens
-
-
-async def _within(seconds: float, answer: AsyncGenerator[Delta]) -> AsyncGenerator[Delta]:
-    """Yield the pieces of an answer; :class:`AttemptFailed` (timeout) if they have no end after ``seconds``.
-
-    Waiting is cancelled, which closes the connection. The answer is closed at the end.
-    """
-    ends_at = asyncio.get_running_loop().time() + seconds
-    async with aclosing(answer):
-        while True:
-            try:
-                async with asyncio.timeout_at(ends_at):
-                    delta = await anext(answer, None)
-            except TimeoutError:
-                break
-            if delta is None:
-                return
-            yield delta
-    raise AttemptFailed("timeout", f"no end after {seconds:g} s")
 
 
 def _sleeper(call: CallContext) -> Callable[[float], Awaitable[None]]:

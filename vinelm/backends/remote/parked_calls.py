@@ -9,7 +9,6 @@ from threading import Lock
 from typing import Any
 
 from vinelm.backends.remote.batches import BatchedUnit, BatchGate
-from vinelm.backends.remote.transport import TransportRequest
 from vinelm.catalog import Model
 
 
@@ -91,17 +90,17 @@ class ParkedUnit(BatchedUnit):
         self.on_at_once()
         self.is_at_once = True
 
-    def goes_at_once(self, gate: BatchGate, model: Model, request: TransportRequest, upper_usd: Callable[[], float]) -> bool:
+    def goes_at_once(self, gate: BatchGate, model: Model, body: Mapping[str, Any], upper_usd: Callable[[], float]) -> bool:
         """Return whether a call is to be made at once: its batch has not answered it, or it may wait for none.
 
         Args:
             gate: where it waits otherwise.
             model: the entry.
-            request: as it would go in a batch.
+            body: of its request, as it would go in a batch.
             upper_usd: returns the dollars that it costs at most in a batch.
         """
         with self._lock:
-            content = self._content(model, request)
+            content = self._content(model, body)
             digest = self.numbered(content, self._times[content] + 1)
         future = self.futures.get(digest)
         if future is not None:

@@ -1,0 +1,148 @@
+"""Gemini through langchain-google-genai: by an API key, or on Google Cloud's Vertex AI."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from vinelm.backends.gemini.batches import GeminiBatches
+from vinelm.backends.keys import named_key
+from vinelm.backends.making import check_base, check_options, made, split_options
+from vinelm.backends.remote.backend import RemoteBackend
+from vinelm.backends.remote.provider import BatchApi, Provider
+from vinelm.backends.settings import ProviderSettings
+from vinelm.catalog import Model
+from vinelm.errors import ConfigError
+from vinelm.extras import required_extra
+
+KEY_ENV = "GEMINI_API_KEY"
+PLACE = ("project", "location")
+
+
+class GeminiProvider(Provider):
+    """A catalog entry's ``options`` are settings of ``ChatGoogleGenerativeAI`` (``temperature``, ``thinking_budget``,
+    ``safety_settings`` ...), or the API's ``thinking_config``.
+    """
+
+    def check(self, model: Model) -> None:
+        """Raise :class:`ConfigError` if the model's key or the package is missing, or an option is unknown."""
+        with required_extra("gemini", f"model {model.name!r}: Gemini"):
+            import langchain_google_genai  # noqa: F401
+        self.credentials(model)
+        self._settings(model)
+
+    def credentials(self, model: Model) -> dict[str, Any]:
+        """Return the settings for authentication, and for the Google service to use."""
+        return {"vertexai": False, "api_key": named_key(model, KEY_ENV)}
+
+    def make(self, model: Model) -> BaseChatModel:
+        """Make the chat model; see :class:`Provider`."""
+        self.check(model)
+        from langchain_google_genai import ChatGoogleGenerativeAI
+
+        return made(
+            model,
+            ChatGoogleGenerativeAI,
+            **self._settings(model),
+            **self.credentials(model),
+            model=model.model_id,
+            base_url=model.api_base,
+            max_output_tokens=model.max_tokens,
+            timeout=model.timeout_s,
+            max_retries=1,  # of attempts: 0 stands for Google's default of several
+        )
+
+    def context_tokens(self, model: Model) -> int | None:
+        """Return the model's input limit by the API."""
+        with suppress(Exception):
+            client: Any = self.make(model).client  # type: ignore[attr-defined]
+            found = client.models.get(model=model.model_id).input_token_limit
+            return found if isinstance(found, int) else None
+        return None
+
+    def batches(self) -> BatchApi | None:
+        """See :class:`Provider`."""
+        return GeminiBatches()
+
+    def _settings(self, model: Model) -> dict[str, Any]:
+        from langchain_google_genai import ChatGoogleGenerativeAI
+
+        options = {key: value for key, value in model.options.items() if key not in PLACE}
+        thinking = options.pop("thinking_config", None)
+        if isinstance(thinking, dict):
+            options |= {key: value for key, value in thinking.items() if value is not None}
+        if "stop_sequences" in options:
+            options["stop"] = options.pop("stop_sequences")
+        settings, unknown = split_options(options, ChatGoogleGenerativeAI)
+        if unknown:
+            raise ConfigError(
+                f"model {model.name!r}: option {next(iter(unknown))!r} is no setting of ChatGoogleGenerativeAI: see its names"
+            )
+        return settings
+
+
+class VertexProvider(GeminiProvider):
+    """Gemini with a Google Cloud project and application default credentials, or the key of Vertex's express mode.
+
+    The options ``project`` and ``location`` select the project (default: ``GOOGLE_CLOUD_PROJECT``) and location (default:
+    ``GOOGLE_CLOUD_LOCATION``, else ``global``).
+    """
+
+    def credentials(self, model: Model) -> dict[str, Any]:
+        """Return the key of Vertex's express mode if the entry names one, else project, location and Google's credentials."""
+        if model.api_key_env is not None:
+            return {"vertexai": True, "api_key": named_key(model, "GOOGLE_API_KEY")}
+        project, location = where(model)
+        return {"vertexai": True, "project": project, "location": location, "credentials": _found(model)}
+
+    def batches(self) -> None:
+        """None: the batches of this service are jobs over files in its own storage."""
+        return None
+
+
+def _found(model: Model) -> Any:
+    import google.auth
+
+    with suppress(google.auth.exceptions.GoogleAuthError):  # its message may quote the credentials file
+        return google.auth.default(scopes=("https://www.googleapis.com/auth/cloud-platform",))[0]
+    raise ConfigError(
+        f"model {model.name!r}: no Google credentials: set GOOGLE_APPLICATION_CREDENTIALS to a key file, or run "
+        "gcloud auth application-default login"
+    )
+
+
+def where(model: Model) -> tuple[str | None, str | None]:
+    """Return project and location; :class:`ConfigError` if there is no project, or the entry has both them and a key."""
+    given = [model.options.get(name) for name in PLACE]
+    if model.api_key_env is not None:
+        if any(given):
+            raise ConfigError(
+                f"model {model.name!r}: a key of Vertex's express mode already has a project: leave out project and location"
+            )
+        return None, None
+    project = given[0] or os.environ.get("GOOGLE_CLOUD_PROJECT")
+    if not project:
+        raise ConfigError(
+            f'model {model.name!r}: no Google Cloud project: add options = {{ project = "..." }} or set GOOGLE_CLOUD_PROJECT'
+        )
+    return str(project), str(given[1] or os.environ.get("GOOGLE_CLOUD_LOCATION") or "global")
+
+
+def create(settings: ProviderSettings) -> RemoteBackend:
+    """Create the backend of the catalog's Gemini models. Makes no call. :class:`ConfigError` for invalid settings."""
+    for model in settings.models:
+        check_options(model)
+        check_base(model)
+    return RemoteBackend(settings, GeminiProvider())
+
+
+def create_vertex(settings: ProviderSettings) -> RemoteBackend:
+    """Create the backend of the catalog's Vertex models. Makes no call. :class:`ConfigError` for invalid settings."""
+    for model in settings.models:
+        check_options(model)
+        check_base(model)
+        where(model)
+    return RemoteBackend(settings, VertexProvider())

@@ -1,0 +1,28 @@
+"""API keys of catalog entries: read from the environment variable that the operator names, when a client is made."""
+
+from __future__ import annotations
+
+import os
+
+from vinelm.catalog import Model
+from vinelm.errors import ConfigError
+
+NO_KEY = "none"
+"""The key sent to a server that needs none, instead of one that a package finds in the environment."""
+
+
+def named_key(model: Model, example: str) -> str:
+    """Return the key from the environment variable of the entry; :class:`ConfigError` if it names none or it is not set."""
+    if model.api_key_env is None:
+        raise ConfigError(f'model {model.name!r}: no api_key_env: name the variable of the key, such as "{example}"')
+    key = os.environ.get(model.api_key_env, "").strip()
+    if not key:
+        raise ConfigError(f"model {model.name!r}: environment variable {model.api_key_env} is not set: put the API key there")
+    return key
+
+
+def own_or_no_key(model: Model, example: str) -> str:
+    """Return the entry's key, or a placeholder for a server of one's own without keys."""
+    if model.api_key_env is None and model.api_base is not None:
+        return NO_KEY
+    return named_key(model, example)

@@ -1,0 +1,67 @@
+"""Makes chat models of LangChain's packages from catalog entries."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from langchain_core.language_models import BaseChatModel
+
+from vinelm.catalog import Model
+from vinelm.errors import ConfigError
+
+C = TypeVar("C", bound=BaseChatModel)
+
+OURS = (
+    "model", "model_name", "messages", "stream", "streaming", "n", "timeout", "request_timeout", "max_retries", "retries",
+    "api_key", "base_url", "max_tokens", "max_completion_tokens", "max_output_tokens", "http_client", "http_async_client",
+    "callbacks", "cache", "rate_limiter",
+)  # fmt: skip
+"""Options that the entry's own fields set, or that would change how a call is metered."""
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+
+def check_options(model: Model, *more: str) -> None:
+    """Raise :class:`ConfigError` for an option that is set by a field of the entry."""
+    for key in model.options:
+        if key in _LIMITS:
+            raise ConfigError(f"model {model.name!r}: option {key!r}: set the entry's max_tokens instead")
+        if key in OURS or key in more:
+            raise ConfigError(f"model {model.name!r}: option {key!r} is set by VineLM: leave it out")
+
+
+def check_base(model: Model, hint: str = "it must start with http:// or https://") -> None:
+    """Raise :class:`ConfigError` if ``api_base`` is not a URL."""
+    if model.api_base is not None and not model.api_base.startswith(("http://", "https://")):
+        raise ConfigError(f"model {model.name!r}: api_base is {model.api_base!r}: {hint}")
+
+
+def made(entry: Model, kind: Callable[..., C], /, **settings: Any) -> C:
+    """Make a chat model; :class:`ConfigError` if the package refuses its settings, whose text may quote a key."""
+    try:
+        return kind(**settings)
+    except ConfigError:
+        raise
+    except Exception as error:
+        reason = type(error).__name__
+    raise ConfigError(f"model {entry.name!r}: cannot be made ({reason}): do its options fit the package of {entry.provider!r}?")
+
+
+def split_options(options: Mapping[str, Any], kind: type[BaseChatModel]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options that are settings of the chat model, and those that only the server knows."""
+    known = {name for field, info in kind.model_fields.items() for name in (field, info.alias) if name}
+    settings = {key: value for key, value in options.items() if key in known}
+    return settings, {key: value for key, value in options.items() if key not in known}
+
+
+def keep_quiet(*names: str) -> None:
+    """Drop the debug and info records of these loggers, which hold whole requests; keep warnings and errors."""
+    for name in names:
+        logger = logging.getLogger(name)
+        if _is_loud not in logger.filters:
+            logger.addFilter(_is_loud)
+
+
+def _is_loud(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.DEBUG

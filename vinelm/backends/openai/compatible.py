@@ -1,0 +1,177 @@
+"""A chat model of langchain-openai for servers that speak OpenAI's protocol and are not OpenAI.
+
+langchain-openai reads what OpenAI's own answers have, and nothing else. Other servers send thoughts beside the content, or in
+parts of it, and want them back with the results of tools (DeepSeek, Kimi); they may answer a streamed call with a whole answer
+or with an error in its place. A provider with a package of its own (``provider = "langchain"``, ``model = "deepseek:..."``) is
+better used through that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import openai
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_openai.chat_models.base import BaseChatOpenAI
+
+from vinelm.backends.openai.http_library import http_library
+
+_THOUGHTS = ("reasoning_content", "reasoning")
+_MISSING_THOUGHT = "(not recorded)"
+"""Stands for the thoughts of another model's tool calls, where a server wants some."""
+
+
+class CompatibleChat(BaseChatOpenAI):
+    """Reads and returns the thoughts of a server's models, and takes whatever form of answer it sends."""
+
+    limit_parameter: str = "max_tokens"
+    """How the server calls the limit of an answer; the newer name is OpenAI's alone."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "openai-chat"
+
+    @property
+    def http_clients(self) -> type[Any]:
+        """The class of its asynchronous HTTP clients."""
+        return event_clients()
+
+    def _get_request_payload(
+        self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
+        limit = payload.pop("max_completion_tokens", None) or payload.pop("max_tokens", None)
+        if limit is not None:
+            payload[self.limit_parameter] = limit
+        messages = self._convert_input(input_).to_messages()
+        if isinstance(payload.get("messages"), list) and len(messages) == len(payload["messages"]):
+            _give_back(messages, payload["messages"])
+        if not payload.get("tools"):  # an agent without tools binds none, which servers refuse
+            payload.pop("tools", None)
+        return payload
+
+    def _convert_chunk_to_generation_chunk(
+        self, chunk: dict[str, Any], default_chunk_class: type, base_generation_info: dict[str, Any] | None
+    ) -> ChatGenerationChunk | None:
+        choices = chunk.get("choices") or ()
+        thoughts = ""
+        for choice in choices:
+            if "message" in choice and not choice.get("delta"):  # a whole answer, where pieces were asked for
+                choice["delta"] = choice["message"]
+                for number, call in enumerate(choice["delta"].get("tool_calls") or ()):
+                    call.setdefault("index", number)
+            thoughts += _taken_apart(choice.get("delta"))
+        _count_writes(chunk.get("usage"))
+        found: ChatGenerationChunk | None = super()._convert_chunk_to_generation_chunk(
+            chunk, default_chunk_class, base_generation_info
+        )
+        if found is not None:
+            _keep(found.message, thoughts, choices)
+            if not choices and isinstance(chunk.get("usage"), dict):  # as a whole answer has it
+                found.message.response_metadata["token_usage"] = chunk["usage"]
+        return found
+
+    def _create_chat_result(self, response: Any, generation_info: dict[str, Any] | None = None) -> ChatResult:
+        plain = response if isinstance(response, dict) else response.model_dump()
+        if isinstance(plain.get("error"), Mapping):
+            request = http_library().Request("POST", "http://answer.invalid")  # the SDK's exception wants one
+            raise openai.APIError(str(plain["error"].get("message", "")), request, body=plain["error"])
+        choices = plain.get("choices") or ()
+        thoughts = "".join(_taken_apart(choice.get("message")) for choice in choices)
+        for choice in choices:
+            for call in choice["message"].get("tool_calls") or ():
+                arguments = (call.get("function") or {}).get("arguments")
+                if isinstance(arguments, dict):  # some servers parse them already
+                    call["function"]["arguments"] = json.dumps(arguments, ensure_ascii=False)
+        _count_writes(plain.get("usage"))
+        result: ChatResult = super()._create_chat_result(plain, generation_info)
+        for generation in result.generations:
+            _keep(generation.message, thoughts, choices)
+        return result
+
+
+def _give_back(messages: Sequence[BaseMessage], sent: list[dict[str, Any]]) -> None:
+    """Return the thoughts that belong to tool calls: a server that sends them wants them with the results."""
+    wanted = any(isinstance(one, AIMessage) and one.additional_kwargs.get("reasoning_content") for one in messages)
+    for message, body in zip(messages, sent, strict=True):
+        if wanted and isinstance(message, AIMessage) and body.get("tool_calls"):
+            body["reasoning_content"] = message.additional_kwargs.get("reasoning_content") or _MISSING_THOUGHT
+
+
+def _taken_apart(said: Any) -> str:
+    """Take the thoughts out of what a server said, where they stand among the parts of its content; returns them."""
+    if not isinstance(said, dict):
+        return ""
+    thoughts = next((said[key] for key in _THOUGHTS if isinstance(said.get(key), str)), "")
+    if isinstance(said.get("content"), list):
+        text = ""
+        for part in said["content"]:
+            if isinstance(part, Mapping) and part.get("type") == "thinking":
+                inner = part.get("thinking")
+                thoughts += inner if isinstance(inner, str) else "".join(one.get("text", "") for one in inner or ())
+            elif isinstance(part, Mapping):
+                text += str(part.get("text") or "")
+        said["content"] = text
+    return thoughts
+
+
+def _count_writes(usage: Any) -> None:
+    """Tokens written to a prompt cache by the name of LiteLLM's proxy, under that which langchain-openai reads."""
+    details = usage.get("prompt_tokens_details") if isinstance(usage, dict) else None
+    if isinstance(details, dict) and details.get("cache_write_tokens") is None:
+        written = details.get("cache_creation_tokens") or usage.get("cache_creation_input_tokens")
+        if isinstance(written, int):
+            details["cache_write_tokens"] = written
+
+
+def _keep(message: BaseMessage, thoughts: str, choices: Sequence[Any]) -> None:
+    if thoughts:
+        message.additional_kwargs["reasoning_content"] = thoughts
+    for choice in choices:
+        said = choice.get("delta") or choice.get("message") or {}
+        if isinstance(said, Mapping) and said.get("annotations"):
+            message.additional_kwargs["annotations"] = said["annotations"]
+
+
+@cache
+def event_clients() -> type[Any]:
+    """Return a class of asynchronous HTTP clients that read a whole answer to a streamed call as the only event of its stream.
+
+    Otherwise the SDK finds no event in it, and neither the answer nor the error in its place is ever seen.
+    """
+    httpx = http_library()
+
+    class EventClient(openai.DefaultAsyncHttpxClient):
+        async def send(self, request: Any, **kwargs: Any) -> Any:
+            response = await super().send(request, **kwargs)
+            kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if response.status_code != 200 or kind != "application/json" or not kwargs.get("stream"):
+                return response
+            if not _asks_for_events(request):
+                return response
+            body = await response.aread()
+            head = {"content-type": "text/event-stream"}
+            return httpx.Response(
+                200, headers=head, content=b"data: " + _one_line(body) + b"\n\ndata: [DONE]\n\n", request=request
+            )
+
+    return EventClient
+
+
+def _asks_for_events(request: Any) -> bool:
+    try:
+        return bool(json.loads(request.content).get("stream"))
+    except (ValueError, AttributeError):
+        return False
+
+
+def _one_line(body: bytes) -> bytes:
+    try:
+        return json.dumps(json.loads(body)).encode()
+    except ValueError:
+        return body.replace(b"\n", b" ")

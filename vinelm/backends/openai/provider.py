@@ -1,0 +1,166 @@
+"""OpenAI through langchain-openai, Azure's deployments, and servers with OpenAI's chat completions (vLLM, SGLang, gateways)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from vinelm.backends.keys import named_key, own_or_no_key
+from vinelm.backends.making import check_base, check_options, keep_quiet, made, split_options
+from vinelm.backends.openai.batches import OpenAIBatches
+from vinelm.backends.remote.backend import RemoteBackend
+from vinelm.backends.remote.provider import BatchApi, Provider
+from vinelm.backends.settings import ProviderSettings
+from vinelm.catalog import Model
+from vinelm.errors import ConfigError
+from vinelm.extras import required_extra
+
+KEY_ENV = "OPENAI_API_KEY"
+AZURE_KEY_ENV = "AZURE_API_KEY"
+HOME = "https://api.openai.com/"
+LISTING_S = 15.0
+"""Seconds for a server's list of its models."""
+_RESOURCE = 'say where the resource is: "https://NAME.openai.azure.com"'
+
+
+class OpenAIProvider(Provider):
+    """OpenAI, by the class of langchain-openai; other servers by one that keeps what OpenAI's answers do not have.
+
+    A catalog entry's ``options`` are settings of the class (``temperature``, ``reasoning_effort``, ``service_tier`` ...); what
+    the class does not know is added to the request's body unchanged, so that parameters of a server (``top_k``,
+    ``chat_template_kwargs``) work. The server rejects unknown ones.
+    """
+
+    def check(self, model: Model) -> None:
+        """Raise :class:`ConfigError` if the entry's key or the package is missing."""
+        own_or_no_key(model, KEY_ENV)
+        with required_extra("openai", f"model {model.name!r}: provider {model.provider}"):
+            import langchain_openai  # noqa: F401
+
+    def make(self, model: Model) -> BaseChatModel:
+        """Make the chat model; see :class:`Provider`."""
+        self.check(model)
+        keep_quiet("openai._base_client")
+        key, base = own_or_no_key(model, KEY_ENV), self.base(model)
+        if base is None or base.startswith(HOME):
+            from langchain_openai import ChatOpenAI
+
+            return made(model, ChatOpenAI, **_settings(model, ChatOpenAI, key, base))
+        from vinelm.backends.openai.compatible import CompatibleChat
+
+        options = {name: value for name, value in model.options.items() if name != "max_tokens_parameter"}
+        chat = made(model, CompatibleChat, **_settings(model, CompatibleChat, key, base, options))
+        chat.limit_parameter = str(model.options.get("max_tokens_parameter", "max_tokens"))
+        # The account that the SDK reads from the environment is OpenAI's business alone.
+        for client in (chat.root_client, chat.root_async_client):
+            client.organization = client.project = None
+        return chat
+
+    def base(self, model: Model) -> str | None:
+        """The URL of the API; None for OpenAI's own."""
+        return model.api_base
+
+    def context_tokens(self, model: Model) -> int | None:
+        """Return the context length in tokens, if the server's list of models has it, as those of vLLM and SGLang."""
+        if model.api_base is None:
+            return None
+        with suppress(Exception):  # not every server has this list
+            client: Any = self.make(model).root_client  # type: ignore[attr-defined]
+            for listed in client.models.list(timeout=LISTING_S).data:
+                if listed.id == model.model_id and isinstance(found := getattr(listed, "max_model_len", None), int):
+                    return found
+        return None
+
+    def batches(self) -> BatchApi | None:
+        """See :class:`Provider`."""
+        return OpenAIBatches()
+
+    def keeps_by_key(self, model: Model) -> bool:
+        """OpenAI's own servers do; others may not know the parameter."""
+        return model.api_base is None
+
+
+class AzureProvider(OpenAIProvider):
+    """Azure's deployments: ``model`` is the deployment, ``api_base`` the resource, the option ``api_version`` the version."""
+
+    def check(self, model: Model) -> None:
+        """Raise :class:`ConfigError` if the entry's key or the package is missing."""
+        named_key(model, AZURE_KEY_ENV)
+        with required_extra("openai", f"model {model.name!r}: Azure"):
+            import langchain_openai  # noqa: F401
+
+    def make(self, model: Model) -> BaseChatModel:
+        """Make the chat model; see :class:`Provider`."""
+        self.check(model)
+        keep_quiet("openai._base_client")
+        from langchain_openai import AzureChatOpenAI
+
+        options = {key: value for key, value in model.options.items() if key not in ("api_version", "max_tokens_parameter")}
+        settings = _settings(model, AzureChatOpenAI, named_key(model, AZURE_KEY_ENV), None, options)
+        del settings["model"], settings["base_url"]
+        where = {"azure_endpoint": str(model.api_base).rstrip("/"), "azure_deployment": model.model_id}
+        chat = made(model, AzureChatOpenAI, **settings, **where, api_version=str(model.options["api_version"]))
+        if chat.azure_ad_token is not None:
+            raise ConfigError(
+                f"model {model.name!r}: langchain-openai sends AZURE_OPENAI_AD_TOKEN instead of {model.api_key_env}: unset it"
+            )
+        for client in (chat.root_client, chat.root_async_client):
+            client.organization = client.project = None
+        return chat
+
+    def context_tokens(self, model: Model) -> int | None:
+        """None: Azure does not report the context length."""
+        return None
+
+    def batches(self) -> None:
+        """None: Azure's batches need deployments of their own."""
+        return None
+
+    def keeps_by_key(self, model: Model) -> bool:
+        """It does."""
+        return True
+
+
+def _settings(
+    model: Model, kind: type[BaseChatModel], key: str, base: str | None, options: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    settings, body = split_options(model.options if options is None else options, kind)
+    if body:
+        settings["extra_body"] = {**body, **(settings.get("extra_body") or {})}
+    return {
+        **settings,
+        "model": model.model_id,
+        "api_key": key,
+        "base_url": base,
+        "max_tokens": model.max_tokens,
+        "timeout": model.timeout_s,
+        "max_retries": 0,
+        "stream_usage": True,
+    }
+
+
+def create(settings: ProviderSettings) -> RemoteBackend:
+    """Create the backend of the catalog's OpenAI-like models; :class:`ConfigError` for invalid settings. Makes no call."""
+    for model in settings.models:
+        check_options(model, "stream_options", "extra_headers", "extra_query")
+        check_base(model)
+        if model.options.get("max_tokens_parameter", "max_tokens") not in ("max_tokens", "max_completion_tokens"):
+            raise ConfigError(f"model {model.name!r}: max_tokens_parameter must be one of max_tokens, max_completion_tokens")
+        if model.api_base is None and model.api_key_env is None:
+            named_key(model, KEY_ENV)  # raises if it is missing
+    return RemoteBackend(settings, OpenAIProvider())
+
+
+def create_azure(settings: ProviderSettings) -> RemoteBackend:
+    """Create the backend of the catalog's Azure deployments. Makes no call. :class:`ConfigError` for invalid settings."""
+    for model in settings.models:
+        check_options(model, "stream_options", "extra_headers", "extra_query")
+        check_base(model, _RESOURCE)
+        if model.api_base is None:
+            raise ConfigError(f"model {model.name!r}: api_base is None: {_RESOURCE}")
+        if not isinstance(model.options.get("api_version"), str):
+            raise ConfigError(f'model {model.name!r}: no API version: add options = {{ api_version = "2025-04-01-preview" }}')
+    return RemoteBackend(settings, AzureProvider())

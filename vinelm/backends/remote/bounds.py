@@ -1,0 +1,67 @@
+"""Upper bounds of an attempt's tokens and dollars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from vinelm.backends.base import Counts
+from vinelm.catalog import Price
+
+TEMPLATE_TOKENS = 1024
+"""Tokens that a server's chat template may add to the prompt: a default system prompt, instructions for tools."""
+ATTACHMENT_TOKENS = 16384
+"""Tokens that an image, sound or file behind a link may count for; one that is sent along is bounded by its bytes."""
+MOST_TIMES_IN, MOST_TIMES_OUT = 100, 10
+"""Counts above the bound by these factors are not believed. Servers add to a prompt (tools of their own, pages that they read),
+but keep to ``max_tokens``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptBound:
+    """The most tokens of one attempt. Every token of the prompt stands for at least one of its bytes.
+
+    Args:
+        tokens_in: tokens of the prompt, with those that the server may add.
+        tokens_out: the longest answer, hidden reasoning included.
+        writes_cache: whether the prompt asks to be written to a prompt cache, which may cost more than reading it.
+    """
+
+    tokens_in: int
+    tokens_out: int
+    writes_cache: bool = False
+
+    @classmethod
+    def of(cls, prompt: str, *, max_tokens: int, links: int = 0, writes_cache: bool = False) -> AttemptBound:
+        """Return the bound for a prompt with ``links`` to attachments."""
+        return cls(
+            len(prompt.encode("utf-8", "surrogatepass")) + TEMPLATE_TOKENS + ATTACHMENT_TOKENS * links, max_tokens, writes_cache
+        )
+
+    def usd(self, price: Price) -> float:
+        """Return the most dollars of the attempt."""
+        written = self.tokens_in if self.writes_cache else 0
+        # Reading from a cache usually costs less than plain input. Where a price says otherwise, the bound has to hold as well.
+        cached = self.tokens_in if (price.cached or 0.0) > price.input and not written else 0
+        return price.cost_usd(self.tokens_in, self.tokens_out, cached, written, written)
+
+    def believes(self, counts: Counts) -> bool:
+        """Return whether a server's counts are possible at all."""
+        return 0 < counts.tokens_in <= MOST_TIMES_IN * self.tokens_in and counts.tokens_out <= MOST_TIMES_OUT * self.tokens_out
+
+
+def links_in(messages: Sequence[BaseMessage]) -> int:
+    """Count the parts of a prompt that stand elsewhere: links and ids of files; what is sent along counts by its bytes."""
+    return sum(_is_link(part) for message in messages if isinstance(message.content, list) for part in message.content)
+
+
+def _is_link(part: Any) -> bool:
+    if not isinstance(part, dict) or part.get("type") in ("text", "tool_use", "thinking", "reasoning"):
+        return False
+    url: Any = part.get("url") or part.get("image_url") or part.get("source") or part
+    url = url.get("url", url) if isinstance(url, dict) else url
+    is_inline = isinstance(url, str) and url.startswith("data:")
+    return not is_inline and (isinstance(url, str) or any(key in str(part) for key in ("file_id", "file_uri", "'url'")))

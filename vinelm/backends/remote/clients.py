@@ -1,0 +1,37 @@
+"""SDK clients for what is no call of a model, such as batches: one for each server and key."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+from vinelm.catalog import Model
+
+C = TypeVar("C")
+
+
+class Clients(Generic[C]):
+    """One client per place: made by ``make(model)``, and shared by models with equal ``place(model)``. Thread-safe."""
+
+    def __init__(self, make: Callable[[Model], C], place: Callable[[Model], Hashable]) -> None:
+        self._make, self._place = make, place
+        self._made: dict[Hashable, C] = {}
+        self._lock = threading.Lock()
+
+    def of(self, model: Model) -> C:
+        """Return the client for the model's place; makes it on first use."""
+        place = self._place(model)
+        with self._lock:
+            if place not in self._made:
+                # With the lock held: of two that are made at once, one would never be closed.
+                self._made[place] = self._make(model)
+            return self._made[place]
+
+    def close(self) -> None:
+        """Close all clients; the next call makes new ones."""
+        with self._lock:
+            for made in self._made.values():
+                client: Any = made
+                client.close()
+            self._made.clear()

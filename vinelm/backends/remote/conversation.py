@@ -1,0 +1,166 @@
+"""What of a conversation may go to another provider: text, tool calls and results; not the thoughts of another one's model.
+
+A provider wants its own reasoning back, signed and complete, and refuses another's. So an answer of the provider that is asked
+stays as it is, whatever is in it, and of any other answer the text and the tool calls go along. LangChain's packages stamp
+answers with their provider; where there is no stamp, an answer is known by the kinds of its blocks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+RESPONSES = "openai responses"
+_FAMILIES = {
+    "anthropic": "anthropic",
+    "google_anthropic_vertex": "anthropic",
+    "openai": "openai",
+    "azure": "openai",
+    "azure_openai": "openai",
+    "google_genai": "google",
+    "google_vertexai": "google",
+    "bedrock": "bedrock",
+    "bedrock_converse": "bedrock",
+    "amazon_bedrock": "bedrock",
+    "aws": "bedrock",
+}
+"""By the stamp of an answer, and by the package of a chat model."""
+_BLOCKS = {
+    "thinking": "anthropic",
+    "redacted_thinking": "anthropic",
+    "tool_use": "anthropic",
+    "server_tool_use": "anthropic",
+    "web_search_tool_result": "anthropic",
+    "code_execution_tool_result": "anthropic",
+    "mcp_tool_use": "anthropic",
+    "mcp_tool_result": "anthropic",
+    "reasoning_content": "bedrock",
+    "function_call": RESPONSES,
+    "reasoning": RESPONSES,
+    "refusal": RESPONSES,
+    "web_search_call": RESPONSES,
+    "file_search_call": RESPONSES,
+    "computer_call": RESPONSES,
+    "code_interpreter_call": RESPONSES,
+    "image_generation_call": RESPONSES,
+    "mcp_call": RESPONSES,
+}
+"""Kinds of blocks that only one provider has."""
+_NEUTRAL = frozenset({"text", "image_url", "image", "input_audio", "audio", "file", "media", "video"})
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+_STRICT_IDS = frozenset({"anthropic", "bedrock", "openai", RESPONSES})
+
+
+def carried_to(chat: BaseChatModel, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the conversation as this chat model's provider takes it; the messages themselves where nothing is foreign."""
+    target = _target(chat)
+    model = str(getattr(chat, "model_name", None) or getattr(chat, "model", ""))
+    carried = [_plain(one) if isinstance(one, AIMessage) and _is_foreign(one, target, model) else one for one in messages]
+    return _with_ids(carried) if target in _STRICT_IDS else carried
+
+
+def must_not_think(chat: BaseChatModel, messages: Sequence[BaseMessage], options: Mapping[str, Any], limit: int) -> bool:
+    """Return whether Anthropic's API would refuse this call with the thinking that the chat model asks for.
+
+    It refuses it beside a forced tool, beside a limit that leaves no room, and where the turn that it continues has tool calls
+    without thoughts of its own: another model has made them, or they were made without thinking.
+    """
+    thinking = getattr(chat, "thinking", None)
+    if not isinstance(thinking, Mapping) or thinking.get("type") in (None, "disabled") or _target(chat) != "anthropic":
+        return False
+    choice = options.get("tool_choice")
+    if isinstance(choice, Mapping) and choice.get("type") in ("any", "tool"):
+        return True
+    if thinking.get("type") != "enabled":
+        return False
+    if int(thinking.get("budget_tokens") or 0) >= limit:
+        return True
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            return False
+        if isinstance(message, AIMessage) and message.tool_calls:
+            return not _begins_with_thought(message)
+    return False
+
+
+def _begins_with_thought(message: AIMessage) -> bool:
+    content = message.content
+    first = content[0] if isinstance(content, list) and content else None
+    return isinstance(first, dict) and first.get("type") in ("thinking", "redacted_thinking", "reasoning")
+
+
+def _target(chat: BaseChatModel) -> str:
+    package = type(chat).__module__.partition(".")[0].removeprefix("langchain_")
+    family = _FAMILIES.get(package, package)
+    if any(base.__module__.startswith("langchain_openai.") for base in type(chat).__mro__):
+        return RESPONSES if _uses_responses(chat) else "openai"
+    return family
+
+
+def _uses_responses(chat: Any) -> bool:
+    asked = getattr(chat, "use_responses_api", None)
+    if asked is not None:
+        return bool(asked)
+    settings = (
+        getattr(chat, name, None) for name in ("reasoning", "verbosity", "include", "truncation", "use_previous_response_id")
+    )
+    return any(settings) or getattr(chat, "output_version", None) == "responses/v1"
+
+
+def _is_foreign(message: AIMessage, target: str, model: str) -> bool:
+    kinds = (
+        {part.get("type") for part in message.content if isinstance(part, dict)} if isinstance(message.content, list) else set()
+    )
+    special = kinds - _NEUTRAL
+    stamp = message.response_metadata.get("model_provider")
+    origin = _FAMILIES.get(stamp, stamp) if isinstance(stamp, str) else None
+    if not special:
+        return False  # text and attachments are anybody's
+    if origin is None:
+        origin = next((_BLOCKS[kind] for kind in special if kind in _BLOCKS), None)
+        return origin is not None and origin != target
+    if origin == "openai" and special & {kind for kind, home in _BLOCKS.items() if home == RESPONSES}:
+        # A model that does not reason takes no reasoning items, and no calls that refer to them.
+        wrote = str(message.response_metadata.get("model_name") or "")
+        is_same = not wrote or wrote.startswith(model) or model.startswith(wrote)
+        return target != RESPONSES or not is_same
+    return origin != target.removesuffix(" responses")
+
+
+def _plain(message: AIMessage) -> AIMessage:
+    """The message's text and its tool calls, in the form that every package takes; without ids and signatures of a provider."""
+    return AIMessage(
+        content=str(message.text),
+        name=message.name,
+        tool_calls=[
+            {"name": call["name"], "args": call["args"], "id": call["id"], "type": "tool_call"} for call in message.tool_calls
+        ],
+        invalid_tool_calls=message.invalid_tool_calls,
+    )
+
+
+def _with_ids(messages: list[BaseMessage]) -> list[BaseMessage]:
+    """The messages with tool-call ids that these providers take: others write longer ones, and with other characters."""
+    found = []
+    for message in messages:
+        if isinstance(message, ToolMessage) and not _ID.fullmatch(message.tool_call_id):
+            message = message.model_copy(update={"tool_call_id": _short(message.tool_call_id)})
+        elif isinstance(message, AIMessage) and any(
+            call["id"] and not _ID.fullmatch(call["id"]) for call in message.tool_calls
+        ):
+            calls = [
+                {**call, "id": _short(call["id"]) if call["id"] and not _ID.fullmatch(call["id"]) else call["id"]}
+                for call in message.tool_calls
+            ]
+            message = message.model_copy(update={"tool_calls": calls})
+        found.append(message)
+    return found
+
+
+def _short(call_id: str) -> str:
+    return f"call_{blake2b(call_id.encode('utf-8', 'replace'), digest_size=12).hexdigest()}"

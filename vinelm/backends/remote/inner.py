@@ -1,0 +1,169 @@
+"""The chat model inside: as its owner made it, but with one attempt a call, and with connections for each event loop.
+
+Hidden attempts would be bought twice and booked once, so the packages' retries are switched off, on a copy; everything else
+stays. The packages keep one asynchronous HTTP client for the whole process, whose connections belong to the first event loop
+that used them ("Event loop is closed" after the first ``asyncio.run``): each loop gets a client of its own, unless the owner
+handed in a client.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from vinelm.backends.remote.client_pool import EventLoopClients
+
+LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_tokens_to_sample", "num_predict")
+"""The names by which LangChain's packages limit the tokens of an answer."""
+KEPT = ("callbacks", "tags", "metadata", "cache", "rate_limiter", "verbose", "disable_streaming", "output_version", "profile")
+"""LangChain's own settings of a chat model, which hold for whatever is around it."""
+_WITH_REASONS = ("langchain_openai", "langchain_anthropic", "langchain_google_genai", "langchain_aws", "langchain_ollama")
+"""Packages whose whole answers always have a finish reason."""
+CONNECTIONS = 10_000
+"""Connections of one client: how many calls run at once is the rate limits' business, and nobody's wait for a pool."""
+
+
+async def _nothing() -> None:
+    return None
+
+
+class InnerChat:
+    """A chat model that is called for one catalog entry. Thread-safe.
+
+    Args:
+        chat: as its owner made it, or as the catalog says.
+        remake: makes another one of the same settings, for another event loop; None if only its owner can.
+
+    Attributes:
+        given: the chat model as it is.
+        kept: LangChain's own settings of it.
+        is_asynchronous: whether synchronous calls, too, are made on an event loop. Not where the owner has set only a
+            synchronous client.
+        wants_stream: its owner wants whole answers, too, to be streamed to it.
+        states_reasons: whether every whole answer has a finish reason, so that one without was cut off.
+        refused: settings that it has refused to take, in this process.
+    """
+
+    def __init__(self, chat: BaseChatModel, remake: Callable[[], BaseChatModel] | None = None) -> None:
+        self.given = chat
+        self._remake = remake
+        self._loops: EventLoopClients[BaseChatModel, BaseChatModel] = EventLoopClients(
+            lambda: (one_attempt(chat), lambda: None), self._for_this_loop
+        )
+        self.kept: Mapping[str, Any] = {name: getattr(chat, name) for name in KEPT if getattr(chat, name, None) is not None}
+        is_owned = getattr(chat, "http_client", None) is not None and getattr(chat, "http_async_client", None) is None
+        self.is_asynchronous = type(chat)._agenerate is not BaseChatModel._agenerate and not is_owned
+        self.wants_stream = getattr(chat, "streaming", False) is True
+        self.states_reasons = type(chat).__module__.partition(".")[0] in _WITH_REASONS
+        self.refused: set[str] = set()
+
+    def streams(self, tools: Any) -> bool:
+        """Return whether it gives an answer in pieces, with these tools bound."""
+        kind, off = type(self.given), self.given.disable_streaming
+        is_native = kind._stream is not BaseChatModel._stream or (
+            self.is_asynchronous and kind._astream is not BaseChatModel._astream
+        )
+        return is_native and off is not True and not (off == "tool_calling" and bool(tools))
+
+    def sync(self) -> BaseChatModel:
+        """Return the chat model for a call in this thread."""
+        return self._loops.sync()
+
+    async def here(self) -> BaseChatModel:
+        """Return the chat model for a call on the running event loop."""
+        return await self._loops.asynchronous()
+
+    def close(self) -> None:
+        """Forget the synchronous one; its connections close with it."""
+        self._loops.close()
+
+    def _for_this_loop(self) -> tuple[BaseChatModel, Callable[[], Awaitable[None]]]:
+        chat = self.given if self._remake is None else self._remake()
+        return with_own_connections(one_attempt(chat))
+
+
+def limit_field(chat: BaseChatModel) -> str | None:
+    """Return the name of the chat model's own field that limits an answer; None if it has none."""
+    return next((name for name in LIMITS if name in type(chat).model_fields), None)
+
+
+def limit_of(chat: BaseChatModel) -> int | None:
+    """Return the most tokens of an answer that the chat model asks for; None if it sets no limit."""
+    found = (getattr(chat, name, None) for name in LIMITS)
+    return next((one for one in found if type(one) is int and one > 0), None)
+
+
+def one_attempt(chat: BaseChatModel) -> BaseChatModel:
+    """Return a copy that makes one attempt a call and states the usage of its streams; it shares the owner's connections."""
+    update: dict[str, Any] = {}
+    if "stream_usage" in type(chat).model_fields and getattr(chat, "stream_usage", None) is not True:
+        update["stream_usage"] = True
+    if getattr(chat, "root_async_client", None) is not None:  # langchain-openai, and what is derived from it
+        for root, leaf in (("root_client", "client"), ("root_async_client", "async_client")):
+            if (client := getattr(chat, root, None)) is not None:
+                update[root] = client.with_options(max_retries=0)
+                update[leaf] = update[root].chat.completions
+    elif type(chat).__module__.startswith("langchain_aws."):
+        update |= _bedrock_client(chat)
+    elif "max_retries" in type(chat).model_fields:
+        # google-genai takes 0 for its default of several attempts, and 1 for one.
+        update["max_retries"] = 1 if type(chat).__module__.startswith("langchain_google") else 0
+    if not update:
+        return chat
+    made = chat.model_copy(update=update)
+    for name in ("_client", "_async_client", "_client_params"):  # langchain-anthropic keeps clients with the old setting
+        made.__dict__.pop(name, None)
+    return made
+
+
+def with_own_connections(chat: BaseChatModel) -> tuple[BaseChatModel, Callable[[], Awaitable[None]]]:
+    """Return a copy with an asynchronous HTTP client of its own, where the package would share one; and what closes it."""
+    if getattr(chat, "root_async_client", None) is not None and getattr(chat, "http_async_client", None) is None:
+        import openai
+
+        root = chat.root_async_client  # type: ignore[attr-defined]
+        kind: Any = getattr(chat, "http_clients", openai.DefaultAsyncHttpxClient)
+        http: Any = kind(base_url=root.base_url, timeout=root.timeout, limits=_limits(openai))
+        own = root.with_options(http_client=http)
+        return chat.model_copy(update={"root_async_client": own, "async_client": own.chat.completions}), http.aclose
+    if type(chat).__module__.startswith("langchain_anthropic."):
+        import anthropic
+
+        settings = dict(chat._client_params)  # type: ignore[attr-defined]
+        given = {"timeout": settings["timeout"]} if settings.get("timeout") is not None else {}
+        if proxy := getattr(chat, "anthropic_proxy", None):
+            given["proxy"] = proxy
+        http = anthropic.DefaultAsyncHttpxClient(base_url=settings["base_url"], limits=_limits(anthropic), **given)
+        made = chat.model_copy()
+        made.__dict__["_async_client"] = anthropic.AsyncClient(**settings, http_client=http)
+        return made, http.aclose
+    return chat, _nothing
+
+
+def _limits(sdk: Any) -> Any:
+    """Limits of a connection pool, of the HTTP library that the SDK uses (httpx, or its successor)."""
+    homes = [kind.__module__.partition(".")[0] for kind in sdk.DefaultAsyncHttpxClient.__mro__]
+    library = importlib.import_module(next(home for home in homes if home.startswith("httpx")))
+    return library.Limits(max_connections=CONNECTIONS, max_keepalive_connections=1000, keepalive_expiry=5.0)
+
+
+def _bedrock_client(chat: Any) -> dict[str, Any]:
+    """The owner's client without retries: a shallow copy whose endpoint has a copy of the events, without botocore's handler.
+
+    A client made anew would need the owner's credentials, and would no longer refresh them as the owner's does.
+    """
+    client = getattr(chat, "client", None)
+    if not hasattr(client, "_endpoint"):
+        return {}
+    made = object.__new__(type(client))  # copy.copy() asks for methods, which a client looks up in itself
+    made.__dict__.update(client.__dict__)
+    made._endpoint = copy.copy(client._endpoint)
+    events = copy.copy(client._endpoint._event_emitter)
+    service = client.meta.service_model.service_id.hyphenize()
+    events.unregister(f"needs-retry.{service}", unique_id=f"retry-config-{service}")
+    made._endpoint._event_emitter = events
+    return {"client": made}

@@ -1,0 +1,417 @@
+"""One call on a remote model: what it asks, what is seen of the answer, and what each attempt costs.
+
+The states of a call's money::
+
+    asked       bound: the most that its attempts can cost
+       |        the guard reserves it, or refuses the call: nothing was sent
+    reserved    an attempt waits for the rate limits, and is sent
+       |        a failure that may not be billed costs nothing; one that may costs the attempt's bound;
+       |        an answer with its end costs what it states, where that is possible, else the attempt's bound
+    booked      another attempt follows, at most two of which may be billed, and none once the caller has seen a piece
+       |
+    settled     once, however the call ends: answered, failed, cancelled, abandoned in its stream
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.tool import default_tool_parser
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
+from vinelm.backends.base import Counts, estimate_tokens, seconds_of
+from vinelm.backends.remote.bounds import AttemptBound, links_in
+from vinelm.backends.remote.failures import end_failure
+from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
+from vinelm.backends.remote.usage import UsageSum
+from vinelm.catalog import Model, Price
+from vinelm.catalog.secrets import redacted
+from vinelm.errors import CallError, FailureKind
+from vinelm.requests.protocols import CallContext
+from vinelm.rows.observation import Usage
+
+MOST_CHARS = 8
+"""Characters of one token at most, on the average of an answer."""
+SPARED_CHARS = 64
+"""A short answer may be one long word, or a line of blanks, of a few tokens."""
+NOT_REPORTED = "not_reported"
+_REASON_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+_THOUGHTS = ("thinking", "reasoning", "text", "refusal", "partial_json", "arguments", "input", "data")
+_LABEL = re.compile(r"[!-~]{1,200}")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """What one call asks of the chat model inside: the owner's messages and options, as they are.
+
+    ``limit``: the most tokens of each of its ``answers``; ``dropped``: settings that the model refuses, which are left out.
+    """
+
+    messages: Sequence[BaseMessage]
+    stop: list[str] | None
+    options: Mapping[str, Any]
+    limit: int
+    answers: int
+    is_streamed: bool
+    dropped: frozenset[str] = frozenset()
+
+    @property
+    def prompt(self) -> str:
+        """The text of everything that is sent as a prompt, for bounds: a token stands for at least one of its bytes."""
+        asked = {key: one for key, one in self.options.items() if key not in ("stream", "priority")}
+        turns = [
+            (message.content, getattr(message, "tool_calls", None), message.additional_kwargs) for message in self.messages
+        ]
+        return json.dumps([turns, asked], ensure_ascii=False, default=_schema_of)
+
+
+def _schema_of(other: Any) -> Any:
+    """What a package sends for an object of Python: the JSON schema of a class of pydantic."""
+    schema = getattr(other, "model_json_schema", None)
+    return schema() if isinstance(other, type) and callable(schema) else str(other)
+
+
+def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
+    """Return the most tokens that one attempt can cost, wherever its cache points will be."""
+    prompt = request.prompt
+    writes = (
+        model.cache_points != "off"
+        or "cache_control" in prompt
+        or "cachePoint" in prompt
+        or "cache_control" in str(model.options)
+    )
+    return AttemptBound.of(
+        prompt, max_tokens=request.limit * request.answers, links=links_in(request.messages), writes_cache=writes
+    )
+
+
+@dataclass(slots=True)
+class Seen:
+    """What is seen of one attempt's answer. Nothing is changed or kept of it but what the meter needs."""
+
+    has_begun: bool = False
+    has_content: bool = False
+    is_refused: bool = False
+    chars: int = 0
+    reason: str | None = None
+    counts: Counts | None = None
+    counts_are_final: bool = False
+    """True if the counts came with the finish reason or after it. Earlier ones may be of a part of the answer."""
+    request_id: str | None = None
+    provider_latency_s: float | None = None
+    service_tier: str | None = None
+    _usage: UsageSum = field(default_factory=UsageSum)
+    _tools: dict[Any, dict[str, Any]] = field(default_factory=dict)
+
+    def look(self, generation: ChatGeneration, more: Mapping[str, Any], *, is_whole: bool) -> str:
+        """Look at a piece of the answer, or at a whole one; returns its text.
+
+        Raises:
+            AttemptFailed: it is no answer of a chat model.
+        """
+        self.has_begun = True
+        try:
+            message: Any = generation.message
+            told = {**more, **(generation.generation_info or {}), **message.response_metadata}
+            text = message.content if isinstance(message.content, str) else str(message.text)
+            calls = message.tool_call_chunks if isinstance(generation, ChatGenerationChunk) else message.tool_calls
+            chars = _chars(message, text)
+            has_calls = bool(calls or getattr(message, "invalid_tool_calls", None))
+            self.is_refused |= bool(message.additional_kwargs.get("refusal")) or _has_refusal(message.content)
+            usage = message.usage_metadata
+        except (AttributeError, TypeError, ValueError, KeyError):  # their message may quote the answer
+            told = None
+        if told is None:
+            raise AttemptFailed("malformed", "the chat model's answer is no AIMessage")
+        self.chars += chars
+        self.has_content |= has_calls or bool(text.strip())
+        reason = _reason(told)
+        if reason is not None:
+            self.reason = _label(reason) or self.reason
+        if (chars or has_calls) and not usage and not is_whole:
+            self.counts_are_final = False  # what came after a count is not in it
+        if usage:
+            self.counts = self._usage.add(usage)
+            self.counts_are_final = self.reason is not None or is_whole
+        self.request_id = _label(told.get("id")) or self.request_id
+        self.service_tier = told.get("service_tier") or self.service_tier
+        metrics = told.get("metrics")
+        if isinstance(metrics, Mapping):
+            latency = metrics.get("latencyMs")
+            latency_ms = seconds_of(latency[0] if isinstance(latency, list) and latency else latency)
+            self.provider_latency_s = None if latency_ms is None else latency_ms / 1000.0
+        return text
+
+    def whole_calls(self, generation: ChatGeneration) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield name and arguments of each tool call whose arguments are complete with this piece."""
+        message: Any = generation.message
+        for chunk in getattr(message, "tool_call_chunks", None) or ():
+            call = self._tools.get(chunk.get("index"))
+            if call is None or (chunk.get("id") and call["id"] and chunk["id"] != call["id"]):
+                call = self._tools[chunk.get("index")] = {"id": chunk.get("id"), "name": "", "args": ""}
+            call["name"] += chunk.get("name") or ""
+            call["args"] += chunk.get("args") or ""
+            if call["args"].rstrip().endswith("}"):
+                raw = {"id": call["id"], "function": {"name": call["name"], "arguments": call["args"]}}
+                try:
+                    whole, _ = default_tool_parser([raw])
+                except (ValueError, RecursionError):  # a number of 5,000 digits, lists 1,000 deep
+                    continue
+                if whole and isinstance(whole[0]["args"], dict):
+                    yield whole[0]["name"], whole[0]["args"]
+
+
+def _has_refusal(content: Any) -> bool:
+    return isinstance(content, list) and any(isinstance(part, Mapping) and part.get("type") == "refusal" for part in content)
+
+
+def _chars(message: Any, text: str) -> int:
+    """Characters of everything that the model wrote, its thoughts and the arguments of its calls included."""
+    seen = len(text)
+    if isinstance(message.content, list):
+        parts = [part for part in message.content if isinstance(part, Mapping) and part.get("type") != "text"]
+        seen += sum(len(value) for part in parts for key in _THOUGHTS if isinstance(value := part.get(key), str))
+    chunks = getattr(message, "tool_call_chunks", None)
+    if chunks is None:
+        seen += sum(len(json.dumps(call["args"], default=str)) for call in message.tool_calls)
+        chunks = message.invalid_tool_calls
+    seen += sum(len(chunk.get("args") or "") for chunk in chunks)
+    thoughts = message.additional_kwargs.get("reasoning_content")
+    return seen + (len(thoughts) if isinstance(thoughts, str) else 0)
+
+
+def _reason(told: Mapping[str, Any]) -> str | None:
+    """Return the finish reason; None if there is none. OpenAI's Responses API has a status, and why it is incomplete."""
+    incomplete = told.get("incomplete_details")
+    if isinstance(incomplete, Mapping) and incomplete.get("reason"):
+        return str(incomplete["reason"])
+    found = next((told[key] for key in _REASON_KEYS if told.get(key)), None)
+    if found is not None:
+        return str(getattr(found, "name", found))
+    status = told.get("status")
+    return status if status in ("completed", "failed", "incomplete", "cancelled") else None
+
+
+def _label(value: object) -> str | None:
+    """Return an id or a finish reason, without secrets; None for what is not a short text of visible characters."""
+    return redacted(value) if isinstance(value, str) and _LABEL.fullmatch(value) else None
+
+
+@dataclass(slots=True)
+class MeteredCall:
+    """Times and prices the attempts of one call and makes its usage record; its module says what an attempt costs.
+
+    ``bound`` computes the upper bound of one attempt; ``states_reasons``: the model gives a finish reason with every whole
+    answer; ``list_price``: the ordinary price of a call that goes in a batch.
+    """
+
+    model: Model
+    context: CallContext
+    policy: RetryPolicy
+    request: ModelRequest
+    prompt_chars: int
+    bound: Callable[[], AttemptBound]
+    states_reasons: bool
+    list_price: Price | None = None
+    attempts: int = 0
+    billed: int = 0
+    is_complete: bool = False
+    seen: Seen = field(default_factory=Seen)
+    _asked_s: float = 0.0
+    _started_s: float = 0.0
+    _ended_s: float | None = None
+    _ttft_s: float | None = None
+    _cost_usd: float = 0.0
+    _list_usd: float = 0.0
+    _counts: Counts | None = None
+    _is_estimated: bool = False
+    _has_handed_out: bool = False
+    _hear: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        self._asked_s = self._started_s = self.context.clock.now()
+
+    def begin(self) -> None:
+        """Start a new attempt."""
+        self.attempts += 1
+        self.seen = Seen()
+        self._started_s, self._ended_s, self._ttft_s = self.context.clock.now(), None, None
+        if self.request.is_streamed and self.context.on_text is not None:
+            self._hear = self.context.on_text()
+
+    def see(self, piece: ChatGenerationChunk | ChatResult) -> bool:
+        """Look at a piece of the answer, or at the whole; returns whether it holds output of the model.
+
+        Raises:
+            AttemptFailed: the attempt has taken longer than the model's ``timeout_s``, or the answer is none.
+        """
+        now_s = self.context.clock.now()
+        before = self.seen.chars
+        if isinstance(piece, ChatGenerationChunk):
+            had_calls = bool(getattr(piece.message, "tool_call_chunks", None))
+            text = self.seen.look(piece, {}, is_whole=False)
+            is_token = had_calls or self.seen.chars > before
+            if self._ttft_s is None and is_token:
+                self._ttft_s = max(now_s - self._started_s, 0.0)
+            if had_calls and self.context.on_tool_call is not None:
+                for call in self.seen.whole_calls(piece):
+                    self.context.on_tool_call(*call)
+            if self._hear is not None and text:
+                self._hear(text)
+        else:
+            is_token = True
+            for generation in piece.generations:
+                self.seen.look(generation, piece.llm_output or {}, is_whole=True)
+            if not piece.generations:
+                raise AttemptFailed("malformed", "the chat model's answer is empty")
+        if now_s - self._started_s > self.model.timeout_s:
+            raise AttemptFailed("timeout", f"no end after {self.model.timeout_s:g} s")
+        return is_token
+
+    def hand_out(self) -> None:
+        """Note that the caller has seen a piece: the call can no longer be repeated."""
+        self._has_handed_out = True
+
+    def check(self) -> None:
+        """Check that the answer is complete; :class:`AttemptFailed` otherwise."""
+        seen = self.seen
+        if seen.reason is None and seen.has_begun and not self.states_reasons:
+            seen.reason = NOT_REPORTED
+        if seen.reason is None:
+            raise AttemptFailed("server", "the answer broke off before its end")
+        failure = None if seen.reason == NOT_REPORTED else end_failure(seen.reason)
+        if failure == "truncated":
+            raise AttemptFailed(failure, f"the answer was cut off at max_tokens = {self.request.limit}: raise it, or stop less")
+        if failure is not None:
+            raise AttemptFailed(failure, f"the server ended the answer with finish reason {seen.reason!r}")
+        if seen.is_refused:
+            raise AttemptFailed("content_filter", "the model refused to answer")
+        if not seen.has_content:
+            raise AttemptFailed("empty", "the answer has neither text nor a tool call")
+
+    def survives(self, failed: AttemptFailed) -> bool:
+        """Return whether the answer was complete before the connection failed: it is used then, not bought again."""
+        return failed.kind in ("timeout", "server") and self.seen.reason is not None
+
+    def end(self, failed: AttemptFailed | None) -> None:
+        """End the attempt: stop its clock and add its price."""
+        self._ended_s = self.context.clock.now()
+        seen, self._counts, self._is_estimated = self.seen, None, False
+        # Counts that came too early or cannot be are no counts: the attempt then costs its upper bound.
+        if seen.counts is not None and not (seen.counts_are_final and self._believes(seen.counts)):
+            seen.counts = None
+        if failed is not None and not failed.may_be_billed:
+            return
+        self.billed += 1
+        if seen.counts is not None and seen.reason is not None:
+            counts = self._counts = seen.counts
+            known = counts.tokens_in, counts.tokens_out, counts.cached or 0, counts.written, counts.written_1h
+            self._add(lambda price: price.cost_usd(*known))
+            return
+        self._counts = Counts(estimate_tokens(self.prompt_chars), estimate_tokens(seen.chars) if seen.chars else 0)
+        self._is_estimated = True
+        self._add(self.bound().usd)
+
+    def _add(self, usd: Callable[[Price], float]) -> None:
+        self._cost_usd += usd(self.model.price)
+        if self.list_price is not None:
+            self._list_usd += usd(self.list_price)
+
+    def _believes(self, counts: Counts) -> bool:
+        """True if counts are possible; ``bound`` is only computed where they are not ordinary."""
+        if self._is_too_few(counts.tokens_out):
+            return False
+        if 0 < counts.tokens_in <= self.prompt_chars and counts.tokens_out <= self.model.max_tokens:
+            return True
+        return self.bound().believes(counts)
+
+    def _is_too_few(self, tokens_out: int) -> bool:
+        """True if the text that arrived cannot be made of so few tokens."""
+        if not self.seen.chars or self.model.trusted_counts:
+            return False
+        # By such a count the text would be free, or nearly so, and the cap would not hold.
+        return tokens_out == 0 or self.seen.chars > MOST_CHARS * tokens_out + SPARED_CHARS
+
+    def may_repeat(self, failed: AttemptFailed) -> bool:
+        """Return whether another attempt follows."""
+        return not self._has_handed_out and self.policy.may_repeat(failed, self.attempts, self.billed)
+
+    @property
+    def has_handed_out(self) -> bool:
+        """Whether the caller has seen a piece of the answer."""
+        return self._has_handed_out
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the last attempt, both ways; 0 for one that the server turned down."""
+        return self._counts.tokens_in + self._counts.tokens_out if self._counts is not None else 0
+
+    def usage(self, failure: FailureKind | None) -> Usage:
+        """Return the record of the call; times are those of the last attempt."""
+        counts, ended_s = self._counts, self._ended_s
+        now_s = self.context.clock.now() if ended_s is None else ended_s
+        latency_s = max(now_s - self._started_s, 0.0) if self.attempts else 0.0
+        is_batched = self.list_price is not None
+        return Usage(
+            model=self.model.name,
+            cost_usd=self._cost_usd,
+            latency_s=math.nan if is_batched else latency_s,
+            tokens_in=counts.tokens_in if counts else None,
+            tokens_out=counts.tokens_out if counts else None,
+            tokens_cached=counts.cached if counts else None,
+            tokens_reasoning=counts.reasoning if counts else None,
+            tokens_estimated=self._is_estimated,
+            ttft_s=self._ttft_s,
+            provider_latency_s=self.seen.provider_latency_s,
+            retries=max(self.attempts - 1, 0),
+            waited_s=max((self._started_s if self.attempts else now_s) - self._asked_s, 0.0),
+            finish_reason=self.seen.reason if self.is_complete or failure else None,
+            provider_request_id=self.seen.request_id,
+            price_id=self.model.price_id,
+            failure=failure,
+            list_usd=self._list_usd if is_batched else None,
+        )
+
+    def error(self, failed: AttemptFailed) -> CallError:
+        """Return the error for the caller: model and kind, and nothing that a server or a user wrote."""
+        tries = f" after {self.attempts} attempts" if self.attempts > 1 else ""
+        return CallError(f"{self.model.name}: {failed.kind}{tries}: {failed.detail}", kind=failed.kind, cost_usd=self._cost_usd)
+
+
+def answer_of(pieces: Sequence[ChatGenerationChunk | ChatResult]) -> ChatResult | None:
+    """Return the whole answer from the pieces of an attempt, as LangChain joins them; None without any."""
+    from langchain_core.language_models.chat_models import generate_from_stream
+
+    if not pieces:
+        return None
+    last = pieces[-1]
+    return last if isinstance(last, ChatResult) else generate_from_stream(iter(pieces))  # type: ignore[arg-type]
+
+
+def chunk_of(result: ChatResult) -> ChatGenerationChunk:
+    """Return the answer of a model that does not stream as a single chunk."""
+    generation = result.generations[0]
+    message: Any = generation.message
+    chunk = AIMessageChunk(
+        content=message.content,
+        additional_kwargs=message.additional_kwargs,
+        response_metadata={**(result.llm_output or {}), **message.response_metadata},
+        id=message.id,
+        tool_calls=message.tool_calls,
+        invalid_tool_calls=message.invalid_tool_calls,
+        usage_metadata=message.usage_metadata,
+        chunk_position="last",
+    )
+    return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
+
+
+def message_of(result: ChatResult | None) -> AIMessage | None:
+    """Return the message of an answer, for observers; None if there is none."""
+    message = result.generations[0].message if result is not None and result.generations else None
+    return message if isinstance(message, AIMessage) else None

@@ -1,0 +1,159 @@
+"""What VineLM knows of a provider beyond what its LangChain package does; and the needs of one call."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+
+from vinelm.backends.limits.prompt_admission import AdmitsPrompts
+from vinelm.backends.remote.inner import InnerChat
+from vinelm.backends.remote.marks import Marks
+from vinelm.backends.remote.meter import ModelRequest
+from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
+from vinelm.catalog import Model, Price
+from vinelm.requests.protocols import CallContext, RateLimiter
+
+Piece: TypeAlias = ChatGenerationChunk | ChatResult
+"""A piece of a streamed answer, or a whole one, as the chat model inside gave it."""
+
+
+class Provider(ABC):
+    """One provider of the catalog. One instance serves all threads and event loops. Makes no call.
+
+    Attributes:
+        streams: whether calls that ask for a whole answer are streamed by default, to measure the time to first token.
+        marks: how a part of a prompt is marked for the provider's cache; None where a request can do nothing for it.
+    """
+
+    streams: bool = True
+    marks: Marks | None = None
+
+    @abstractmethod
+    def check(self, model: Model) -> None:
+        """Raise :class:`~vinelm.errors.ConfigError` if the entry's key or package is missing, or an option cannot be."""
+
+    @abstractmethod
+    def make(self, model: Model) -> BaseChatModel:
+        """Make the entry's chat model; :class:`~vinelm.errors.ConfigError` if it cannot be made."""
+
+    def inner(self, model: Model) -> InnerChat:
+        """Return the entry's chat model, to be called."""
+        return InnerChat(self.make(model), lambda: self.make(model))
+
+    def context_tokens(self, model: Model) -> int | None:
+        """Return the context length in tokens; None if the server does not report it. Costs nothing."""
+        return None
+
+    def batches(self) -> BatchApi | None:
+        """Return the provider's batches, whose calls cost half; None if it has none."""
+        return None
+
+    def keeps_by_key(self, model: Model) -> bool:
+        """Return whether the provider keeps prompts together that are sent with the same ``prompt_cache_key``."""
+        return False
+
+
+class FoundBatch(NamedTuple):
+    """What the provider's list says of one of our batches: its id, and whether it is certain that None means never sent."""
+
+    provider_id: str | None
+    is_certain: bool = True
+
+
+class BatchApi(ABC):
+    """The batches of one provider. Used by one thread. What its SDK raises is translated where it is caught.
+
+    Attributes:
+        halves_cache: reading and writing a prompt cache costs half as well.
+        most_calls: in one batch.
+        most_bytes: of one batch's requests.
+    """
+
+    REST: ClassVar = "*"
+    """In :meth:`answers`, what holds of every call that is not named."""
+    halves_cache: bool = False
+    most_calls: int = 10_000
+    most_bytes: int = 100 << 20
+
+    @abstractmethod
+    def body(self, chat: BaseChatModel, request: ModelRequest) -> Mapping[str, Any]:
+        """Return the body of one call, as the entry's chat model makes it."""
+
+    @abstractmethod
+    def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
+        """Send a batch that carries our key, with the body of each call under its name, and return the provider's id of it."""
+
+    @abstractmethod
+    def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
+        """Search the provider's list for the batch with our key.
+
+        Args:
+            model: of its calls.
+            key: ours.
+            since_s: Unix time before which it was not sent.
+            calls: how many it has.
+            known: ids of batches that are others.
+        """
+
+    @abstractmethod
+    def answers(self, model: Model, provider_id: str) -> Mapping[str, Mapping[str, Any]] | None:
+        """Return, by the names of calls, ``{"body": ...}`` or a failure; None while the batch is under way."""
+
+    @abstractmethod
+    def parsed(self, chat: BaseChatModel, body: Mapping[str, Any]) -> ChatResult:
+        """Parse the body of an answer, as the entry's chat model does. What it raises is a malformed answer."""
+
+    def close(self) -> None:
+        """Close the connections."""
+        return None
+
+
+class Sends(Protocol):
+    """Makes attempts: on the entry's chat model, or in a provider's batch."""
+
+    def ready(self, entry: Model) -> InnerChat:
+        """Return the chat model of an entry, made before the latency of an attempt is measured."""
+
+    def around(self, inner: InnerChat) -> Sends:
+        """Return what sends to a copy of the entry's chat model with other settings."""
+
+    def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
+        """Make one attempt; closing the generator ends it."""
+
+    def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
+        """Like :meth:`send`, for a coroutine."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallBinding:
+    """The needs of a remote chat model for one invocation.
+
+    ``inner``: the chat model that is asked for tools and schemas. ``streams``: also stream calls that ask for a whole answer,
+    to measure the time to first token. ``priority_sign``: 1 or -1 sends the request's priority, times that, to the server; 0
+    does not. ``prompts`` admits attempts of a model with cache points; None for others. ``list_price``: the model's ordinary
+    price, where the call goes in a batch and ``model`` has the price of that; its seconds are not known. ``at_once`` returns,
+    for the request of such a call, the binding by which it is made at once in place of in a batch; None: it goes in one.
+    """
+
+    provider: Provider
+    sender: Sends
+    inner: InnerChat
+    model: Model
+    call: CallContext
+    rate_limiter: RateLimiter
+    policy: RetryPolicy
+    streams: bool
+    priority_sign: int = 0
+    prompts: AdmitsPrompts | None = None
+    list_price: Price | None = None
+    at_once: Callable[[ModelRequest], CallBinding | None] | None = None
+
+
+def failure_of(record: Mapping[str, Any]) -> AttemptFailed:
+    """Return the failure that a batch's record of a call states."""
+    return AttemptFailed(record["failure"], record["detail"], is_final=True, may_be_billed=record["may_be_billed"])

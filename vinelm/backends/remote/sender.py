@@ -1,0 +1,92 @@
+"""Makes attempts on a catalog's chat models: nothing of what passes is changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing, closing
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.outputs import ChatGenerationChunk
+
+from vinelm.backends.remote.conversation import carried_to
+from vinelm.backends.remote.inner import InnerChat, limit_field, limit_of
+from vinelm.backends.remote.loop import iterated
+from vinelm.backends.remote.meter import ModelRequest
+from vinelm.backends.remote.provider import Piece
+from vinelm.backends.remote.retry import AttemptFailed
+from vinelm.catalog import Model
+
+
+class ChatSender:
+    """A :class:`~vinelm.backends.remote.provider.Sends` for one entry, or the entries of a group.
+
+    Args:
+        inner_of: returns the chat model of an entry.
+    """
+
+    def __init__(self, inner_of: Callable[[Model], InnerChat]) -> None:
+        self._inner_of = inner_of
+
+    def ready(self, entry: Model) -> InnerChat:
+        """Return the chat model of an entry."""
+        return self._inner_of(entry)
+
+    def around(self, inner: InnerChat) -> ChatSender:
+        """Return the sender of a copy of the entry's chat model with other settings."""
+        return ChatSender(lambda entry: inner)
+
+    def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
+        """Make one attempt. On an event loop, where the chat model has an asynchronous client: a deadline ends it wherever it is."""
+        inner = self._inner_of(entry)
+        if inner.is_asynchronous:
+            yield from iterated(self.asend(entry, request))
+            return
+        chat, options = asked(inner.sync(), request)
+        if request.is_streamed:
+            with closing(chat._stream(carried_to(chat, request.messages), stop=request.stop, **options)) as chunks:  # type: ignore[type-var]
+                yield from chunks
+        else:
+            yield chat._generate(carried_to(chat, request.messages), stop=request.stop, **options)
+
+    async def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
+        """Make one attempt in a coroutine; :class:`AttemptFailed` (timeout) if it has no end after the entry's ``timeout_s``."""
+        inner = self._inner_of(entry)
+        chat, options = asked(await inner.here(), request)
+        messages = carried_to(chat, request.messages)
+        ends_at = asyncio.get_running_loop().time() + entry.timeout_s
+        try:
+            if not request.is_streamed:
+                async with asyncio.timeout_at(ends_at):
+                    result = await chat._agenerate(messages, stop=request.stop, **options)
+                yield result
+                return
+            async with aclosing(chat._astream(messages, stop=request.stop, **options)) as chunks:  # type: ignore[type-var]
+                while True:
+                    async with asyncio.timeout_at(ends_at):
+                        chunk: ChatGenerationChunk | None = await anext(chunks, None)
+                    if chunk is None:
+                        return
+                    yield chunk
+        except TimeoutError:
+            if asyncio.get_running_loop().time() < ends_at:
+                raise
+        raise AttemptFailed("timeout", f"no end after {entry.timeout_s:g} s")
+
+
+def asked(chat: BaseChatModel, request: ModelRequest) -> tuple[BaseChatModel, dict[str, Any]]:
+    """Return the chat model with the call's limit, and without settings that the model refuses; and the options of the call."""
+    options = {key: value for key, value in request.options.items() if key not in request.dropped}
+    update: dict[str, Any] = {}
+    if limit_of(chat) != request.limit and (field := limit_field(chat)) is not None:
+        update[field] = request.limit
+    for name in request.dropped:
+        if name == "stream_options":
+            update["stream_usage"] = False
+        elif getattr(chat, name, None) is not None:
+            update[name] = None
+        more = update.get("model_kwargs", getattr(chat, "model_kwargs", None))
+        if isinstance(more, dict) and name in more:
+            update["model_kwargs"] = {key: value for key, value in more.items() if key != name}
+    return (chat.model_copy(update=update) if update else chat), options
