@@ -59,6 +59,18 @@ class ModelResolver:
         """Return the clock of a new run: virtual if the models' latencies are, else real."""
         return VirtualClock() if self.is_virtual_time else WallClock()
 
+    def add(self, entry: Model, chat: BaseChatModel) -> None:
+        """Add the entry of an object that the application has made; calls under way keep what they have."""
+        live = {**self.catalog.live, entry.name: chat}
+        self.catalog = Catalog([*self.catalog.entries, entry], self.catalog.backends, live=live)
+        known = self.__dict__.get("backends")
+        if known is not None:
+            from vinelm.backends import create_backends
+
+            mine = Catalog([one for one in self.catalog.entries if one.provider == entry.provider], live=live)
+            self.__dict__["backends"] = {**known, **create_backends(mine)}
+        self._found.clear()
+
     def backend_of(self, model: str) -> Backend:
         """Return the backend of a catalog entry; :class:`ConfigError` for an unknown model or provider."""
         return self._backend_and_entry(model)[0]

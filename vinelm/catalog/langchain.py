@@ -35,6 +35,27 @@ def models_of_strings(specs: Iterable[str], prices: Mapping[str, AnyPrice]) -> l
     return [_of_string(spec, prices.get(spec)) for spec in listed]
 
 
+def entry_of_chat(chat: Any, listed: Iterable[Model], price: AnyPrice | None = None) -> Model:
+    """Return the entry that a ready chat model is, by provider and model id, or a new one for it.
+
+    Raises:
+        ConfigError: it is no chat model, or a new one has no known price.
+    """
+    from langchain_core.language_models import BaseChatModel
+
+    if isinstance(chat, BaseChatModel):
+        family, model_id = _facts(chat)
+        ours = PROVIDERS.get(family, (family, None))[0]
+        known = list(listed)
+        for model in known:
+            if model.model_id in (model_id, f"{family}:{model_id}") and ours in (model.provider, model.engine, LANGCHAIN):
+                return model
+        names = {model.name for model in known}
+        name = model_id if model_id not in names else f"{ours}/{model_id}"
+        return _of_chat(name, chat, price)
+    return _of_chat(type(chat).__name__, chat, price)
+
+
 def models_of_chats(chats: Mapping[str, Any], prices: Mapping[str, AnyPrice]) -> list[Model]:
     """Return one entry for each chat model; :class:`ConfigError` names one that is no chat model or has no known price."""
     _refuse_unknown(prices, list(chats))
@@ -60,8 +81,7 @@ def _of_chat(name: str, chat: Any, price: AnyPrice | None) -> Model:
         raise ConfigError(
             f"model {name!r}: is a {type(chat).__name__}: give a LangChain chat model, before bind() or bind_tools()"
         )
-    facts = chat._get_ls_params()
-    family, model_id = str(facts.get("ls_provider") or "langchain"), str(facts.get("ls_model_name") or type(chat).__name__)
+    family, model_id = _facts(chat)
     caps = (
         getattr(chat, key, None) for key in ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_tokens_to_sample")
     )
@@ -69,6 +89,12 @@ def _of_chat(name: str, chat: Any, price: AnyPrice | None) -> Model:
     fields["max_tokens"] = next((cap for cap in caps if isinstance(cap, int) and cap > 0), MAX_TOKENS)
     ours = PROVIDERS.get(family, (family, None))[0]
     return entry({**fields, **_price(name, f"{ours}/{model_id}", price)}, "from_chat_models")
+
+
+def _facts(chat: Any) -> tuple[str, str]:
+    """Provider and name of a chat model, as it states them to LangChain's traces."""
+    facts = chat._get_ls_params()
+    return str(facts.get("ls_provider") or "langchain"), str(facts.get("ls_model_name") or type(chat).__name__)
 
 
 def _price(name: str, price_id: str, price: AnyPrice | None) -> dict[str, Any]:

@@ -24,6 +24,8 @@ STRUCTURED = "vinelm_structured"
 """Key of a call's options that holds a :class:`Structured`."""
 OPENAI_BODY = "vinelm_openai_body"
 """Key of a call's options that holds parameters of OpenAI's chat completions, for whichever model is chosen."""
+OWN_MODEL = "vinelm_own_model"
+"""Key of a call's options that holds the application's own chat model, and what it has set on it."""
 TRACING_ONLY = "ls_structured_output_format"
 """Key by which LangChain tells tracers of a schema; no provider knows it."""
 
@@ -47,10 +49,12 @@ def aimed(model: BaseChatModel, options: Mapping[str, Any]) -> tuple[BaseChatMod
     """The chat model to call and the options to call it with: tools and schema in that model's own form."""
     asked = dict(options)
     target = model
-    body: Mapping[str, Any] | None = asked.get(OPENAI_BODY)
-    if body is not None and not hasattr(model, "_attempt"):  # which only passes it on
-        del asked[OPENAI_BODY]
-        asked = {**_in_own_words(model, body), **asked}
+    if not hasattr(model, "_attempt"):  # else it only passes on what is meant for the model that it chooses
+        own, body = asked.pop(OWN_MODEL, None), asked.pop(OPENAI_BODY, None)
+        if own is not None and hasattr(model, "as_owned"):
+            model = target = model.as_owned(own)
+        if body is not None:
+            asked = {**_in_own_words(model, body), **asked}
     structured: Structured | None = asked.pop(STRUCTURED, None)
     if structured is not None:
         bound = model.with_structured_output(structured.schema, **structured.options)

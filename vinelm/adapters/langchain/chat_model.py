@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, suppress
 from typing import Any, ClassVar
 
-from langchain_core.language_models import LanguageModelInput
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
@@ -15,10 +15,14 @@ from pydantic import ConfigDict, Field, field_validator
 
 from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel, name_model
 from vinelm.adapters.calls.fallback_model import REPEATABLE
+from vinelm.adapters.calls.tool_binding import OWN_MODEL
 from vinelm.adapters.langchain.openai_client import openai_client
+from vinelm.adapters.langchain.own_model import OwnModel, told_of, wrapped
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.runs.chat_call import ChatCall, ChatOptions, halted_here, node_of
+from vinelm.adapters.langgraph.runs.default_runs import CALLERS_DEFAULT
+from vinelm.catalog.langchain import entry_of_chat
 from vinelm.errors import CallError
 from vinelm.objective import Objective
 
@@ -55,7 +59,9 @@ class VineChatModel(DelegatingChatModel):
     max_retries: int = Field(default=0, ge=0)
     streaming: bool = False
     cache: Any = Field(default=False, exclude=True)
-    """Off: a cache would answer with an earlier choice of model."""
+    """Off, unless the application's own model has one: a cache answers with an earlier choice of model."""
+    own: Any = Field(default=None, exclude=True, repr=False)
+    """The application's own chat model (:class:`~vinelm.adapters.langchain.own_model.OwnModel`); None without one."""
 
     @field_validator("objective", mode="before")
     @classmethod
@@ -133,12 +139,27 @@ class VineChatModel(DelegatingChatModel):
                 yield chunk
 
     def _begin(self) -> _Begun:
-        adapter, how = self._place(0)
-        return _Begun(ChatCall.begin(adapter, self.stage, **how))
+        return _Begun(self._called(0))
 
     async def _abegin(self) -> _Begun:
-        adapter, how = self._place(0)
-        return _Begun(await ChatCall.abegin(adapter, self.stage, **how))
+        return _Begun(await self._acalled(0))
+
+    def _called(self, number: int) -> ChatCall:
+        """Begin an invocation, whose default model is this object's."""
+        adapter, how = self._place(number)
+        token = CALLERS_DEFAULT.set(self.default)
+        try:
+            return ChatCall.begin(adapter, self.stage, **how)
+        finally:
+            CALLERS_DEFAULT.reset(token)
+
+    async def _acalled(self, number: int) -> ChatCall:
+        adapter, how = self._place(number)
+        token = CALLERS_DEFAULT.set(self.default)
+        try:
+            return await ChatCall.abegin(adapter, self.stage, **how)
+        finally:
+            CALLERS_DEFAULT.reset(token)
 
     def invoke(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
@@ -169,18 +190,12 @@ class VineChatModel(DelegatingChatModel):
 
     def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
         options = dict(options)
-        begun = _taken(options, number)
-        if begun is None:
-            adapter, how = self._place(number)
-            begun = ChatCall.begin(adapter, self.stage, **how)
+        begun = _taken(options, number) or self._called(number)
         return _Call(self, begun, options, is_last=number == self.max_retries)
 
     async def _aattempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
         options = dict(options)
-        begun = _taken(options, number)
-        if begun is None:
-            adapter, how = self._place(number)
-            begun = await ChatCall.abegin(adapter, self.stage, **how)
+        begun = _taken(options, number) or await self._acalled(number)
         return _Call(self, begun, options, is_last=number == self.max_retries)
 
     def _place(self, attempt: int) -> tuple[GraphAdapter, ChatOptions]:
@@ -247,7 +262,7 @@ class _Call(Attempt):
         self._is_last = is_last
         self._call, self.scope = call, call.scope
         try:
-            super().__init__(self.scope.model, options)
+            super().__init__(self.scope.model, options if owner.own is None else {**options, OWN_MODEL: owner.own})
         except BaseException as error:
             self.scope.failed(error)
             raise
@@ -297,11 +312,40 @@ class VineInterface(GraphInterface):
         """
         return VineChatModel(vine=self, stage=stage, **settings)
 
+    def around(self, model: Any, stage: str | None = None, *, price: Any = None) -> Any:
+        """Return a chat model in place of the application's own, which is the current setup: it is what runs without a plan.
+
+        The object is called as it is, with all its settings; so are its callbacks, tags, cache and rate limiter. Where a plan
+        chooses another model of the catalog, the settings that it shares with it hold there, too. A model with
+        ``bind_tools``, ``with_fallbacks``, ``with_retry`` or ``with_config``, or a chain, is wrapped where its models are.
+
+        Args:
+            model: a LangChain chat model, or what was made of one.
+            stage: name of the stage; by default that of the node that makes the call.
+            price: dollars per million tokens of a model that neither the catalog nor the list of prices knows:
+                ``{"input": ..., "output": ..., "source": ..., "as_of": ...}``.
+
+        Raises:
+            ConfigError: there is no chat model inside, or its price is not known.
+        """
+
+        def wrap(chat: BaseChatModel) -> BaseChatModel:
+            if isinstance(chat, VineChatModel):
+                return chat
+            models: Any = self.adapter.models
+            entry = entry_of_chat(chat, models.catalog.entries, price)
+            if entry.name not in models.catalog:
+                models.add(entry, chat)
+            own = OwnModel.of(chat, models.catalog[entry.name])
+            return VineChatModel(vine=self, stage=stage, default=entry.name, own=own, **told_of(chat))
+
+        return wrapped(model, wrap)
+
     def openai_client(self, stage: str | None = None, *, is_async: bool = False, **settings: Any) -> Any:
         """Return an ``OpenAI`` client of the openai SDK whose every ``chat.completions.create`` is an invocation of ``stage``.
 
-        The ``model`` of a call is replaced by the plan's. A stream has the whole answer in one chunk; other endpoints are
-        refused with one line. Messages, tools, their results and a ``response_format`` are as before.
+        The ``model`` of a call is replaced by the plan's. Every other parameter goes to the model, or is refused with one line
+        where the model has no such one; so are other endpoints. Streams come piece by piece, and failures as the SDK's errors.
 
         Args:
             stage: name of the stage; by default that of the node that makes the call.

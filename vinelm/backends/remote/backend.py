@@ -132,6 +132,7 @@ class RemoteBackend:
             found = self._chats.get(entry.name)
             if found is None:
                 found = self._chats[entry.name] = self.provider.inner(entry)
+                found.entry_max_tokens = next((one.max_tokens for one in self._models if one.name == entry.name), None)
             return found
 
     def has_batches(self, model: Model) -> bool:

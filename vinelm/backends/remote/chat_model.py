@@ -9,7 +9,7 @@ from contextlib import aclosing, closing, contextmanager
 from dataclasses import replace
 from functools import cache
 from inspect import signature
-from typing import Any
+from typing import Any, Protocol
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import LanguageModelInput
@@ -43,6 +43,15 @@ MOST_SETTINGS = 4
 _NO_TEMPERATURE = re.compile(r"(^|/)(o\d|gpt-5(?!.*chat))")
 """OpenAI's models that refuse every temperature but their own while they reason, by OpenAI's guide to reasoning models, read
 in November 2026. What others refuse is learnt from their first refusal."""
+
+
+class OwnSettings(Protocol):
+    """An application's own chat model, and what was set on it."""
+
+    inner: InnerChat
+    entry: str
+    settings: Mapping[str, Any]
+    max_tokens: int | None
 
 
 class RemoteChatModel(BoundChatModel):
@@ -91,6 +100,23 @@ class RemoteChatModel(BoundChatModel):
         found: Runnable[LanguageModelInput, Any] = self._around(bound.inner.given.with_structured_output(schema, **kwargs))
         return found
 
+    def as_owned(self, own: OwnSettings) -> RemoteChatModel:
+        """Return this model as the application's own object is set: the object itself, if this is its entry.
+
+        Another model gets those of its settings that it has, too; its own limit of an answer stays a limit.
+        """
+        bound: CallBinding = self.binding
+        if bound.model.name == own.entry:
+            return self._with_inner(own.inner)
+        given = bound.inner.given
+        update = {name: one for name, one in own.settings.items() if name in type(given).model_fields}
+        made = self if not update else self._with(given.model_copy(update=update))
+        if own.max_tokens is None or own.max_tokens >= bound.model.max_tokens:
+            return made
+        less: CallBinding = made.binding
+        model = less.model.model_copy(update={"max_tokens": own.max_tokens})
+        return bound_instance(RemoteChatModel, replace(less, model=model), less.inner.kept)
+
     def _around(self, made: Any) -> Any:
         """What the chat model inside has made of itself, made of this one."""
         if isinstance(made, RunnableSequence):
@@ -105,7 +131,11 @@ class RemoteChatModel(BoundChatModel):
         bound: CallBinding = self.binding
         if chat is bound.inner.given or isinstance(bound.model, ReplicaGroup):
             return self  # a copy would be the first replica's for all of them
-        inner = InnerChat(chat)  # a copy with other settings, whose connections are the owner's
+        # A copy with other settings, whose connections are the owner's.
+        return self._with_inner(InnerChat(chat, entry_max_tokens=bound.inner.entry_max_tokens))
+
+    def _with_inner(self, inner: InnerChat) -> RemoteChatModel:
+        bound: CallBinding = self.binding
         return bound_instance(RemoteChatModel, replace(bound, inner=inner, sender=bound.sender.around(inner)), inner.kept)
 
     def _generate(
@@ -189,7 +219,7 @@ def request_of(
         ConfigError: the call asks for more tokens than the entry allows.
     """
     given = dict(options)
-    limit = model.max_tokens
+    limit, is_asked = model.max_tokens, model.max_tokens != inner.entry_max_tokens
     for name in LIMITS:
         asked = given.pop(name, None)
         if asked is None:
@@ -198,7 +228,7 @@ def request_of(
             raise ConfigError(
                 f"model {model.name!r}: max_tokens is the entry's, {model.max_tokens}: a call may only ask for less"
             )
-        limit = min(limit, asked)
+        limit, is_asked = min(limit, asked), True
     dropped = set(inner.refused)
     if "temperature" in given and _NO_TEMPERATURE.search(model.model_id) and given.get("reasoning_effort") != "none":
         dropped.add("temperature")  # an application gives it for all the models that may be chosen
@@ -208,6 +238,7 @@ def request_of(
         stop=None if "stop" in dropped else stop,
         options={name: value for name, value in given.items() if value is not None},
         limit=limit,
+        is_limit_asked=is_asked,
         answers=answers if type(answers) is int and answers > 0 else 1,
         is_streamed=(is_streamed or inner.wants_stream) and inner.streams(given.get("tools")) and "stream" not in dropped,
         dropped=frozenset(dropped),

@@ -46,9 +46,16 @@ class InnerChat:
         wants_stream: its owner wants whole answers, too, to be streamed to it.
         states_reasons: whether every whole answer has a finish reason, so that one without was cut off.
         refused: settings that it has refused to take, in this process.
+        entry_max_tokens: the limit of its entry in the catalog; None if it is asked for by a call.
     """
 
-    def __init__(self, chat: BaseChatModel, remake: Callable[[], BaseChatModel] | None = None) -> None:
+    def __init__(
+        self,
+        chat: BaseChatModel,
+        remake: Callable[[], BaseChatModel] | None = None,
+        *,
+        entry_max_tokens: int | None = None,
+    ) -> None:
         self.given = chat
         self._remake = remake
         self._loops: EventLoopClients[BaseChatModel, BaseChatModel] = EventLoopClients(
@@ -60,6 +67,7 @@ class InnerChat:
         self.wants_stream = getattr(chat, "streaming", False) is True
         self.states_reasons = type(chat).__module__.partition(".")[0] in _WITH_REASONS
         self.refused: set[str] = set()
+        self.entry_max_tokens = entry_max_tokens
 
     def streams(self, tools: Any) -> bool:
         """Return whether it gives an answer in pieces, with these tools bound."""

@@ -79,7 +79,8 @@ def asked(chat: BaseChatModel, request: ModelRequest) -> tuple[BaseChatModel, di
     """Return the chat model with the call's limit, and without settings that the model refuses; and the options of the call."""
     options = {key: value for key, value in request.options.items() if key not in request.dropped}
     update: dict[str, Any] = {}
-    if limit_of(chat) != request.limit and (field := limit_field(chat)) is not None:
+    own = limit_of(chat)
+    if own != request.limit and (own is not None or request.is_limit_asked) and (field := limit_field(chat)) is not None:
         update[field] = request.limit
     for name in request.dropped:
         if name == "stream_options":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,8 @@ from vinelm.objective import Objective
 from vinelm.policies import DefaultPolicy
 from vinelm.telemetry import ObserverGroup
 
+CALLERS_DEFAULT: ContextVar[str | None] = ContextVar("vinelm_callers_default", default=None)
+"""The default of the chat model whose call begins: two of them in one node stay two, whichever declared the stage."""
 INTERNAL = "__pregel_"
 """Begins the keys of ``configurable`` that LangGraph keeps for itself."""
 
@@ -37,7 +40,11 @@ class DefaultRuns:
 
     def default_model(self, stage: str) -> str:
         """Return the model that the application declared, else the template's default, else the catalog's first."""
-        declared, template = self._settings.declared.get(stage), self._settings.template
+        declared = self._settings.declared.get(stage)
+        callers = CALLERS_DEFAULT.get()
+        if callers is not None and callers in self._settings.models.catalog:
+            declared = callers
+        template = self._settings.template
         if declared is not None:
             return declared
         if template is not None and any(known.name == stage for known in template.stages):

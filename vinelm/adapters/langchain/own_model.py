@@ -1,0 +1,90 @@
+"""An application's own chat model, as the current setup of a stage: it is called as it is, and its settings hold for others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.configurable import DynamicRunnable
+
+from vinelm.backends.remote.inner import InnerChat, limit_of
+from vinelm.catalog import Model
+from vinelm.errors import ConfigError
+
+SHARED = ("temperature", "top_p", "top_k", "stop", "stop_sequences", "seed", "presence_penalty", "frequency_penalty", "n")
+"""Settings of a chat model that are asked of any other one that has them; the rest belongs to its own provider."""
+TOLD = ("callbacks", "tags", "metadata", "verbose", "cache")
+"""LangChain's own settings, which hold whichever model answers."""
+
+
+@dataclass(frozen=True, eq=False)
+class OwnModel:
+    """The chat model that an application has made.
+
+    Attributes:
+        inner: the object, to be called.
+        entry: its name in the catalog.
+        settings: what was set on it and other models may have, too.
+        max_tokens: its limit of an answer; None for none.
+    """
+
+    inner: InnerChat
+    entry: str
+    settings: Mapping[str, Any]
+    max_tokens: int | None
+
+    @classmethod
+    def of(cls, chat: BaseChatModel, entry: Model) -> OwnModel:
+        """Return the object as this entry of the catalog."""
+        given = {name: getattr(chat, name, None) for name in SHARED if name in chat.model_fields_set}
+        inner = InnerChat(chat, entry_max_tokens=entry.max_tokens)
+        return cls(inner, entry.name, {name: one for name, one in given.items() if one is not None}, limit_of(chat))
+
+
+def told_of(chat: BaseChatModel) -> dict[str, Any]:
+    """Return LangChain's own settings of a chat model, for what stands in its place."""
+    return {name: one for name in TOLD if (one := getattr(chat, name, None)) is not None}
+
+
+def wrapped(made: Runnable[Any, Any], wrap: Callable[[BaseChatModel], BaseChatModel]) -> Runnable[Any, Any]:
+    """Return what an application has made of a chat model, made of ``wrap(chat model)``: bindings, fallbacks, retries, chains.
+
+    Raises:
+        ConfigError: there is no chat model inside.
+    """
+    found = _wrapped(made, wrap)
+    if found is made:
+        raise ConfigError(
+            f"vine.around was given a {type(made).__name__} without a chat model inside: give it the chat model itself"
+        )
+    return found
+
+
+def _wrapped(made: Any, wrap: Callable[[BaseChatModel], BaseChatModel]) -> Any:
+    if isinstance(made, BaseChatModel):
+        return wrap(made)
+    if isinstance(made, RunnableWithFallbacks):
+        inner = _wrapped(made.runnable, wrap)
+        others = [_wrapped(one, wrap) for one in made.fallbacks]
+        is_same = inner is made.runnable and all(a is b for a, b in zip(others, made.fallbacks, strict=True))
+        return made if is_same else made.model_copy(update={"runnable": inner, "fallbacks": others})
+    if isinstance(made, DynamicRunnable):
+        default = _wrapped(made.default, wrap)
+        return made if default is made.default else made.model_copy(update={"default": default})
+    if isinstance(made, RunnableBindingBase):  # with_retry and with_config are bindings, too
+        bound = _wrapped(made.bound, wrap)
+        if bound is made.bound:
+            return made
+        if isinstance(bound, BaseChatModel) and "tools" in made.kwargs:
+            # Tools were converted for the model inside: another one may answer, which converts them anew.
+            options = {name: one for name, one in made.kwargs.items() if name != "tools"}
+            return bound.bind_tools(made.kwargs["tools"], **options).with_config(made.config)
+        return made.model_copy(update={"bound": bound})
+    if isinstance(made, RunnableSequence):
+        steps = [_wrapped(step, wrap) for step in made.steps]
+        return made if all(a is b for a, b in zip(steps, made.steps, strict=True)) else RunnableSequence(*steps, name=made.name)
+    return made
