@@ -104,12 +104,12 @@ _SHARED: Mapping[str, str] = MappingProxyType({"temperature": "temperature", "to
 
 
 def taken(bind_tools: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options without those that libraries read off our signature, and that this ``bind_tools`` does not have.
+    """Return the options without one that libraries read off our signature, and that this ``bind_tools`` does not have.
 
     A provider without such a parameter would refuse the call.
     """
     known = inspect.signature(bind_tools).parameters
-    return {name: one for name, one in options.items() if name in known or name not in (PARALLEL, "strict")}
+    return {name: one for name, one in options.items() if name in known or name != PARALLEL}
 
 
 def _read_form(tool: Any, strict: bool | None) -> Any:

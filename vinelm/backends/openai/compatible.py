@@ -41,6 +41,10 @@ class CompatibleChat(BaseChatOpenAI):
         """The class of its asynchronous HTTP clients."""
         return event_clients()
 
+    def with_structured_output(self, schema: Any = None, *, method: Any = "json_schema", **kwargs: Any) -> Any:
+        """Ask for a schema as JSON by default, as engines and gateways take it, and not by a forced tool."""
+        return super().with_structured_output(schema, method=method, **kwargs)
+
     def _get_request_payload(
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
     ) -> dict[str, Any]:

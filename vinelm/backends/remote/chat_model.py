@@ -197,7 +197,9 @@ class RemoteChatModel(BoundChatModel):
             options["extra_body"] = {**body, "priority": bound.priority_sign * round(priority)}
         call = bound.call
         # A whole answer is asked for as one, as the owner does, unless somebody hears it while it is written.
-        is_streamed = is_handed_out or bound.streams or call.on_text is not None or call.on_tool_call is not None
+        is_heard = call.on_text is not None or call.on_tool_call is not None
+        # langchain-openai parses a stream of a schema's answer twice, and its types warn of what the first parser left.
+        is_streamed = is_handed_out or is_heard or (bound.streams and "response_format" not in options)
         request = request_of(bound.model, bound.inner, messages, stop, options, is_streamed=is_streamed)
         if bound.at_once is not None and (made := bound.at_once(request)) is not None:
             bound = made
@@ -365,7 +367,7 @@ class _Account:
         self._held.clear()
         entry = _served_by(bound.model, ticket)
         self._inner = bound.sender.ready(entry)
-        metered.states_reasons = self._inner.states_reasons
+        metered.states_reasons = self._request.is_streamed in self._inner.states_reasons
         if bound.call.on_gate is not None:
             bound.call.on_gate(False, *([ticket.engine] if isinstance(ticket, ReplicaPermit) else []))
         metered.begin()
@@ -418,7 +420,7 @@ class _Account:
             raise self._last
         self._metered.is_complete = True
         if self._metered.seen.reason != NOT_REPORTED:
-            self._inner.states_reasons = True
+            self._inner.states_reasons.add(self._request.is_streamed)
 
     def _raise_call(self) -> None:
         if self._last is not None:

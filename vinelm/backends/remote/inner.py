@@ -44,7 +44,8 @@ class InnerChat:
         is_asynchronous: whether synchronous calls, too, are made on an event loop. Not where the owner has set only a
             synchronous client.
         wants_stream: its owner wants whole answers, too, to be streamed to it.
-        states_reasons: whether every whole answer has a finish reason, so that one without was cut off.
+        states_reasons: whether every answer has a finish reason, so that one without was cut off: of streamed ones (True), of
+            whole ones (False), or of both.
         refused: settings that it has refused to take, in this process.
         entry_max_tokens: the limit of its entry in the catalog; None if it is asked for by a call.
     """
@@ -65,7 +66,7 @@ class InnerChat:
         is_owned = getattr(chat, "http_client", None) is not None and getattr(chat, "http_async_client", None) is None
         self.is_asynchronous = type(chat)._agenerate is not BaseChatModel._agenerate and not is_owned
         self.wants_stream = getattr(chat, "streaming", False) is True
-        self.states_reasons = type(chat).__module__.partition(".")[0] in _WITH_REASONS
+        self.states_reasons = {True, False} if type(chat).__module__.partition(".")[0] in _WITH_REASONS else set()
         self.refused: set[str] = set()
         self.entry_max_tokens = entry_max_tokens
 
