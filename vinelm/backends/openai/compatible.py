@@ -81,7 +81,8 @@ class CompatibleChat(BaseChatOpenAI):
         return found
 
     def _create_chat_result(self, response: Any, generation_info: dict[str, Any] | None = None) -> ChatResult:
-        plain = response if isinstance(response, dict) else response.model_dump()
+        # What the SDK has parsed by a schema is no JSON: it is put back as it is.
+        plain = response if isinstance(response, dict) else response.model_dump(warnings=False)
         if isinstance(plain.get("error"), Mapping):
             request = http_library().Request("POST", "http://answer.invalid")  # the SDK's exception wants one
             raise openai.APIError(str(plain["error"].get("message", "")), request, body=plain["error"])
@@ -94,8 +95,10 @@ class CompatibleChat(BaseChatOpenAI):
                     call["function"]["arguments"] = json.dumps(arguments, ensure_ascii=False)
         _count_writes(plain.get("usage"))
         result: ChatResult = super()._create_chat_result(plain, generation_info)
-        for generation in result.generations:
+        for generation, choice in zip(result.generations, getattr(response, "choices", None) or choices, strict=False):
             _keep(generation.message, thoughts, choices)
+            if (parsed := getattr(getattr(choice, "message", None), "parsed", None)) is not None:
+                generation.message.additional_kwargs["parsed"] = parsed
         return result
 
 
