@@ -186,6 +186,8 @@ def _refused(
     code = next(iter(codes), "")
     said = f" ({code})" if code else ""
     where = f"the server answered HTTP {status}{said}" if not is_inside else f"the server reported an error{said}"
+    if status is not None and 300 <= status < 400:
+        return AttemptFailed("malformed", f"{where}, a redirect: is api_base right?", is_final=True, may_be_billed=False)
     is_refusal = status is not None and 400 <= status < 500
     if kind == "malformed" and is_refusal and not has_begun:
         setting = _setting(body, text)

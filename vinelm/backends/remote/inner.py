@@ -92,7 +92,8 @@ class InnerChat:
 
     def _for_this_loop(self) -> tuple[BaseChatModel, Callable[[], Awaitable[None]]]:
         chat = self.given if self._remake is None else self._remake()
-        return with_own_connections(one_attempt(chat))
+        # The key and the prompt of an entry go to the place that the catalog names, and an owner's client does as it did.
+        return with_own_connections(one_attempt(chat), follow_redirects=self._remake is None)
 
 
 def limit_field(chat: BaseChatModel) -> str | None:
@@ -129,14 +130,17 @@ def one_attempt(chat: BaseChatModel) -> BaseChatModel:
     return made
 
 
-def with_own_connections(chat: BaseChatModel) -> tuple[BaseChatModel, Callable[[], Awaitable[None]]]:
+def with_own_connections(
+    chat: BaseChatModel, *, follow_redirects: bool = True
+) -> tuple[BaseChatModel, Callable[[], Awaitable[None]]]:
     """Return a copy with an asynchronous HTTP client of its own, where the package would share one; and what closes it."""
     if getattr(chat, "root_async_client", None) is not None and getattr(chat, "http_async_client", None) is None:
         import openai
 
         root = chat.root_async_client  # type: ignore[attr-defined]
         kind: Any = getattr(chat, "http_clients", openai.DefaultAsyncHttpxClient)
-        http: Any = kind(base_url=root.base_url, timeout=root.timeout, limits=_limits(openai))
+        how = {"limits": _limits(openai), "follow_redirects": follow_redirects}
+        http: Any = kind(base_url=root.base_url, timeout=root.timeout, **how)
         own = root.with_options(http_client=http)
         return chat.model_copy(update={"root_async_client": own, "async_client": own.chat.completions}), http.aclose
     if type(chat).__module__.startswith("langchain_anthropic."):
@@ -146,7 +150,8 @@ def with_own_connections(chat: BaseChatModel) -> tuple[BaseChatModel, Callable[[
         given = {"timeout": settings["timeout"]} if settings.get("timeout") is not None else {}
         if proxy := getattr(chat, "anthropic_proxy", None):
             given["proxy"] = proxy
-        http = anthropic.DefaultAsyncHttpxClient(base_url=settings["base_url"], limits=_limits(anthropic), **given)
+        how = {"limits": _limits(anthropic), "follow_redirects": follow_redirects}
+        http = anthropic.DefaultAsyncHttpxClient(base_url=settings["base_url"], **how, **given)
         made = chat.model_copy()
         made.__dict__["_async_client"] = anthropic.AsyncClient(**settings, http_client=http)
         return made, http.aclose
