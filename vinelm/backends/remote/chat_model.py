@@ -21,7 +21,7 @@ from vinelm.backends.base import BoundChatModel, bound_instance, estimate_tokens
 from vinelm.backends.limits.replica_gate import ReplicaPermit
 from vinelm.backends.remote.conversation import must_not_think
 from vinelm.backends.remote.failures import SettingRefused, failed
-from vinelm.backends.remote.inner import LIMITS, InnerChat
+from vinelm.backends.remote.inner import LIMITS, InnerChat, package_of
 from vinelm.backends.remote.marks import prompt_parts
 from vinelm.backends.remote.meter import NOT_REPORTED, MeteredCall, ModelRequest, answer_of, bound_of, chunk_of, message_of
 from vinelm.backends.remote.provider import CallBinding, Piece
@@ -199,7 +199,8 @@ class RemoteChatModel(BoundChatModel):
         # A whole answer is asked for as one, as the owner does, unless somebody hears it while it is written.
         is_heard = call.on_text is not None or call.on_tool_call is not None
         # langchain-openai parses a stream of a schema's answer twice, and its types warn of what the first parser left.
-        is_streamed = is_handed_out or is_heard or (bound.streams and "response_format" not in options)
+        is_warned = "response_format" in options and package_of(bound.inner.given) == "langchain_openai"
+        is_streamed = is_handed_out or is_heard or (bound.streams and not is_warned)
         request = request_of(bound.model, bound.inner, messages, stop, options, is_streamed=is_streamed)
         if bound.at_once is not None and (made := bound.at_once(request)) is not None:
             bound = made

@@ -66,7 +66,7 @@ class InnerChat:
         is_owned = getattr(chat, "http_client", None) is not None and getattr(chat, "http_async_client", None) is None
         self.is_asynchronous = type(chat)._agenerate is not BaseChatModel._agenerate and not is_owned
         self.wants_stream = getattr(chat, "streaming", False) is True
-        self.states_reasons = {True, False} if type(chat).__module__.partition(".")[0] in _WITH_REASONS else set()
+        self.states_reasons = {True, False} if package_of(chat) in _WITH_REASONS else set()
         self.refused: set[str] = set()
         self.entry_max_tokens = entry_max_tokens
 
@@ -96,6 +96,12 @@ class InnerChat:
         return with_own_connections(one_attempt(chat), follow_redirects=self._remake is None)
 
 
+def package_of(chat: BaseChatModel) -> str:
+    """Return the LangChain package that a chat model's class is of, or is derived from; its own module's if from none."""
+    homes = [kind.__module__.partition(".")[0] for kind in type(chat).__mro__]
+    return next((home for home in homes if home.startswith("langchain_") and home != "langchain_core"), homes[0])
+
+
 def limit_field(chat: BaseChatModel) -> str | None:
     """Return the name of the chat model's own field that limits an answer; None if it has none."""
     return next((name for name in LIMITS if name in type(chat).model_fields), None)
@@ -117,11 +123,11 @@ def one_attempt(chat: BaseChatModel) -> BaseChatModel:
             if (client := getattr(chat, root, None)) is not None:
                 update[root] = client.with_options(max_retries=0)
                 update[leaf] = update[root].chat.completions
-    elif type(chat).__module__.startswith("langchain_aws."):
+    elif package_of(chat) == "langchain_aws":
         update |= _bedrock_client(chat)
     elif "max_retries" in type(chat).model_fields:
         # google-genai takes 0 for its default of several attempts, and 1 for one.
-        update["max_retries"] = 1 if type(chat).__module__.startswith("langchain_google") else 0
+        update["max_retries"] = 1 if package_of(chat).startswith("langchain_google") else 0
     if not update:
         return chat
     made = chat.model_copy(update=update)
@@ -143,7 +149,7 @@ def with_own_connections(
         http: Any = kind(base_url=root.base_url, timeout=root.timeout, **how)
         own = root.with_options(http_client=http)
         return chat.model_copy(update={"root_async_client": own, "async_client": own.chat.completions}), http.aclose
-    if type(chat).__module__.startswith("langchain_anthropic."):
+    if package_of(chat) == "langchain_anthropic":
         import anthropic
 
         settings = dict(chat._client_params)  # type: ignore[attr-defined]
