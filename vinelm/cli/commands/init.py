@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vinelm.cli.console import echo, print_json, say
+from vinelm.cli.console import echo, print_json, say, stdout
 from vinelm.cli.options import flag, json_option, option
 from vinelm.errors import ConfigError
 
@@ -63,7 +63,7 @@ def command(
     from vinelm.scaffold import make_project, read_application
     from vinelm.scaffold.project import WORKFLOW_FILE, refuse_existing
 
-    asks = not (yes or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
+    asks = not (yes or as_json) and sys.stdin.isatty() and stdout().is_terminal
     found = read_application(app or _asked_app(asks=asks), Path.cwd())
     folder = out or found.target.root
     if not force:
@@ -96,7 +96,9 @@ def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool) ->
         from rich.prompt import Prompt
 
         names = ", ".join((*PROVIDER_MODELS, SIMULATED))
-        answer = Prompt.ask(f"Models, as PROVIDER:MODEL, or one of {names}", default=",".join(suggested) or "openai")
+        answer = Prompt.ask(
+            f"Models, as PROVIDER:MODEL, or one of {names}", default=",".join(suggested) or "openai", console=stdout()
+        )
         return chosen_models(answer.split(","))
     own = next((call for call in found.calls if call.endpoint is not None), None)
     if own is not None:
@@ -120,13 +122,14 @@ def _asked_app(*, asks: bool) -> str | None:
         return None
     from rich.prompt import Prompt
 
-    return Prompt.ask("Your graph, as FILE.py:ATTRIBUTE", default="app.py:graph")
+    return Prompt.ask("Your graph, as FILE.py:ATTRIBUTE", default="app.py:graph", console=stdout())
 
 
 def _asked_turns() -> int:
     from rich.prompt import IntPrompt
 
-    return max(IntPrompt.ask("The graph does not say how often its loop turns. How often at most?", default=3), 1)
+    question = "The graph does not say how often its loop turns. How often at most?"
+    return max(IntPrompt.ask(question, default=3, console=stdout()), 1)
 
 
 def _asked_dataset(*, asks: bool) -> str | None:
@@ -134,7 +137,8 @@ def _asked_dataset(*, asks: bool) -> str | None:
         return None
     from rich.prompt import Prompt
 
-    return Prompt.ask("Dataset of requests with their right answers (empty: later)", default="", show_default=False) or None
+    question = "Dataset of requests with their right answers (empty: later)"
+    return Prompt.ask(question, default="", show_default=False, console=stdout()) or None
 
 
 def _asked_label(requests: RequestSet) -> tuple[str, ...]:
@@ -144,7 +148,8 @@ def _asked_label(requests: RequestSet) -> tuple[str, ...]:
 
     columns = [column for column in requests.requests[0].data if column != "id"]
     likely = label_of(requests)
-    answer = Prompt.ask("Column with the right answer (empty: none)", choices=[*columns, ""], default=likely or "")
+    question, choices = "Column with the right answer (empty: none)", [*columns, ""]
+    answer = Prompt.ask(question, choices=choices, default=likely or "", console=stdout())
     return (answer,) if answer else ()
 
 
@@ -154,7 +159,7 @@ def _asked_edit(found: AppGraph) -> bool:
     echo("VineLM chooses models that it makes itself. It would change:")
     for line in _edits(found):
         echo(f"  {line}")
-    return Confirm.ask("Change these lines now?", default=False)
+    return Confirm.ask("Change these lines now?", default=False, console=stdout())
 
 
 # -- output ----------------------------------------------------------------------------------------------------
