@@ -1,4 +1,4 @@
-"""Our data and what the owner's code prints are two streams: everything that imports, builds or runs an application keeps so."""
+"""Our data and what the owner's code prints are two streams, whatever imports, builds or runs an application."""
 
 import json
 import os
