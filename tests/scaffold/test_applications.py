@@ -361,3 +361,42 @@ def test_what_cannot_be_read_is_one_line(folder, capsys, source, name, words):
     assert said.count("\n") == 1
     assert words in said
     assert not (folder / "workflow.py").exists()
+
+
+STRUCTURED = """
+from pydantic import BaseModel
+from langchain.agents.structured_output import ToolStrategy
+class Reply(BaseModel):
+    "The reply."
+    reasoning: str
+    answer: str
+agent = create_agent(llm, [lookup], response_format=ToolStrategy(Reply))
+"""
+FORCED = """
+from langchain_core.tools import tool
+@tool
+def reply(answer: str) -> str:
+    "Gives the reply."
+    return answer
+forced = llm.bind_tools([reply], tool_choice="reply")
+graph = one_node("write", lambda state: {"messages": [forced.invoke(state["messages"])]}, MessagesState).compile()
+"""
+
+
+@pytest.mark.parametrize(("source", "name"), [(STRUCTURED, "agent"), (FORCED, "graph")], ids=["response_format", "forced tool"])
+def test_the_answer_is_read_where_the_application_puts_it(folder, capsys, source, name):
+    found = init(folder, capsys, LLM + source, name, "--label-field", "answer", "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "it calls the scripted answer right" in said
+
+
+def test_a_check_says_where_the_label_is_if_the_scorer_reads_elsewhere(folder, capsys):
+    init(folder, capsys, LLM + STRUCTURED, "agent", "--label-field", "answer", "--apply", "--json")
+    text = (folder / "workflow.py").read_text(encoding="utf-8")
+    (folder / "workflow.py").write_text(text.replace('fields.get("answer"', 'fields.get("reasoning "'), encoding="utf-8")
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "look scorer: calls the scripted answer wrong" in said
+    assert "the final state has that in structured_response." in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +29,7 @@ from vinelm.errors import InputError, WorkflowError
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.scaffold.factories import names_asked
 from vinelm.scaffold.interrupts import waiting_nodes
-from vinelm.scaffold.model_calls import PREFIXES, ModelCall, mentioned_models, model_calls, named_model
+from vinelm.scaffold.model_calls import PREFIXES, ModelCall, mentioned_models, model_calls, named_model, sources
 from vinelm.scaffold.plain_code import CodeKeys, code_keys
 from vinelm.scaffold.repeated_calls import repeating_nodes
 from vinelm.scaffold.target import Target, find_target
@@ -131,6 +132,8 @@ class AppGraph:
         wants_store: Whether nodes use LangGraph's store, and the graph is compiled without one, as its server gives it.
         repeating: Nodes that may call a model several times in one execution.
         turns: How many turns that is, where the author has said it.
+        structured: The fields of the response that an agent of LangChain is asked for (``response_format``); empty without.
+        forces_tools: Whether its code makes a model call a tool, so that an answer may be the arguments of a call.
     """
 
     target: Target
@@ -149,6 +152,8 @@ class AppGraph:
     wants_store: bool = False
     repeating: tuple[str, ...] = ()
     turns: int | None = None
+    structured: tuple[str, ...] = ()
+    forces_tools: bool = False
 
     @property
     def open_loops(self) -> bool:
@@ -212,6 +217,8 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
         mentioned=_mentioned(target, calls),
         context=graph.context_schema if isinstance(graph.context_schema, type) else None,
         repeating=repeating,
+        structured=_structured(graph),
+        forces_tools=any("tool_choice" in text for text in sources(target.module, target.root)),
         wants_store=graph.store is None and any(_STORES & set(code.co_names + code.co_varnames) for code in _codes(graph)),
     )
 
@@ -274,6 +281,21 @@ def _template(
     except Exception as error:  # what an application may build is not bounded
         place = user_place(error)
         return None, f"{type(error).__name__}: {error}" + (f" at {place}" if place else "")
+
+
+def _structured(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...]:
+    """The fields of the response that ``create_agent(response_format=...)`` asks for; empty without one."""
+    for spec in graph.builder.nodes.values():
+        function = held_attribute(spec.runnable, "func")
+        if not inspect.isfunction(function):
+            continue
+        asked = inspect.getclosurevars(function).nonlocals.get("initial_response_format")
+        schema = getattr(asked, "schema", None)
+        if isinstance(schema, Mapping):
+            return tuple(schema.get("properties", ()))
+        if schema is not None:
+            return tuple(getattr(schema, "model_fields", None) or getattr(schema, "__annotations__", ()))
+    return ()
 
 
 def _codes(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Iterator[CodeType]:

@@ -169,6 +169,12 @@ def mentioned_models(module: ModuleType, root: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
+def sources(module: ModuleType, root: Path) -> Iterator[str]:
+    """Yield the source of each of the application's modules."""
+    for one in {id(m): m for m in (module, *_own_modules(root))}.values():
+        yield _readable(Path(one.__file__ or "")) or ""
+
+
 def _readable(path: Path) -> str | None:
     """The source; None for what is no Python file, or in another encoding, which Python may read: it is left alone."""
     try:

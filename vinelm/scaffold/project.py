@@ -122,7 +122,7 @@ def make_project(
     file = WorkflowFile(
         name=_readable(target),
         application=application,
-        keys=request_keys(application.input_keys, application.output_keys, dataset, labels),
+        keys=request_keys(application.input_keys, application.output_keys, dataset, labels, structured=application.structured),
         dataset=None if dataset is None else _relative(dataset.path, folder),
         imports_from=None if target.root.resolve() == folder.resolve() else _relative(target.root, folder),
         is_simulated=is_simulated,

@@ -11,7 +11,7 @@ from pathlib import Path
 from vinelm.adapters.langgraph.structure.code import template_code, template_imports
 from vinelm.scaffold.application import FEW_TURNS, AppGraph
 from vinelm.scaffold.plain_code import ANSWER, code_keys, function_of
-from vinelm.scaffold.request_keys import MESSAGES, RequestKeys
+from vinelm.scaffold.request_keys import MESSAGES, STRUCTURED, RequestKeys
 from vinelm.scaffold.target import required_of
 from vinelm.template.steps import mapped
 
@@ -167,22 +167,7 @@ class WorkflowFile:
         if self.keys.shared:
             yield from self._shared_score()
             return
-        yield "def answer_of(state) -> str:"
-        if answer is None:
-            yield f"    # {TODO}: return the answer from the final state of the graph."
-            yield f"    # Its keys are {', '.join(self.application.output_keys)}."
-            yield "    return str(dict(state))"
-        elif answer == MESSAGES:
-            yield '    messages = state.get("messages")'
-            yield '    return messages[-1].text.strip() if messages else ""'
-        else:
-            if not self.keys.is_sure and len(self.application.output_keys) > 1:
-                yield f"    # {TODO}: is this the key with the answer? The others: {', '.join(self.application.output_keys)}."
-            if self._is_json:
-                yield f'    answer = state.get("{answer}", "")'
-                yield "    return answer if isinstance(answer, str) else json.dumps(answer)"
-            else:
-                yield f'    return str(state.get("{answer}", "")).strip()'
+        yield from self._answer_of(label, answer)
         yield ""
         yield ""
         yield "def score(request, state) -> bool:"
@@ -196,6 +181,38 @@ class WorkflowFile:
             return
         yield _EQUAL
         yield f'    return answer_of(state).casefold() == str(request.data["{label}"]).strip().casefold()'
+
+    def _answer_of(self, label: str | None, answer: str | None) -> Iterator[str]:
+        yield "def answer_of(state) -> str:"
+        if answer is None:
+            yield f"    # {TODO}: return the answer from the final state of the graph."
+            yield f"    # Its keys are {', '.join(self.application.output_keys)}."
+            yield "    return str(dict(state))"
+        elif answer == STRUCTURED:
+            fields = self.application.structured
+            if not self.keys.is_read:
+                yield f"    # {TODO}: is this the field with the answer? The others: {', '.join(fields)}."
+            yield f'    found = state.get("{STRUCTURED}")  # the object that response_format asks for'
+            yield '    fields = found if isinstance(found, dict) else getattr(found, "__dict__", {})'
+            yield f'    return str(fields.get("{self.keys.field}", "")).strip()'
+        elif answer == MESSAGES:
+            if not self.keys.is_read:
+                others = ", ".join(key for key in self.application.output_keys if key not in (MESSAGES, STRUCTURED))
+                yield f"    # {TODO}: is the text of the last message the answer? The state also has {others}."
+            yield '    messages = state.get("messages")'
+            if self.application.forces_tools:
+                yield '    if messages and getattr(messages[-1], "tool_calls", None):  # a model that has to call a tool'
+                yield '        given = messages[-1].tool_calls[0]["args"]'
+                yield f'        return str(given.get("{label or ANSWER}", given)).strip()'
+            yield '    return messages[-1].text.strip() if messages else ""'
+        else:
+            if not self.keys.is_sure and len(self.application.output_keys) > 1:
+                yield f"    # {TODO}: is this the key with the answer? The others: {', '.join(self.application.output_keys)}."
+            if self._is_json:
+                yield f'    answer = state.get("{answer}", "")'
+                yield "    return answer if isinstance(answer, str) else json.dumps(answer)"
+            else:
+                yield f'    return str(state.get("{answer}", "")).strip()'
 
     @property
     def _is_json(self) -> bool:
@@ -298,7 +315,7 @@ class WorkflowFile:
             yield f"    # answer=({', '.join(json.dumps(key) for key in shared)}),  # their values are kept in the store"
             yield "    # agree=lambda one, other: one == other,  # whether two answers, each a dict of these keys, are equal"
             return
-        if answer is None or answer == MESSAGES:
+        if answer is None or answer in (MESSAGES, STRUCTURED):
             yield '    # answer=("answer",),  # the key of the state with the answer, for comparing answers'
             yield "    # agree=lambda one, other: one == other,  # whether two answers are equal"
             return

@@ -138,9 +138,8 @@ def _exit_code(result: ProfileResult, failed: str | None, *, keep_going: bool) -
     if result.stopped_by == "broken":
         raise StageBroken(f"{result.message}: repair it and run the same line again, which executes these rows again")
     if result.stopped_by == "none-right":
-        raise WorkflowError(
-            f"{result.message}: is the answer read in the right place, and scored by its label?", code="none-right"
-        )
+        asked = "is the answer read in the right place, and scored by its label?"
+        raise WorkflowError(f"{result.message}: {asked}", code="none-right")
     if failed is not None:
         again = "run it without --keep-going" if keep_going else "run the same line again"
         raise StageBroken(f"{failed}: repair it and {again}, which executes these rows again", code="only-failures")
