@@ -127,6 +127,15 @@ def find_target(spec: str | None, folder: Path) -> Target:
     return Target(module=module, attribute=attribute, root=root, value=value, kind=_kind(value, where), rest=rest)
 
 
+def root_of(spec: str | None, folder: Path) -> Path:
+    """Return the folder that the application of ``spec`` is imported from. Imports nothing.
+
+    Raises:
+        ConfigError: As :func:`find_target`.
+    """
+    return _place((spec or _of_langgraph_file(folder)).partition(":")[0], folder)[0]
+
+
 def _instance(kind: type, where: str) -> Any:
     """An object of a class whose objects hold a graph."""
     if required := required_of(kind):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @option("--out DIR", "Folder of the new files [default: the app's].", Path)
 @flag("--apply", "Also change the lines of the app that make its models.", into="is_applied")
 @flag("--force", "Replace workflow.py if it exists, and models.toml if --models is given.")
+@flag("--dry-run", "Say what would be written and changed. Writes nothing.")
 @flag("-y --yes", "Ask nothing: what is not given takes its default.")
 @json_option
 def command(
@@ -46,6 +47,7 @@ def command(
     out: Path | None,
     is_applied: bool,
     force: bool,
+    dry_run: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
@@ -55,18 +57,25 @@ def command(
     take the chat model. Left out, it is the graph of langgraph.json. Importing it runs its module, but no node and no model.
 
     Writes models.toml and workflow.py: the stages, branches and loops of the graph, the dataset, and a scorer to complete. What
-    the graph does not say is marked with TODO. Files that exist stay, unless --force. On a terminal it asks.
+    the graph does not say is marked with TODO. Files that exist stay, unless --force. On a terminal it asks. All files are
+    written, or none: a run that is killed meanwhile is finished by the next one.
 
     Example: vinelm init app.py:graph --models openai --dataset questions.jsonl --label-field answer
     """
     from vinelm.datasets import Columns, read_dataset
     from vinelm.scaffold import make_project, read_application
+    from vinelm.scaffold.applied import finish
     from vinelm.scaffold.project import WORKFLOW_FILE, refuse_existing
+    from vinelm.scaffold.target import root_of
 
     asks = not (yes or as_json) and sys.stdin.isatty() and stdout().is_terminal
-    found = read_application(app or _asked_app(asks=asks), Path.cwd())
+    spec = app or _asked_app(asks=asks)
+    if not dry_run and (finished := finish(out or root_of(spec, Path.cwd()))):
+        _show_finished(finished, as_json=as_json)
+        return
+    found = read_application(spec, Path.cwd())
     folder = out or found.target.root
-    if not force:
+    if not force and not dry_run:
         refuse_existing([folder / WORKFLOW_FILE])  # before anything is asked
     loop_times = loop_times or (_asked_turns() if asks and found.open_loops else None)
     found = found if loop_times is None else found.with_loops(loop_times)
@@ -75,11 +84,12 @@ def command(
     requests = None if dataset is None else read_dataset(dataset, Columns())
     if requests is not None and not label_fields and asks:
         label_fields = _asked_label(requests)
-    if found.calls and not is_applied and asks:
+    if found.calls and not is_applied and asks and not dry_run:
         is_applied = _asked_edit(found)
     project = make_project(found, folder, chosen, dataset=requests, labels=label_fields, is_applied=is_applied)
-    project.write(force=force)
-    (_print_json if as_json else _show)(found, project)
+    if not dry_run:
+        project.write(force=force)
+    (_print_json if as_json else _show)(found, project, is_written=not dry_run)
 
 
 def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool) -> tuple[str, ...]:
@@ -178,9 +188,18 @@ def _lost(found: AppGraph) -> list[str]:
     return [f"{call.path.name}:{call.line}: {' '.join(text.split())}" for call in found.calls for text in call.lost]
 
 
-def _print_json(found: AppGraph, project: Project) -> None:
+def _show_finished(finished: list[Path], *, as_json: bool) -> None:
+    """Say that this run has finished what a killed one began: the next line does what this one was to do."""
+    if as_json:
+        print_json({"finished": [str(path) for path in finished]})
+    else:
+        say(f"Finished what a run that was killed had begun: wrote {' and '.join(path.name for path in finished)}.")
+
+
+def _print_json(found: AppGraph, project: Project, *, is_written: bool) -> None:
     print_json(
         {
+            "is_written": is_written,
             "graph": found.target.spec,
             "stages": found.stages,
             "models_today": found.models,
@@ -198,16 +217,18 @@ def _print_json(found: AppGraph, project: Project) -> None:
     )
 
 
-def _show(found: AppGraph, project: Project) -> None:
+def _show(found: AppGraph, project: Project, *, is_written: bool) -> None:
     many = "1 stage" if len(found.stages) == 1 else f"{len(found.stages)} stages"
     say(f"{found.target.spec} has {many}, whose models can be chosen: {', '.join(found.stages)}.")
     if project.today:
         say(f"Models of today: {', '.join(f'{stage} {model}' for stage, model in project.today.items())}.")
-    say(f"Wrote {' and '.join(path.name for path in project.files)}{_where(project)}.")
+    names = " and ".join(path.name for path in project.files)
+    say(f"{'Wrote' if is_written else 'Would write'} {names}{_where(project)}.")
     for path in project.kept:
         say(f"Kept {path.name}, which was there.")
     for path in project.edits:
-        say(f"Changed {path.name}: VineLM makes its models now.")
+        now = "VineLM makes its models now" if is_written else "VineLM would make its models"
+        say(f"{'Changed' if is_written else 'Would change'} {path.name}: {now}.")
     if project.todos:
         echo("\nTo do in workflow.py:")
         for line, text in project.todos:
