@@ -1,12 +1,16 @@
 """`vinelm try` is several processes, and stopping it stops all of them: nothing is bought behind its back."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+
+MODELS = Path(__file__).parents[2] / "docs" / "examples" / "models.toml"
 
 APP = """
 import os, signal, time
@@ -45,6 +49,7 @@ def started(tmp_path):
 
     def start(code=""):
         (tmp_path / "workflow.py").write_text(APP.format(code), encoding="utf-8")
+        shutil.copy(MODELS, tmp_path)
         line = [sys.executable, "-c", TRY, "try", "workflow.py:build", "--budget-usd", "1"]
         process = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
         running.append(process)
@@ -79,6 +84,7 @@ def test_a_try_that_is_killed_takes_what_it_has_started_with_it(started):
 
 
 def test_an_import_that_never_ends_is_one_line(tmp_path):
+    shutil.copy(MODELS, tmp_path)
     for name, rest in (("workflow.py", []), ("app_that_waits.py", ["--dataset", "q.csv"])):
         (tmp_path / name).write_text(APP.format(""), encoding="utf-8")
         (tmp_path / "q.csv").write_text("question,answer\n1,1\n", encoding="utf-8")
