@@ -33,7 +33,7 @@ def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]
     named = ", ".join(f"{name} {_short(label)}" for name, label in labels.items()) or "none"
     said = f"request {request.id!r} has the label {named}"
     if place is not None:
-        return f"{said}, and the final state has that in {place}: let the scorer read it there"
+        return f"{said}, and the final state has that in {place}: is that the answer?"
     last = dict(reversed(found[-_MOST:]))  # the end of a conversation says more than its beginning
     shown = ", ".join(f"{path} = {_short(text)}" for path, text in list(last.items())[:_SHOWN]) or "nothing new"
     return f"{said}, and the final state ends with {shown}"

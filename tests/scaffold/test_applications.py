@@ -400,3 +400,62 @@ def test_a_check_says_where_the_label_is_if_the_scorer_reads_elsewhere(folder, c
     said = " ".join(capsys.readouterr().out.split())
     assert "look scorer: calls the scripted answer wrong" in said
     assert "the final state has that in structured_response." in said
+
+
+def test_a_model_that_runs_today_everywhere_is_said_once(folder, capsys):
+    source = 'import os\ndef make():\n    return ChatOpenAI(model=os.environ["A_MODEL"])\n' + (
+        'def write(state: State):\n    return {"answer": make().invoke(state["question"]).text}\n'
+        'graph = one_node("write", write).compile()\n'
+    )
+    line = ("--models", "openai:gpt-4o,openai:gpt-4o-mini", "--apply", "--json")
+    asked = init(folder, capsys, source, "graph", *line, "--dry-run")
+    assert len(asked["asked_today"]) == 1
+    assert not asked["is_written"]
+    assert not (folder / "workflow.py").exists()
+    found = init(folder, capsys, source, "graph", *line, "--today", "openai:gpt-4o")
+    assert (found["today"], found["asked_today"]) == ({"write": "gpt-4o"}, [])
+
+
+SUBCLASS = """
+from langgraph.graph.state import CompiledStateGraph
+def write(state: State):
+    return {"answer": llm.invoke(state["question"]).text}
+class Wrapper(CompiledStateGraph):
+    "A graph by its class, whose constructor takes arguments of its own."
+    def __init__(self, **params):
+        self._params = params
+        self._inner = one_node("write", write).compile()
+    def invoke(self, input, config=None, **kwargs):
+        return self._inner.invoke(input, config, **kwargs)
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+class Tagged(CompiledStateGraph):
+    "A graph of its own with a setting more."
+    def __init__(self, graph, tag):
+        self.__dict__.update(vars(graph))
+        self.tag = tag
+wrapper = Wrapper(a=1)
+tagged = Tagged(one_node("write", write).compile(), "x")
+class Workflow:
+    def __init__(self):
+        self.graph = one_node("write", write).compile()
+"""
+
+
+@pytest.mark.parametrize("name", ["wrapper", "tagged", "Workflow"])
+def test_subclasses_of_graphs_and_names_that_are_also_ours_are_read_and_checked(folder, capsys, name):
+    found = init(folder, capsys, LLM + SUBCLASS, name, "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert found["stages"] == ["write"]
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert "it calls the scripted answer right" in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_application_in_src_has_its_project_where_it_is_run(folder, capsys):
+    (folder / "src").mkdir()
+    source = f'{LLM}assert Path("q.jsonl").exists()\n{GRAPH}'
+    (folder / "src" / "app_of_init.py").write_text(HEAD + source)
+    assert main(["init", "src/app_of_init.py:graph", "--dataset", "q.jsonl", "--apply", "--yes"]) == 0
+    assert (folder / "workflow.py").exists()
+    forget(folder)
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0

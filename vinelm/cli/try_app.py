@@ -32,6 +32,7 @@ MAX_ERROR = "0.15"
 @option("--label-field COLUMN", "Column with the right answer. Repeatable.", into="label_fields", multiple=True)
 @option("--budget-usd USD", "Never spend more than this, earlier runs included.", float)
 @option("--models NAME,NAME", "Models to choose from, as `vinelm init` takes them [default: the app's, and others like them].")
+@option("--today MODEL", "The model that your app runs today wherever its code does not say it, as PROVIDER:MODEL.")
 @option("--workers N", "Calls at a time [default: 4].", click.IntRange(min=1), default=4)
 @flag("--apply", "Let VineLM change the lines of the app that make its models.", into="is_applied")
 @flag("--keep-going", "Go on even if none of the first ten answers is right, or all first rows of a stage fail alike.")
@@ -45,6 +46,7 @@ def command(
     label_fields: tuple[str, ...],
     budget_usd: float | None,
     models: str | None,
+    today: str | None,
     workers: int,
     is_applied: bool,
     keep_going: bool,
@@ -72,7 +74,7 @@ def command(
     folder = Path.cwd()
     finish(folder)
     if not (folder / WORKFLOW).exists():
-        folder = _begin(app, dataset, label_fields, models, is_applied=is_applied, quiet=quiet)
+        folder = _begin(app, dataset, label_fields, models, today, is_applied=is_applied, quiet=quiet)
     checked = json.loads(run_command(folder, "check", "workflow:workflow", "--models", MODELS, "--json"))
     for item in checked["items"]:
         if item["is_doubtful"]:
@@ -95,16 +97,23 @@ def command(
 
 
 def _begin(
-    app: str, dataset: str | None, labels: tuple[str, ...], models: str | None, *, is_applied: bool, quiet: bool
+    app: str,
+    dataset: str | None,
+    labels: tuple[str, ...],
+    models: str | None,
+    today: str | None,
+    *,
+    is_applied: bool,
+    quiet: bool,
 ) -> Path:
     """Write the project, unless it is there, and say what is to be done; returns its folder.
 
     The application is imported in another process: this one has to be there when it hangs, dies or prints.
     """
     from vinelm.scaffold.applied import finish
-    from vinelm.scaffold.target import root_of
+    from vinelm.scaffold.target import project_folder, root_of
 
-    root = root_of(app, Path.cwd())
+    root = project_folder(root_of(app, Path.cwd()), Path.cwd())
     finish(root)
     if (root / WORKFLOW).exists():
         return root
@@ -112,15 +121,23 @@ def _begin(
         raise ConfigError("a first run needs --dataset: requests with their right answers, 30 or better 100 of them")
     fields = [item for label in labels for item in ("--label-field", label)]
     chosen = [] if models is None else ["--models", models]
-    line = ["init", app, "--dataset", dataset, *fields, *chosen, "--yes", "--json"]
+    named = [] if today is None else ["--today", today]
+    line = ["init", app, "--dataset", dataset, *fields, *chosen, *named, "--yes", "--json"]
+    planned = json.loads(run_command(Path.cwd(), *line, "--dry-run"))
     if not is_applied:
-        edits = json.loads(run_command(Path.cwd(), *line, "--dry-run"))["to_change"]
+        edits = planned["to_change"]
         places = ", ".join(dict.fromkeys(edit.partition(": ")[0] for edit in edits))
         if edits:
             raise ConfigError(
                 f"your app makes its own models ({places}), and VineLM chooses only those that it makes: run this line again "
                 "with --apply, which changes these lines, or change them as `vinelm init` says"
             )
+    if planned["asked_today"]:  # before anything is written: one answer for all steps is usual
+        used = ", ".join(planned["models_today"]) or "openai:gpt-5"
+        raise ConfigError(
+            f"which model runs today at {', '.join(planned['asked_today'])}? If it is one for all, say it with --today (your "
+            f"app names {used}), and run this line again; else write {WORKFLOW} with `vinelm init`, and say it there for each"
+        )
     written = json.loads(run_command(Path.cwd(), *line, *(["--apply"] if is_applied else [])))
     if not quiet:
         _show_written(written)

@@ -165,6 +165,11 @@ class AppGraph:
         template, reason = self.read(times)
         return replace(self, template=template, reason=reason, turns=times)
 
+    def running_today(self, model: str) -> AppGraph:
+        """Return the application with that model, as ``provider:model``, at every stage of which it is not known."""
+        known = {stage: models if len(models) == 1 else (model,) for stage, models in self.today.items()}
+        return replace(self, today={**dict.fromkeys(self.stages, (model,)), **known})
+
     @property
     def models(self) -> tuple[str, ...]:
         """The models that it uses today, as ``provider:model``, as far as its source and its objects say."""

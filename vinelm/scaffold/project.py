@@ -35,6 +35,7 @@ class Project:
         kept: Files that exist and stay as they are.
         is_simulated: Whether the models are simulated.
         today: The catalog's name of the model that a stage runs today, as far as it is known.
+        asked: The stages of which that is not known, each with what is.
     """
 
     folder: Path
@@ -43,6 +44,7 @@ class Project:
     kept: tuple[Path, ...]
     is_simulated: bool
     today: Mapping[str, str] = field(default_factory=dict)
+    asked: tuple[str, ...] = ()
 
     @property
     def todos(self) -> list[tuple[int, str]]:
@@ -137,6 +139,7 @@ def make_project(
         kept=() if models else (folder / MODELS_FILE,),
         is_simulated=file.is_simulated,
         today=today,
+        asked=asked,
     )
 
 

@@ -17,8 +17,12 @@ from vinelm.template.steps import mapped
 
 TODO = "TODO"
 DEFAULT_DATASET = "requests.jsonl"
-_OWN_NAMES = ("build", "workflow", "score", "inputs", "requests", "template")
-"""What the workflow file calls its own."""
+_OWN_NAMES = frozenset(
+    {"build", "workflow", "score", "inputs", "requests", "template", "answer_of", "run_once", "vine", "answer", "label"}
+    | {"Path", "InMemoryStore", "asyncio", "json", "sys", "Workflow", "Template", "TextWriter", "read_dataset"}
+    | {"Stage", "Loop", "Branch", "Parallel"}
+)
+"""What the workflow file calls its own, and what it imports: no name of the application may stand for one of these."""
 _EQUAL = "    # Equal texts. Write your own rule where answers may differ in form; a number in [0, 1] is a partial score."
 
 
@@ -74,7 +78,8 @@ class WorkflowFile:
         ours_line = f"from vinelm import {', '.join(sorted(names))}"
         theirs = f"from {target.module.__name__} import {target.attribute}"
         alias = " as app" if target.attribute in _OWN_NAMES else ""
-        context = [f"from {app.context.__module__} import {app.context.__name__}"] if app.context else []
+        renamed = "" if app.context is None or _context_name(app.context) == app.context.__name__ else " as AppContext"
+        context = [f"from {app.context.__module__} import {app.context.__name__}{renamed}"] if app.context else []
         if self.imports_from is None:
             yield from sorted([ours_line, f"{theirs}{alias}", *context])
         else:
@@ -291,7 +296,7 @@ class WorkflowFile:
         given = ", ".join(f"{name}=..." for name in required)
         if required:
             yield f"    # {TODO}: what is {' and '.join(required)} of the {schema.__name__} that the nodes are given?"
-        yield f"    {'# ' if required else ''}context=lambda request: {schema.__name__}({given}),"
+        yield f"    {'# ' if required else ''}context=lambda request: {_context_name(schema)}({given}),"
 
     def _answers(self) -> Iterator[str]:
         """The line that answers for the person for whom the graph waits."""
@@ -321,6 +326,10 @@ class WorkflowFile:
             return
         yield f'    # answer=("{answer}",),  # its value is kept in the store'
         yield "    # agree=lambda one, other: str(one).strip() == str(other).strip(),  # whether two answers are equal"
+
+
+def _context_name(schema: type) -> str:
+    return "AppContext" if schema.__name__ in _OWN_NAMES else schema.__name__
 
 
 def _input_pair(key: str, column: str) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 )
 @option("--dataset FILE", "Requests with their labels: CSV, JSON lines, Parquet, or an export.")
 @option("--label-field COLUMN", "Column with the right answer. Repeatable.", into="label_fields", multiple=True)
+@option("--today MODEL", "The model that runs today wherever the app does not say it, as PROVIDER:MODEL.")
 @option(
     "--loop-times N",
     "Most turns of a loop for which the graph names no bound [default: 3, with a question in workflow.py].",
@@ -43,6 +44,7 @@ def command(
     models: str | None,
     dataset: str | None,
     label_fields: tuple[str, ...],
+    today: str | None,
     loop_times: int | None,
     out: Path | None,
     is_applied: bool,
@@ -65,19 +67,21 @@ def command(
     from vinelm.datasets import Columns, read_dataset
     from vinelm.scaffold import make_project, read_application
     from vinelm.scaffold.applied import finish
+    from vinelm.scaffold.catalog_file import chosen_models
     from vinelm.scaffold.project import WORKFLOW_FILE, refuse_existing
-    from vinelm.scaffold.target import root_of
+    from vinelm.scaffold.target import project_folder, root_of
 
     asks = not (yes or as_json) and sys.stdin.isatty() and stdout().is_terminal
     spec = app or _asked_app(asks=asks)
-    if not dry_run and (finished := finish(out or root_of(spec, Path.cwd()))):
+    if not dry_run and (finished := finish(out or project_folder(root_of(spec, Path.cwd()), Path.cwd()))):
         _show_finished(finished, as_json=as_json)
         return
     found = read_application(spec, Path.cwd())
-    folder = out or found.target.root
+    folder = out or project_folder(found.target.root, Path.cwd())
     if not force and not dry_run:
         refuse_existing([folder / WORKFLOW_FILE])  # before anything is asked
     loop_times = loop_times or (_asked_turns() if asks and found.open_loops else None)
+    found = found if today is None else found.running_today(chosen_models([today])[0])
     found = found if loop_times is None else found.with_loops(loop_times)
     chosen = _models(found, folder, models, asks=asks)
     dataset = dataset or _asked_dataset(asks=asks)
@@ -204,6 +208,7 @@ def _print_json(found: AppGraph, project: Project, *, is_written: bool) -> None:
             "stages": found.stages,
             "models_today": found.models,
             "today": dict(project.today),
+            "asked_today": list(project.asked),
             "has_template": found.template is not None,
             "folder": str(project.folder),
             "files": [str(path) for path in project.files],
