@@ -1,6 +1,8 @@
 """Where an application makes its models, and the edit that hands this to VineLM."""
 
 import gc
+import re
+import subprocess
 import sys
 from types import ModuleType
 
@@ -83,7 +85,7 @@ def test_line_ends_and_a_vine_that_is_there_stay(tmp_path):
     assert edited(path, model_calls(module, tmp_path), "m.toml") == f"{made.decode()}vine.chat_model()\r\n"
     path.write_bytes(b"import os\r\nllm = Model()\r\n")
     new = edited(path, model_calls(module, tmp_path), "m.toml")
-    assert new.count("\r\n") == new.count("\n") == 5
+    assert new.count("\r\n") == new.count("\n") == 6
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_files_are_edited_whatever_ends_their_lines_and_begins_them(tmp_path, en
     path.write_bytes(f"{mark}{first}{end}llm = Model(temperature=0){end}".encode())
     new = edited(path, model_calls(module, tmp_path), "m.toml")
     added = ["from vinelm import VineLM", "", 'vine = VineLM("m.toml")']
-    lines = [*added, first] if first != "import os" else [first, *added]
+    lines = [*added, first] if first != "import os" else [first, "", *added]
     assert new == mark + end.join([*lines, "llm = vine.chat_model(temperature=0)", ""])
 
 
@@ -164,3 +166,30 @@ def test_modules_are_read_while_garbage_imports_more(tmp_path):
         gc.collect()
         for name in [name for name in sys.modules.copy() if name.startswith("imported_by_garbage")]:
             del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "import os\n\nfrom langchain_core.language_models import FakeListChatModel\n",
+        "import os\n\nfrom langchain_core.language_models import FakeListChatModel\nfrom zlibrary import z\n\n"
+        "from app_of_test import own\n",
+        '"""Docs."""\n\nfrom __future__ import annotations\n\nimport os\nfrom pathlib import Path\n',
+        "import os\n\nfrom . import own\n",
+        "import os\n",
+    ],
+)
+def test_the_edited_file_passes_the_usual_linter(tmp_path, head):
+    """No import that is unused now, and ours in the order of the others."""
+    used = [name for name in ("z", "own", "Path") if re.search(rf"import {name}\b", head)]
+    if "FakeListChatModel" not in head:
+        used.append("FakeListChatModel")
+    source = f"{head}\nprint({', '.join(['os', *(name for name in used if name != 'FakeListChatModel')])})\nllm = MODEL\n"
+    module = app(tmp_path, "")
+    path = tmp_path / "app_of_test.py"
+    module.FakeListChatModel = FakeListChatModel
+    path.write_text(source.replace("MODEL", 'FakeListChatModel(responses=["a"])'))
+    path.write_text(edited(path, model_calls(module, tmp_path), "m.toml"))
+    line = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F401,I001,E402", "--no-cache", str(path)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, f"{done.stdout}\n{path.read_text()}"

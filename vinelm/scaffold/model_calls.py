@@ -36,17 +36,73 @@ def edited(path: Path, calls: Iterable[ModelCall], models_file: str, *, is_named
     vine, is_made = _vine_of(tree)
     for call in wanted:
         text = text[: call.start] + call.replacement(is_named=is_named, vine=vine) + text[call.start + len(call.source) :]
-    if is_made:
-        return text
-    first = min(call.line for call in wanted)
+    if not is_made:
+        text = _making_vine(path, text, tree, min(call.line for call in wanted), f'{vine} = VineLM("{models_file}")')
+    return without_unused(text, tree)
+
+
+def _making_vine(path: Path, text: str, tree: ast.Module, first: int, made: str) -> str:
+    """The text with VineLM imported in the order of the other imports, and made behind them, before the line ``first``."""
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) and node.lineno < first]
     heads = imports or (tree.body[:1] if ast.get_docstring(tree) is not None else [])
     after = max((node.end_lineno or 0 for node in heads), default=0)
     lines = lines_of(text)
     end = next((line[len(line.rstrip("\r\n")) :] for line in lines), "") or "\n"
-    new = [f"from vinelm import VineLM{end}", end, f'{vine} = VineLM("{models_file}"){end}']
-    mark = _MARK if after == 0 and before.startswith(_MARK) else ""  # only the first character of a file may be one
-    return mark + "".join([*lines[:after], *new, *lines[after:]]).replace(mark, "", 1)
+    before_ours = [node for node in imports if _order(node, path) < _OURS]
+    at = max((node.end_lineno or 0 for node in before_ours), default=imports[0].lineno - 1 if imports else after)
+    ours = [f"from vinelm import VineLM{end}"]
+    group = {_order(node, path)[0] for node in imports}
+    if group and _OURS[0] not in group:  # a section of its own, between those that there are
+        ours = [*([end] if before_ours else []), *ours, *([end] if len(before_ours) < len(imports) else [])]
+        while before_ours and at < after and not lines[at].strip():
+            at += 1
+            ours = ours[1:] if ours[0] == end else ours
+    mark = _MARK if at == 0 and text.startswith(_MARK) else ""  # only the first character of a file may be one
+    body = "".join([*lines[:at], *ours, *lines[at:after], end, f"{made}{end}", *lines[after:]])
+    return mark + body.replace(mark, "", 1)
+
+
+_OURS = (2, 1, "vinelm")
+
+
+def _order(node: ast.Import | ast.ImportFrom, path: Path) -> tuple[int, int, str]:
+    """Where an import stands by the usual order: future, standard library, packages, own modules; plain imports first."""
+    name = node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name
+    top = name.partition(".")[0]
+    is_own = any((folder / top).is_dir() or (folder / f"{top}.py").is_file() for folder in [*path.parents][:4])
+    is_relative = isinstance(node, ast.ImportFrom) and node.level > 0
+    section = 0 if top == "__future__" else 1 if top in sys.stdlib_module_names else 3 if is_own or is_relative else 2
+    return section, int(isinstance(node, ast.ImportFrom)), name.lower()
+
+
+def without_unused(text: str, before: ast.Module) -> str:
+    """Return the text without the imports that it used before an edit and does not use any more."""
+    tree = ast.parse(_parsed(text))
+    gone = _used(before) - _used(tree)
+    lines = lines_of(text)
+    for node in reversed(tree.body):
+        if not isinstance(node, ast.Import | ast.ImportFrom) or node.col_offset:
+            continue
+        kept = [one for one in node.names if (one.asname or one.name.partition(".")[0]) not in gone]
+        last = node.end_lineno or node.lineno
+        statement = "".join(lines[node.lineno - 1 : last])
+        if len(kept) == len(node.names) or "#" in statement or ";" in statement:
+            continue
+        parts = ", ".join(one.name + (f" as {one.asname}" if one.asname else "") for one in kept)
+        lead = f"from {'.' * node.level}{node.module or ''} " if isinstance(node, ast.ImportFrom) else ""
+        end = statement[len(statement.rstrip("\r\n")) :]
+        lines[node.lineno - 1 : last] = [f"{lead}import {parts}{end}"] if kept else []
+    mark = _MARK if text.startswith(_MARK) else ""
+    return mark + "".join(lines).replace(_MARK, "", 1) if mark else "".join(lines)
+
+
+def _used(tree: ast.Module) -> set[str]:
+    """The names that a module reads, those of ``__all__`` among them."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    exported = (
+        node.value for node in tree.body if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
+    )
+    return names | {one.value for value in exported for one in ast.walk(value) if isinstance(one, ast.Constant)}
 
 
 def difference(path: Path, new: str) -> str:
