@@ -459,3 +459,14 @@ def test_an_application_in_src_has_its_project_where_it_is_run(folder, capsys):
     assert (folder / "workflow.py").exists()
     forget(folder)
     assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+
+
+def test_a_graph_that_a_node_calls_is_run_from_the_start(folder, capsys):
+    source = f"{LLM}{WRITE}inner = one_node('write', write).compile()\n" + (
+        "def research(state: State):\n    return {'answer': inner.invoke({'question': state['question']})['answer']}\n"
+        "graph = one_node('research', research).compile()\n"
+    )
+    found = init(folder, capsys, source, "graph", "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert "replay=True," in (folder / "workflow.py").read_text(encoding="utf-8")
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -48,7 +48,8 @@ def run_command(folder: Path, *arguments: str, accepted: Sequence[int] = (0,)) -
                     text=True,
                     encoding="utf-8",
                     env={**os.environ, "PYTHONIOENCODING": "utf-8"},
-                    **({"pass_fds": (ours,), "start_new_session": True} if os.name == "posix" else {}),
+                    pass_fds=(ours,) if os.name == "posix" else (),
+                    start_new_session=os.name == "posix",
                 )
             )
             os.close(ours)
@@ -85,7 +86,9 @@ def _passing_on(process: list[subprocess.Popen[str]]) -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield came
         return
-    handlers = {**dict.fromkeys(ENDING, pass_on), **({signal.SIGTSTP: pause} if hasattr(signal, "SIGTSTP") else {})}
+    handlers: dict[int, Callable[[int, FrameType | None], None]] = dict.fromkeys(ENDING, pass_on)
+    if hasattr(signal, "SIGTSTP"):
+        handlers[signal.SIGTSTP] = pause
     before = {
         number: signal.signal(number, handler)
         for number, handler in handlers.items()

@@ -133,9 +133,10 @@ def _begin(
                 "with --apply, which changes these lines, or change them as `vinelm init` says"
             )
     if planned["asked_today"]:  # before anything is written: one answer for all steps is usual
-        used = ", ".join(planned["models_today"]) or "openai:gpt-5"
+        used = ", ".join(planned["models_today"]) or "no model"
+        stages = ", ".join(asked.partition(" (")[0] for asked in planned["asked_today"])
         raise ConfigError(
-            f"which model runs today at {', '.join(planned['asked_today'])}? If it is one for all, say it with --today (your "
+            f"which model runs today at {stages}? If it is one for all, say it with --today (your "
             f"app names {used}), and run this line again; else write {WORKFLOW} with `vinelm init`, and say it there for each"
         )
     written = json.loads(run_command(Path.cwd(), *line, *(["--apply"] if is_applied else [])))

@@ -176,8 +176,8 @@ class AgainstToday:
         if not isinstance(found, Mapping):
             return None
         # Older files lack what came later.
-        plans = [{one.name: plan[one.name] for one in fields(ComparedPlan) if one.name in plan} for plan in found["plans"]]
-        plans = [ComparedPlan(**{**plan, "models": tuple(plan.get("models", ()))}) for plan in plans]
+        held = [{one.name: plan[one.name] for one in fields(ComparedPlan) if one.name in plan} for plan in found["plans"]]
+        plans = [ComparedPlan(**{**plan, "models": tuple(plan.get("models", ()))}) for plan in held]
         known = {one.name: found[one.name] for one in fields(cls) if one.name in found}
         return cls(**{**known, "plans": tuple(plans), "cheaper": tuple(found.get("cheaper", ()))})
 

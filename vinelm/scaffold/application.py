@@ -30,7 +30,7 @@ from vinelm.requests.workflow import Request, Workflow
 from vinelm.scaffold.factories import names_asked
 from vinelm.scaffold.interrupts import waiting_nodes
 from vinelm.scaffold.model_calls import PREFIXES, ModelCall, mentioned_models, model_calls, named_model, sources
-from vinelm.scaffold.plain_code import CodeKeys, code_keys
+from vinelm.scaffold.plain_code import CodeKeys, code_keys, referred_to
 from vinelm.scaffold.repeated_calls import repeating_nodes
 from vinelm.scaffold.target import Target, find_target
 from vinelm.template import Template
@@ -133,6 +133,7 @@ class AppGraph:
         repeating: Nodes that may call a model several times in one execution.
         turns: How many turns that is, where the author has said it.
         structured: The fields of the response that an agent of LangChain is asked for (``response_format``); empty without.
+        calls_graphs: Nodes whose code calls another graph, inside of which no checkpoint can be resumed.
         forces_tools: Whether its code makes a model call a tool, so that an answer may be the arguments of a call.
     """
 
@@ -154,6 +155,7 @@ class AppGraph:
     turns: int | None = None
     structured: tuple[str, ...] = ()
     forces_tools: bool = False
+    calls_graphs: tuple[str, ...] = ()
 
     @property
     def open_loops(self) -> bool:
@@ -223,6 +225,7 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
         context=graph.context_schema if isinstance(graph.context_schema, type) else None,
         repeating=repeating,
         structured=_structured(graph),
+        calls_graphs=_calling_graphs(graph),
         forces_tools=any("tool_choice" in text for text in sources(target.module, target.root)),
         wants_store=graph.store is None and any(_STORES & set(code.co_names + code.co_varnames) for code in _codes(graph)),
     )
@@ -288,6 +291,19 @@ def _template(
         return None, f"{type(error).__name__}: {error}" + (f" at {place}" if place else "")
 
 
+def _calling_graphs(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...]:
+    """The nodes whose function refers to a compiled graph, which it calls by itself."""
+    found = []
+    for node, spec in graph.builder.nodes.items():
+        functions = (held_attribute(spec.runnable, name) for name in ("func", "afunc"))
+        for function in (inspect.unwrap(one) for one in functions if callable(one)):
+            plain = getattr(function, "__func__", function)
+            if isinstance(plain, FunctionType) and any(isinstance(one, CompiledStateGraph) for one in referred_to(plain)):
+                found.append(node)
+                break
+    return tuple(found)
+
+
 def _structured(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...]:
     """The fields of the response that ``create_agent(response_format=...)`` asks for; empty without one."""
     for spec in graph.builder.nodes.values():
@@ -299,7 +315,8 @@ def _structured(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...
         if isinstance(schema, Mapping):
             return tuple(schema.get("properties", ()))
         if schema is not None:
-            return tuple(getattr(schema, "model_fields", None) or getattr(schema, "__annotations__", ()))
+            named: Mapping[str, Any] = getattr(schema, "model_fields", None) or getattr(schema, "__annotations__", {})
+            return tuple(named)
     return ()
 
 

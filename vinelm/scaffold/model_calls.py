@@ -102,7 +102,7 @@ def _used(tree: ast.Module) -> set[str]:
     exported = (
         node.value for node in tree.body if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
     )
-    return names | {one.value for value in exported for one in ast.walk(value) if isinstance(one, ast.Constant)}
+    return names | {str(one.value) for value in exported for one in ast.walk(value) if isinstance(one, ast.Constant)}
 
 
 def difference(path: Path, new: str) -> str:

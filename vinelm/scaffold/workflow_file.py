@@ -277,6 +277,11 @@ class WorkflowFile:
             yield f"    labels=({names if len(keys.labels) == 1 else names.rstrip(',')}),  # never shown to the graph"
         yield "    score=score,"
         yield from self._shown()
+        if self.application.calls_graphs and not self.application.repeating:
+            nodes = ", ".join(self.application.calls_graphs)
+            yield f"    # {nodes} calls a graph, inside of which no checkpoint can be resumed: a request is run from"
+            yield "    # its start with recorded answers. `unrepeatable=` names tools that must not run again."
+            yield "    replay=True,"
         if self.application.repeating:
             nodes = ", ".join(self.application.repeating)
             yield f"    # {nodes} may call a model several times, which no checkpoint separates: a request is run"

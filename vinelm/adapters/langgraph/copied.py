@@ -14,7 +14,8 @@ def copied(graph: Graph, **update: Any) -> Graph:
 
     LangGraph's own copy calls the class with all attributes; a subclass has a constructor of its own, which is not called.
     """
-    if type(graph).__init__ is CompiledStateGraph.__init__ or not isinstance(graph, CompiledStateGraph):
+    constructor: object = getattr(type(graph), "__init__", None)
+    if constructor is vars(CompiledStateGraph).get("__init__") or not isinstance(graph, CompiledStateGraph):
         return graph.copy(update=update)  # type: ignore[attr-defined,no-any-return]
     twin = object.__new__(type(graph))
     vars(twin).update({**vars(graph), **update})
