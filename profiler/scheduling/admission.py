@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from vinelm.errors import BudgetExhausted
 from vinelm.profiler.execution.job import Job
 from vinelm.profiler.scheduling.coverage import Coverage
-from vinelm.profiler.scheduling.observed_cells import FirstAnswers, FirstRows
+from vinelm.profiler.scheduling.observed_cells import AnswersOfToday, FirstRows
 from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths
 from vinelm.profiler.scheduling.run_state import Purchase, RunState
 from vinelm.profiler.scheduling.threads import TopUpRequest
@@ -225,7 +225,7 @@ class PossiblyBroken:
     one unit at a time might never come to it.
     """
 
-    def __init__(self, first_rows: FirstRows, answers: FirstAnswers) -> None:
+    def __init__(self, first_rows: FirstRows, answers: AnswersOfToday) -> None:
         self._failed, self._after = first_rows.failing(), first_rows.after
         self._answers, self._asked = answers, set[str]()
         self._is_read = answers.is_settled

@@ -60,7 +60,7 @@ class ObservedCells:
         for row in rows:
             self.add(row)
         self.first_rows = FirstRows(template, broken_after)
-        self.first_answers = FirstAnswers(template, None if broken_after is None else NONE_RIGHT_AFTER)
+        self.first_answers = AnswersOfToday(template, None if broken_after is None else NONE_RIGHT_AFTER)
         for row in rows[:n_older]:
             self.first_rows.add(row)
             self.first_answers.add(row)
@@ -182,7 +182,7 @@ class FirstRows:
         return self._failed.get(stage) or []
 
 
-class FirstAnswers:
+class AnswersOfToday:
     """The first answers of what runs today, or of any model where that is not known: they show whether any is read at all.
 
     An application that works today is right now and then. One that never is has its answer read in the wrong place, or is

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from vinelm.profiler import ExecutionConfig, ProfileSettings, profile
 from vinelm.profiler.execution.answers import beside_label
-from vinelm.profiler.scheduling.observed_cells import NONE_RIGHT_AFTER, FirstAnswers
+from vinelm.profiler.scheduling.observed_cells import NONE_RIGHT_AFTER, AnswersOfToday
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation
 from vinelm.template import Stage, Template
@@ -69,12 +69,12 @@ def test_only_what_runs_today_counts_and_any_model_s_right_answer_settles_it():
             request_id=f"q{number}", prefix=(model,), stage="write", success=success, stopped=True, cost_usd=0.0, latency_s=1.0
         )
 
-    found = FirstAnswers(template)
+    found = AnswersOfToday(template)
     assert all(found.add(row(n, "m0", False)) is None for n in range(3 * NONE_RIGHT_AFTER))
     for n in range(NONE_RIGHT_AFTER - 1):
         assert found.add(row(n, "m1", 0.0)) is None
     assert found.add(row(99, "m1", False)).startswith("none of the first 10 answers is right of what runs today")
-    other = FirstAnswers(template)
+    other = AnswersOfToday(template)
     other.add(row(0, "m0", True))
     assert all(other.add(row(n, "m1", False)) is None for n in range(3 * NONE_RIGHT_AFTER))
 
