@@ -119,6 +119,7 @@ class UnitOutcome:
         paid_usd: dollars to settle where they are not the row's: those of an unfinished unit, and of a worker that died
             during a call that may have been billed, and those of a unit whose answer was judged, the judge's included.
         judgement: what the workflow's judge said of the answer; None without a judge.
+        shown: where a state is scored again, its labels beside what it holds: for a person, and kept nowhere.
         shapes: of the prompts of the row's calls, packed (:mod:`vinelm.prompts.stored`); empty where they are not known.
     """
 
@@ -127,6 +128,7 @@ class UnitOutcome:
     paid_usd: float | None = None
     judgement: Judgement | None = None
     shapes: bytes = b""
+    shown: str = ""
 
     @property
     def settled_usd(self) -> float:

@@ -22,6 +22,7 @@ from vinelm.adapters.langgraph.runs.run_context import profiled_unit
 from vinelm.adapters.langgraph.stated_settings import stated_configurable, stated_context
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError
+from vinelm.profiler.execution.answers import beside_label
 from vinelm.profiler.execution.checkpoints import UNIT_KEY, UnitSaver
 from vinelm.profiler.execution.job import Job, TopUp, UnitBudget, UnitOutcome
 from vinelm.profiler.execution.judging import JudgedUnit, Judging, judged, make_judging
@@ -297,7 +298,7 @@ class UnitRunner:
             UNIT_BUDGET.reset(token)
             self.saver.forget(thread_id)
         row = replace(row, success=success) if problem is None else replace(row, failure="tool", detail=problem)
-        return UnitOutcome(row)
+        return UnitOutcome(row, shown=beside_label(self.workflow, request, values or {}))
 
     def _ended(self, chat: UnitChat, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
         """The state if the loop ended here: the nodes after the loop run on a copy. The second value says what went wrong."""

@@ -59,6 +59,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "models-required": "--models openai, or --models simulated to try it at no cost",
         "no-held-out-requests": "--dataset PATH",
         "optimism-decides": "--accept-optimism plans all the same",
+        "none-right": "change the scorer and run the same line again, which buys no row twice; --keep-going goes on",
         "node-folder": "--ship copies this folder to the nodes",
         "oracle-trie": "estimate with --stop workflow",
         "output-not-writable": "with --output-dir",

@@ -11,6 +11,7 @@ from vinelm.adapters.langgraph.exits import resolved, with_graph_exits
 from vinelm.adapters.langgraph.runs.run_context import profiled_unit
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError
+from vinelm.profiler.execution.answers import beside_label
 from vinelm.profiler.execution.job import UnitBudget, UnitOutcome
 from vinelm.profiler.execution.judging import make_judging
 from vinelm.profiler.execution.outcome import arm_after, failed_row, refuse_other, scored, with_shown
@@ -132,7 +133,7 @@ class ReplayRunner:
         row = with_shown(policy.observation(), self.signals, seen, stage)
         success, problem = scored(self.workflow, request, seen, stage)
         row = replace(row, success=success) if problem is None else replace(row, failure="tool", detail=problem)
-        return UnitOutcome(row)
+        return UnitOutcome(row, shown=beside_label(self.workflow, request, values or {}))
 
     def _run(
         self, policy: ReplayPolicy, request: Request, budget: UnitBudget | None

@@ -10,6 +10,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 
+from vinelm.adapters.langgraph.copied import copied
 from vinelm.adapters.langgraph.path.path_channel import (
     PATH_KEY,
     ChannelSession,
@@ -30,7 +31,7 @@ def with_path_channel(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Compiled
     """Return the graph with the path channel, so that its checkpoints carry the path of chat models; nodes do not see it."""
     if PATH_KEY in graph.channels:
         return graph
-    return graph.copy(update={"channels": {**graph.channels, PATH_KEY: PathChannel(dict, PATH_KEY)}})
+    return copied(graph, channels={**graph.channels, PATH_KEY: PathChannel(dict, PATH_KEY)})
 
 
 def write_path(config: RunnableConfig, written: list[Entry | Note]) -> None:
