@@ -151,8 +151,8 @@ def seconds_of(value: Any) -> float | None:
 class Counts:
     """Token counts of a call. ``cached`` is included in ``tokens_in``, ``reasoning`` in ``tokens_out``; None if unknown.
 
-    ``written`` is the part of ``tokens_in`` that was written to a prompt cache, ``written_1h`` what of it is kept for an hour, and
-    ``unsplit`` that of which the server does not say how long.
+    ``written`` is the part of ``tokens_in`` that was written to a prompt cache, ``written_1h`` what of it is kept for an hour,
+    and ``unsplit`` that of which the server does not say how long.
     """
 
     tokens_in: int
@@ -185,8 +185,8 @@ class Counts:
     ) -> Counts | None:
         """Return the counts that a server states; None if those of the prompt or the answer are no counts.
 
-        A part that is larger than the whole is left out, so that the whole is charged at the full price. Of parts that contradict
-        each other the dearer one counts: written before read, and the larger of a sum and its parts.
+        A part that is larger than the whole is left out, so that the whole is charged at the full price. Of parts that
+        contradict each other the dearer one counts: written before read, and the larger of a sum and its parts.
         """
         whole_in, whole_out = counted(tokens_in), counted(tokens_out)
         if whole_in is None or whole_out is None:

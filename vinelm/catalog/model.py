@@ -19,7 +19,7 @@ LONGEST_S = 86_400.0
 CACHE_TTL_S = 300.0
 """Seconds that a prompt cache keeps a prefix after its last use, where the price does not say: the shortest that is sold."""
 WRITE_FACTOR = 1.25
-"""What writing a token to a prompt cache costs, in tokens of plain input, where the price does not say: the dearest that is sold."""
+"""What writing a token to a prompt cache costs, as a multiple of plain input, where the price does not say."""
 WRITE_1H_FACTOR = 2.0
 """The same for an entry that is kept for an hour."""
 
@@ -38,8 +38,8 @@ def _foreign(value: Any) -> str:
 class LongPromptRates(BaseModel):
     """Rates, in dollars per million tokens, of all tokens of a call whose prompt is longer than ``above`` tokens.
 
-    A rate that is None is that of the price. Those of a prompt cache are sold as multiples of the input: where a dearer ``input``
-    is named without them, they rise with it.
+    A rate that is None is that of the price. Those of a prompt cache are sold as multiples of the input: where a dearer
+    ``input`` is named without them, they rise with it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -135,8 +135,8 @@ class Price(BaseModel):
     def in_batches(self, *, halves_cache: bool) -> Price:
         """Return the price of calls in a batch: half for input and output, long prompts included.
 
-        ``halves_cache``: half for reading and writing a prompt cache, too. Otherwise those rates stay, named or not, but reading
-        is never dearer than plain input.
+        ``halves_cache``: half for reading and writing a prompt cache, too. Otherwise those rates stay, named or not, but
+        reading is never dearer than plain input.
         """
         halved = {"input", "output"} | ({"cached", "cache_write", "cache_write_1h"} if halves_cache else set())
 
@@ -155,8 +155,8 @@ class Price(BaseModel):
     def cache_saves_usd(self, tokens_in: int, tokens: float) -> float:
         """Return what one call is charged less if ``tokens`` of its ``tokens_in`` are read from a prompt cache.
 
-        Without the hit they are charged as fresh ones, or as written ones where the price names a dearer rate for that: what can
-        be read was written.
+        Without the hit they are charged as fresh ones, or as written ones where the price names a dearer rate for that: what
+        can be read was written.
         """
         rates = self._rates(tokens_in)
         cold = max(rates.input, rates.cache_write) if rates.names_write else rates.input

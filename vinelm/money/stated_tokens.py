@@ -1,7 +1,7 @@
-"""What a prompt says about the token counts that a server may state for it: the fewest, and how long a cache keeps what it writes.
+"""What a prompt says about the counts that a server states: how few tokens it can be, how long a cache keeps it.
 
-A bill is computed from counts that the server states. Those that the prompt makes impossible are not used (the call is booked at
-its upper bound then), and what a server leaves open is taken from the prompt.
+A bill is computed from counts that the server states. Those that the prompt makes impossible are not used (the call is booked
+at its upper bound then), and what a server leaves open is taken from the prompt.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class MeteredCall:
         return self.bound().believes(counts)
 
     def _has_too_few_out(self, tokens: int) -> bool:
-        """True if the text that arrived cannot be made of so few tokens: it would be free, or nearly so, and no cap would hold."""
+        """True if the text that arrived cannot be made of so few tokens: it would be nearly free, and no cap would hold."""
         chars = self.answer.chars
         return bool(chars) and (tokens == 0 or chars > MOST_CHARS * tokens + SPARED_CHARS)
 
