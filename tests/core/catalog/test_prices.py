@@ -234,3 +234,24 @@ def test_where_a_price_comes_from():
     assert price_origin(entry()) == "the entry"
     ours = bundled_prices()["bedrock/deepseek.v3.2"]
     assert price_origin(entry(ours, price_id="bedrock/deepseek.v3.2")) == "vinelm"
+
+
+@pytest.mark.parametrize("model_id", ["ft:gpt-4-0613:acme", "ft:gpt-9:acme", "gpt-4.1.ft-abc"])
+def test_a_fine_tuned_model_never_has_the_price_of_what_it_was_made_of(model_id):
+    assert find_price("openai", model_id) is None
+    assert find_price("openai", "ft:gpt-4o-mini-2024-07-18:acme").price.input == 0.3
+
+
+@pytest.mark.parametrize(
+    "words", ['options = { service_tier = "priority" }', 'options = { extra_body = { service_tier = "scale" } }']
+)
+def test_a_dearer_tier_needs_a_price_of_its_own(tmp_path, words):
+    with pytest.raises(ConfigError, match="is not billed at the list price: add price = "):
+        from_toml(tmp_path, "openai", "gpt-4o", words)
+    with pytest.raises(ConfigError, match="is not billed at the list price"):
+        from_toml(tmp_path, "openai", "gpt-4o", words + '\nprice_id = "openai/gpt-4o"')
+    mine = 'price = { input = 7, output = 8, source = "s", as_of = 2026-06-01 }'
+    assert from_toml(tmp_path, "openai", "gpt-4o", f"{words}\n{mine}").price.input == 7.0
+    assert (
+        from_toml(tmp_path, "openai", "gpt-4o", words.replace("priority", "flex").replace("scale", "auto")).price.input == 2.5
+    )
