@@ -175,7 +175,7 @@ def test_the_rates_of_a_tier_that_is_sent_are_booked(sent):
         ({}, {"extra_body": {"service_tier": "priority"}, "model": "openai/gpt-5-mini"}, "not billed at the list price"),
         ({**PRICED, **PRIORITY, LONG: 9e-6}, {"service_tier": "priority"}, "_above_200k_tokens_pri"),
         (PRICED, {"service_tier": "scale"}, "no rates for service_tier 'scale': write the entry in a models.toml"),
-        ({**PRICED, "input_cost_per_second": 0.1}, {}, "input_cost_per_second cannot be booked: leave it out if no call meets it"),
+        ({**PRICED, "input_cost_per_second": 0.1}, {}, "input_cost_per_second cannot be booked: leave it out if no call"),
         ({**PRICED, "input_cost_per_character": 1e-7}, {}, "input_cost_per_character cannot be booked"),
         ({**PRICED, "input_cost_per_audio_token": 3e-6}, {}, "input_cost_per_audio_token cannot be booked"),
         ({**PRICED, "output_cost_per_reasoning_token": 5e-6}, {}, "output_cost_per_reasoning_token cannot be booked"),
