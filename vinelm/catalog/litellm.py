@@ -189,8 +189,8 @@ def _what_counts(item: Mapping[str, Any]) -> dict[str, Any]:
     params = item["litellm_params"]
     kept = {key: value for key, value in params.items() if key not in not_counted and not is_left_out(str(key))}
     info = item.get("model_info")
-    is_price = lambda key: is_rate(str(key)) or key == "base_model"  # noqa: E731
-    prices = {key: value for key, value in info.items() if is_price(key)} if isinstance(info, dict) else {}
+    stated = info.items() if isinstance(info, dict) else ()
+    prices = {key: value for key, value in stated if is_rate(str(key)) or key == "base_model"}
     return {**kept, "api_version": params.get("api_version"), "model_info": prices}
 
 

@@ -164,7 +164,7 @@ class Price(BaseModel):
 
     def _rates(self, tokens_in: int) -> _Rates:
         """The rates for a prompt of this length; those that are not named at their dearer side."""
-        levels = [self, *(long for long in self.long_prompts if tokens_in > long.above)]
+        levels: list[Price | LongPromptRates] = [self, *(long for long in self.long_prompts if tokens_in > long.above)]
 
         def named(name: str) -> tuple[int, float | None]:
             """The rate of the longest threshold that names it, and which one that is."""
