@@ -147,7 +147,7 @@ observations = Table(
     Column("success", Score(), comment="whether the answer is right by the ground truth, or its score in 0..1; NULL: unknown"),
     Column("stopped", Boolean, comment="whether the workflow's own check ended the request here; NULL: unknown"),
     Column("cost_usd", Float, nullable=False, comment="dollars of the stage's model calls, failed attempts included"),
-    Column("latency_s", Float, comment="seconds of the stage on the request's clock; NULL: unknown, it was bought in a batch"),
+    Column("latency_s", Float, comment="seconds of the stage on the request's clock; NULL: unknown, as of a call in a batch"),
     Column("tool_cost_usd", Float, nullable=False, comment="dollars of the tools between this stage and the next"),
     Column("tool_latency_s", Float, nullable=False, comment="seconds of the tools between this stage and the next"),
     Column("tokens_in", Integer, comment="prompt tokens of all calls; NULL: unknown"),

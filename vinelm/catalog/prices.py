@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
@@ -9,7 +10,7 @@ from functools import cache
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vinelm.catalog.model import Model, Price
 
@@ -34,6 +35,15 @@ _RATES = {
     "cache_write_1h": "cache_write_1h_mtok",
 }
 """Our rates, and their names in genai-prices."""
+
+
+_TUNED = re.compile(r"(^|[/:])ft:|[.:]ft-|(^|[-_/])ft([-_]|$)|fine-?tun|^tunedModels/", re.IGNORECASE)
+
+
+STANDARD_TIERS = ("", "auto", "default", "standard", "standard_only", "on_demand")
+"""Values of ``service_tier`` that are billed at the ordinary rates."""
+CHEAP_TIERS = ("flex", "batch")
+"""Those that cost no more than the ordinary rates."""
 
 
 class FoundPrice(NamedTuple):
@@ -66,6 +76,25 @@ def find_price(provider: str, model_id: str, api_base: str | None = None) -> Fou
     if ours is None or (theirs is not None and (theirs.price.as_of - ours.as_of).days > OLD_PRICE_DAYS):
         return theirs
     return FoundPrice(price_id, ours)
+
+
+def is_fine_tuned(model_id: str) -> bool:
+    """Return whether a model's name says that it was fine-tuned: what it was made of has another price."""
+    return bool(_TUNED.search(model_id))
+
+
+def tier_of(asked: Mapping[str, Any]) -> str:
+    """Return the tier of service that options or a body ask for, where it is billed at rates of its own; "" otherwise."""
+    body = asked.get("extra_body")
+    given = asked.get("service_tier") or (body.get("service_tier") if isinstance(body, Mapping) else None)
+    named = str((given.get("type") if isinstance(given, Mapping) else given) or "").lower()
+    return "" if named in STANDARD_TIERS else named
+
+
+def beyond_list_prices(asked: Mapping[str, Any]) -> str:
+    """Return the tier that options ask for, where it costs more than the list price; "" otherwise."""
+    tier = tier_of(asked)
+    return "" if tier in CHEAP_TIERS else tier
 
 
 def price_of_id(price_id: str) -> Price | None:
@@ -127,7 +156,9 @@ def _listed(provider: str, model_id: str, api_base: str | None) -> FoundPrice | 
             model = seller.find_model(model_id, all_providers=snapshot.providers)
         except LookupError:
             continue
-        if model is not None and (price := _price(seller, model)) is not None:
+        if model is None or (is_fine_tuned(model_id) and not is_fine_tuned(model.id)):
+            continue  # a name is also found by its beginning
+        if (price := _price(seller, model)) is not None:
             return FoundPrice(f"{provider if url is None else seller.id}/{model_id}", price)
     return None
 

@@ -186,7 +186,7 @@ class _Subject:
         )  # fmt: skip
         if not aims:
             raise ConfigError(f"no plan of VineLM promises the accuracy or the cost of {plan.name}", code="no-plan")
-        said: tuple[EvaluationVerdict, ...] = ("gain", "open", "not identified", "no gain")
+        said: tuple[EvaluationVerdict, ...] = ("gain", "open", "not identified", "no gain", "no advice")
         return replace(min(aims, key=lambda one: said.index(one.verdict)), aims=aims)
 
     @staticmethod
@@ -218,6 +218,7 @@ class _Subject:
             spent_usd=self.spent_usd,
             everything_usd=_everything(fit.planning, len(self.requests)),
             is_simulated=self.identity.is_simulated,
+            stop=self.template.stop,
             fit=fit,
         )
 

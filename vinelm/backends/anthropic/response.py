@@ -137,6 +137,7 @@ class MessageReader:
             if (value := getattr(usage, name, None)) is not None:
                 self._usage[name] = value
         for name, part, key in (
+            ("minutes", "cache_creation", "ephemeral_5m_input_tokens"),
             ("hour", "cache_creation", "ephemeral_1h_input_tokens"),
             ("thinking", "output_tokens_details", "thinking_tokens"),
         ):
@@ -156,6 +157,7 @@ class MessageReader:
             cached,
             usage.get("thinking"),
             written=written,
+            written_5m=usage.get("minutes"),
             written_1h=usage.get("hour"),
         )
 

@@ -105,14 +105,15 @@ def _counts(usage: Any) -> Counts | None:
     parts = [counted(part) for part in (usage.get("inputTokens"), read or 0, written or 0)]
     if None in parts:
         return None
-    hour = _kept_an_hour(usage.get("cacheDetails"))
-    return Counts.stated(sum(part or 0 for part in parts), usage.get("outputTokens"), read, written=written, written_1h=hour)
+    kept = (_kept(usage.get("cacheDetails"), ttl) for ttl in ("5m", "1h"))
+    split = dict(zip(("written_5m", "written_1h"), kept, strict=True))
+    return Counts.stated(sum(part or 0 for part in parts), usage.get("outputTokens"), read, written=written, **split)
 
 
-def _kept_an_hour(details: Any) -> int:
-    """Return the tokens that were written to a cache for an hour, which cost more than those for five minutes."""
+def _kept(details: Any, ttl: str) -> int:
+    """Return the tokens that were written to a cache for so long."""
     parts = details if isinstance(details, list) else ()
-    return sum(counted(part.get("inputTokens")) or 0 for part in parts if isinstance(part, Mapping) and part.get("ttl") == "1h")
+    return sum(counted(part.get("inputTokens")) or 0 for part in parts if isinstance(part, Mapping) and part.get("ttl") == ttl)
 
 
 def _latency_s(response: Mapping[str, Any]) -> float | None:

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessageChunk
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from vinelm.backends.base import Counts, counted
+from vinelm.backends.base import Counts
 from vinelm.backends.remote.response import Delta, ToolPiece
 from vinelm.backends.remote.retry import AttemptFailed, retry_after_s, status_may_be_billed, was_sent
 from vinelm.errors import FailureKind, VineLMError
@@ -133,16 +133,15 @@ def _counts(usage: UsageMetadata | None) -> Counts | None:
         return None
     parts: list[Any] = [usage.get("input_token_details"), usage.get("output_token_details")]
     into, out = [part if isinstance(part, Mapping) else {} for part in parts]
-    hour = counted(into.get("ephemeral_1h_input_tokens"))
     # Anthropic's and Amazon's integrations state either the sum or, with 0 for the sum, how long the parts are kept.
-    written = [counted(into.get(key)) or 0 for key in ("cache_creation", "ephemeral_5m_input_tokens")]
     return Counts.stated(
         usage.get("input_tokens"),
         usage.get("output_tokens"),
         into.get("cache_read"),
         out.get("reasoning"),
-        written=sum(written) + (hour or 0),
-        written_1h=hour,
+        written=into.get("cache_creation"),
+        written_5m=into.get("ephemeral_5m_input_tokens"),
+        written_1h=into.get("ephemeral_1h_input_tokens"),
     )
 
 

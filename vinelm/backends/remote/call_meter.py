@@ -14,13 +14,9 @@ from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
 from vinelm.backends.remote.transport import AttemptBound
 from vinelm.catalog import Model, Price
 from vinelm.errors import CallError, FailureKind
+from vinelm.money.stated_tokens import MOST_CHARS, SPARED_CHARS, is_too_few, texts_of
 from vinelm.requests.protocols import CallContext
 from vinelm.rows.observation import Usage
-
-MOST_CHARS = 8
-"""Characters of one token at most, on the average of an answer."""
-SPARED_CHARS = 64
-"""A short answer may be one long word, or a line of blanks, of a few tokens."""
 
 
 @dataclass(slots=True)
@@ -122,8 +118,8 @@ class MeteredCall:
         self.billed += 1
         if answer.counts is not None and answer.finish_reason is not None:
             counts = self._counts = answer.counts
-            known = counts.tokens_in, counts.tokens_out, counts.cached or 0, counts.written, counts.written_1h
-            self._add(lambda price: price.cost_usd(*known))
+            asks = bool(counts.unsplit) and self.bound().asks_for_an_hour
+            self._add(lambda price: counts.usd(price, asks_for_an_hour=asks))
             return
         self._counts = Counts(estimate_tokens(self.prompt_chars), estimate_tokens(answer.chars) if answer.chars else 0)
         self._is_estimated = True
@@ -136,18 +132,22 @@ class MeteredCall:
 
     def _believes(self, counts: Counts) -> bool:
         """True if counts are possible; ``bound`` is only computed where they are not ordinary."""
-        if self._is_too_few(counts.tokens_out):
+        if not self.model.trusted_counts and (
+            self._has_too_few_out(counts.tokens_out) or self._has_too_few_in(counts.tokens_in)
+        ):
             return False
         if 0 < counts.tokens_in <= self.prompt_chars and counts.tokens_out <= self.model.max_tokens:
             return True
         return self.bound().believes(counts)
 
-    def _is_too_few(self, tokens_out: int) -> bool:
-        """True if the text that arrived cannot be made of so few tokens."""
-        if not self.answer.chars or self.model.trusted_counts:
-            return False
-        # By such a count the text would be free, or nearly so, and the cap would not hold.
-        return tokens_out == 0 or self.answer.chars > MOST_CHARS * tokens_out + SPARED_CHARS
+    def _has_too_few_out(self, tokens: int) -> bool:
+        """True if the text that arrived cannot be made of so few tokens: it would be nearly free, and no cap would hold."""
+        chars = self.answer.chars
+        return bool(chars) and (tokens == 0 or chars > MOST_CHARS * tokens + SPARED_CHARS)
+
+    def _has_too_few_in(self, tokens: int) -> bool:
+        """True if the prompt cannot be: a server that leaves out what it read from its cache, or wrote to it."""
+        return self.prompt_chars > MOST_CHARS * tokens and is_too_few(tokens, *texts_of(self.messages))
 
     def may_repeat(self, failed: AttemptFailed) -> bool:
         """Return whether another attempt follows."""

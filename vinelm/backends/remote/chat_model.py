@@ -25,6 +25,7 @@ from vinelm.catalog.model import entries_of
 from vinelm.clock import WallClock
 from vinelm.errors import FailureKind, VineLMError
 from vinelm.money.guard_pair import aauthorized
+from vinelm.money.stated_tokens import asks_for_an_hour
 from vinelm.prompts.cache_points import PromptCall
 from vinelm.prompts.shape import shape_of
 from vinelm.requests.protocols import CallContext, CallPermit, RateLimiter, RatePermit
@@ -306,7 +307,7 @@ def _served_by(model: Model, ticket: RatePermit) -> Model:
 
 def bound_of(transport: Transport, model: Model, body: Mapping[str, Any]) -> AttemptBound:
     """Return the most tokens that one attempt can cost, wherever its cache points will be."""
-    bound = transport.attempt_bound(body)
+    bound = replace(transport.attempt_bound(body), asks_for_an_hour=asks_for_an_hour(body))
     return bound if model.cache_points == "off" else replace(bound, writes_cache=True)
 
 

@@ -23,7 +23,7 @@ def render(report: Report) -> str:
     """Return the report as HTML. Every text is escaped, in tables as in pictures."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-    note = "simulated models" if report.simulated else ""
+    note = ", ".join([*(["simulated models"] if report.simulated else []), *(["oracle stop"] if report.oracle else [])])
     environment = Environment(
         loader=PackageLoader("vinelm.reports", "drawing"),
         autoescape=select_autoescape(default=True),
