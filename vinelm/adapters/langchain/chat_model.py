@@ -117,15 +117,19 @@ class VineChatModel(DelegatingChatModel):
         self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
     ) -> Iterator[AIMessageChunk]:
         """Yield the answer of the chosen model in chunks."""
-        with self._begin() as begun:
+        with node_of(config):  # left before the caller goes on
+            first = self._begin()
+        with first as begun:
             yield from super().stream(input, config, stop=stop, **_with(kwargs, begun))
 
     async def astream(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
     ) -> AsyncIterator[AIMessageChunk]:
         """Yield the answer of the chosen model in chunks."""
+        with node_of(config):
+            first = await self._abegin()
         async with (
-            await self._abegin() as begun,
+            first as begun,
             aclosing(super().astream(input, config, stop=stop, **_with(kwargs, begun))) as chunks,  # type: ignore[type-var]
         ):
             async for chunk in chunks:
