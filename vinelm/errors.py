@@ -51,6 +51,11 @@ FailureKind = Literal[
 workflow's state cannot be checkpointed; ``budget``: the request's cost cap did not allow the call."""
 
 
+UNSUPPORTED_CALL = "unsupported-call"
+"""The ``code`` of an :class:`InputError` of one call that this model cannot take, and another may: a kind of content, tools, a
+parameter. Nothing was sent, and nothing paid."""
+
+
 class VineLMError(Exception):
     """Root of every error that VineLM raises on purpose.
 

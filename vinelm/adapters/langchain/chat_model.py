@@ -14,13 +14,12 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict, Field, field_validator
 
 from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel, name_model
-from vinelm.adapters.calls.fallback_model import REPEATABLE
+from vinelm.adapters.calls.fallback_model import REPEATABLE, failed_call
 from vinelm.adapters.langchain.openai_client import openai_client
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.runs.chat_call import ChatCall, ChatOptions, halted_here, node_of
 from vinelm.backends.structured_output import TAKES_FORMAT
-from vinelm.errors import CallError
 from vinelm.objective import Objective
 
 BEGUN = "vinelm_begun"
@@ -278,7 +277,8 @@ class _Call(Attempt):
 
     def _ends(self, error: BaseException | None) -> bool:
         self._call.close(error)
-        may_repeat = isinstance(error, CallError) and error.kind in REPEATABLE
+        failed = failed_call(error)
+        may_repeat = failed is not None and failed.kind in REPEATABLE
         return may_repeat and not (self._is_last or self.is_begun)
 
 
