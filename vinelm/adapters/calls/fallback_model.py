@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.language_models.base import LangSmithParams
@@ -16,6 +16,7 @@ from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel,
 from vinelm.backends.base import BoundChatModel
 from vinelm.backends.structured_output import Structured
 from vinelm.errors import UNSUPPORTED_CALL, CallError, InputError
+from vinelm.one_process import refuse_pickle
 
 REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malformed", "context_length")
 """Kinds of failure after which another call, perhaps of another model, may succeed."""
@@ -50,6 +51,9 @@ class FallbackModel(DelegatingChatModel):
 
     binding: Any = Field(default=None, exclude=True, repr=False)
     """The :class:`Attempts`."""
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        refuse_pickle(self)
 
     @property
     def _llm_type(self) -> str:

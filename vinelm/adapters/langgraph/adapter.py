@@ -35,6 +35,7 @@ from vinelm.adapters.tools.undeclared import Watch, watch_tools
 from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
+from vinelm.one_process import OneProcess
 from vinelm.policies import OnError
 from vinelm.policies.policy import Policy
 from vinelm.requests.protocols import CallsInText, ChatModelSource
@@ -54,7 +55,7 @@ def _check_key(name: str, state: type, key: str) -> None:
         raise WorkflowError(f"stage {name!r}: the state {state.__name__} has no key {key!r}: declare it, {key}: str")
 
 
-class GraphInterface:
+class GraphInterface(OneProcess):
     """What an application calls to build its graph and to begin its runs; its adapter does it.
 
     Attributes:

@@ -23,6 +23,7 @@ from vinelm.adapters.tools.shadow import IS_AHEAD, ToolCode, apaid, paid, settle
 from vinelm.adapters.tools.tool_box import DeclaredTool, FixedCall, ToolBox
 from vinelm.adapters.tools.undeclared import IN_DECLARED
 from vinelm.errors import ConfigError, WorkflowError
+from vinelm.one_process import OneProcess, refuse_pickle
 from vinelm.requests.protocols import CallGuard
 from vinelm.tools.declaration import Scope, ToolDeclaration
 
@@ -160,6 +161,7 @@ def _kind_of(kind: Any) -> type[BaseTool]:
             IN_DECLARED.reset(token)
 
     own = {"_run": _run, "_arun": _arun, "run": run, "arun": arun, CALLS: PrivateAttr(default=None)}
+    own["__reduce_ex__"] = refuse_pickle
     made: type[BaseTool] = type(kind)(kind.__name__, (kind,), {**own, "__module__": kind.__module__, "__doc__": kind.__doc__})
     return made
 
@@ -219,7 +221,7 @@ def _hints(code: Any) -> dict[str, Any]:
 # -- calls -------------------------------------------------------------------------------------------------------
 
 
-class _Calls:
+class _Calls(OneProcess):
     """The calls that an application makes of one declared tool, which a read that runs ahead may answer.
 
     Attributes:

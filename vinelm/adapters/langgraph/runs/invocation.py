@@ -19,6 +19,7 @@ from vinelm.adapters.langgraph.path.path_channel import Entry, Note
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun
 from vinelm.backends.base import bound_instance
 from vinelm.errors import CallError, FailureKind
+from vinelm.one_process import OneProcess
 from vinelm.requests.protocols import CallContext, CallsInText, ChatModelSource, Invocation
 from vinelm.rows.observation import Usage
 from vinelm.telemetry import ObserverGroup
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 
-class InvocationScope:
+class InvocationScope(OneProcess):
     """Makes the chat model, collects the usage of its calls and records the invocation when it ends.
 
     A context manager, for ``with`` and ``async with``: the invocation fails if the block raises. Where the run's policy falls
