@@ -132,9 +132,7 @@ class Policy(OneProcess, ABC):
         again where the run that began the request has counted it as another kind.
         """
 
-    def resumed(
-        self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()
-    ) -> None:
+    def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
         """Note that the request goes on after ``prefix``, which another run has executed, perhaps in another process.
 
         ``costs_usd`` holds the dollars recorded for each invocation of ``prefix``; None where they are not known. ``stages``
@@ -147,9 +145,7 @@ class Policy(OneProcess, ABC):
     def interrupted(self, prefix: tuple[str, ...]) -> None:
         """Note that the invocation at the end of ``prefix`` was interrupted without a result; it will be run again."""
 
-    def note_unexpected(
-        self, stage: str, prefix: tuple[str, ...], model: str, stages: tuple[str, ...]
-    ) -> None:
+    def note_unexpected(self, stage: str, prefix: tuple[str, ...], model: str, stages: tuple[str, ...]) -> None:
         """Note that the template does not have ``stage`` behind these stages; ``model`` runs all the same."""
 
     def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:

@@ -160,8 +160,8 @@ def _kind_of(kind: Any) -> type[BaseTool]:
         finally:
             IN_DECLARED.reset(token)
 
-    own = {"_run": _run, "_arun": _arun, "run": run, "arun": arun, CALLS: PrivateAttr(default=None)}
-    own["__reduce_ex__"] = refuse_pickle
+    own: dict[str, Any] = {"_run": _run, "_arun": _arun, "run": run, "arun": arun, CALLS: PrivateAttr(default=None)}
+    own["__reduce_ex__"] = refuse_pickle  # its class is made here, and so known to no other process
     made: type[BaseTool] = type(kind)(kind.__name__, (kind,), {**own, "__module__": kind.__module__, "__doc__": kind.__doc__})
     return made
 

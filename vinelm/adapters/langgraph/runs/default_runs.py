@@ -113,7 +113,8 @@ class DefaultRuns:
         is_capped = policy.guard is not None or (
             context is not None and context.policy is not None and context.policy.guard is not None
         )
-        is_capped = is_capped or (carried is not None and may_be_capped(carried, self._settings))
+        if self._settings.has_caps and carried is not None:
+            is_capped = is_capped or _may_be_capped(carried, self._settings)
         if is_capped or (context is None and self.enforces):
             policy.guard = BoundGuard(None, None, lambda what, error: None)
         account_of = None if ask is None or context is None else partial(ask, context)
@@ -159,6 +160,14 @@ class DefaultRuns:
             policy.guard = BoundGuard(None, objective.max_cost_usd, lambda what, error: None)
         policy.note_failure(what, error, (), None, None)
         return policy
+
+
+def _may_be_capped(carried: RunContext, settings: AdapterSettings) -> bool:
+    """Whether the call may belong to a request with a cap, unseen; True where that cannot be said either."""
+    try:
+        return may_be_capped(carried, settings)
+    except Exception:
+        return True
 
 
 def _carried(runtime: Runtime[Any] | None) -> RunContext | None:
