@@ -299,7 +299,8 @@ def test_others_go_on_where_requests_have_caps(till):
     assert plain_loop(call) == ["42"] * CALLS
     assert asyncio.run(to_thread(call)) == ["42"] * CALLS
     assert pool(declared) == ["42"] * CALLS
-    assert pool(lambda i: inner.invoke({"out": []}, context=vine.context())["out"][0]) == ["42"] * CALLS
+    for context in (vine.context(), {"vinelm": {}}):
+        assert pool(lambda i, given=context: inner.invoke({"out": []}, context=given)["out"][0]) == ["42"] * CALLS
     with pytest.raises(CallRefused, match="copy_context"):  # also where its request is over: somebody has to pay
         pool(call)
 

@@ -247,6 +247,6 @@ def require_request(context: RunContext, adapter: KnowsCaps, what: str) -> None:
     """
     if may_be_capped(context, adapter):
         raise CallRefused(
-            f"{what} is refused: this thread was not told its request, and requests have a cost cap: {CARRY_IT}; what is a "
-            "request of its own begins with vine.context(...) or vine.request(...)"
+            f"{what} is refused: this thread was not told its request, and requests have a cost cap: {CARRY_IT} "
+            "(docs/langgraph.md, Threads of your own)"
         )
