@@ -5,7 +5,8 @@
     VineLMError
     ├── InputError            the caller's input is at fault; the CLI exits 2
     │   ├── ConfigError       a config file, an option, an unknown key or model
-    │   │   └── MissingExtra  a library that is not installed; names the extra that has it
+    │   │   ├── MissingExtra  a library that is not installed; names the extra that has it
+    │   │   └── NotPicklable  an object that lives in one process; pickle's own ``TypeError``, too
     │   ├── DatasetError      a dataset, a database or a gold answer
     │   ├── TemplateError     stages, loops and allowed models do not fit together
     │   ├── WorkflowError     a graph that VineLM cannot profile or serve as it stands
@@ -49,6 +50,11 @@ FailureKind = Literal[
 ]
 """Why an invocation failed. ``tool``: the application's own code raised; ``crash``: the worker process died; ``state``: the
 workflow's state cannot be checkpointed; ``budget``: the request's cost cap did not allow the call."""
+
+
+UNSUPPORTED_CALL = "unsupported-call"
+"""The ``code`` of an :class:`InputError` of one call that this model cannot take, and another may: a kind of content, tools, a
+parameter. Nothing was sent, and nothing paid."""
 
 
 class VineLMError(Exception):
@@ -106,6 +112,12 @@ class MissingExtra(ConfigError, ImportError):
     """A library is not installed that belongs to an extra of VineLM. The message names the extra; an ``ImportError``, too."""
 
     default_code = "missing-extra"
+
+
+class NotPicklable(ConfigError, TypeError):
+    """An object of this process was to be pickled whose calls are counted here. A ``TypeError``, as pickle raises itself."""
+
+    default_code = "not-picklable"
 
 
 class DatasetError(InputError):

@@ -74,10 +74,11 @@ class VineLM(VineInterface, LongRunning):
             an edge follows the workflow's own verdict within the loop's bound, and the trace says what failed. A cap per
             request, or on a tenant's day, holds all the same: if it cannot be checked any more, calls are refused. ``"raise"``
             raises. Exceptions of the application's own code and :class:`~vinelm.errors.InfeasibleError` are always raised.
-        fallback: after a failed call (rate limit, timeout, server error, empty, truncated or malformed answer) another model
-            answers within the same stage: the next best by plan, without a plan the next that the stage allows. Not after the
-            objective's deadline or cap, not in mode "observe" or "off", and not while the application's own ``retry_policy``,
-            ``with_fallbacks``, ``with_retry`` or retrying middleware repeats the call.
+        fallback: after a failed call (rate limit, timeout, server error, empty, truncated or malformed answer, a prompt that is
+            too long for the model or that it cannot take) another model answers within the same stage: the next best by plan,
+            without a plan the next that the stage allows. Not after the objective's deadline or cap, not in mode "observe" or
+            "off", and not while the application's own ``retry_policy``, ``with_fallbacks``, ``with_retry`` or retrying
+            middleware repeats the call.
         labelled: every request is labelled, and :meth:`session` is given a ``judge``: an evaluation. Otherwise tries that stop
             by the oracle are refused, since no served request knows the right answer.
         load: the engines' extra seconds, read before each plan: a function, a monitor, or the file of slowdown curves that

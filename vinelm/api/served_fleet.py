@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from vinelm.adapters.langgraph import RunContext
+from vinelm.adapters.langgraph.runs.run_context import CARRY_IT, is_carried
 from vinelm.backends.limits.rate_limits import EngineRateLimiter
 from vinelm.backends.registry import engine_limiters_of, replica_gates_of
 from vinelm.backends.resolver import ModelResolver
@@ -15,7 +16,7 @@ from vinelm.controller import Planner
 from vinelm.controller.fleet.config import RunLabel
 from vinelm.controller.fleet.joined.fleet import Fleet
 from vinelm.controller.fleet.joined.session_rows import SessionRows
-from vinelm.errors import VineLMError
+from vinelm.errors import CallRefused, VineLMError
 from vinelm.objective import Objective
 from vinelm.requests.protocols import CallGuard
 
@@ -58,10 +59,20 @@ class ServedFleet:
         )
 
     def account_of(self, context: RunContext) -> CallGuard | None:
-        """Return what authorizes the calls of a run for its tenant; None if the tenant has no cap."""
+        """Return what authorizes the calls of a run for its tenant; None if the tenant has no cap.
+
+        Raises:
+            CallRefused: in a thread that was not told its request, and so not whose it is.
+        """
         with suppress(Exception):  # of rate limits, not of money
             self._share_limits()
-        return self.fleet.account(_label(self._tenant, context.configurable or {}))
+        tenant = _label(self._tenant, context.configurable or {})
+        if not tenant and context.owner.adapter is None and not is_carried():
+            raise CallRefused(
+                f"a call is refused: this thread was not told its request, and tenants have caps on their days: {CARRY_IT}; a "
+                "graph that is a request of its own names its tenant"
+            )
+        return self.fleet.account(tenant)
 
     def _share_limits(self) -> None:
         """Share the rate limits of all backends; once, with the first request: backends are made for it."""

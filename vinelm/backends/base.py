@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
 from langchain_core.messages import AIMessage
@@ -19,6 +19,7 @@ from pydantic import Field
 from vinelm.backends.structured_output import Structured
 from vinelm.catalog import Model, Price
 from vinelm.errors import ConfigError
+from vinelm.one_process import refuse_pickle
 
 M = TypeVar("M", bound=BaseChatModel)
 
@@ -44,6 +45,13 @@ class BoundChatModel(BaseChatModel):
     """
 
     binding: Any = Field(default=None, exclude=True, repr=False)
+
+    def __deepcopy__(self, memo: Any = None) -> Self:
+        """A copy makes calls of the same invocation: whatever else is copied, its meter and guard are these."""
+        return self.__copy__()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        refuse_pickle(self)
 
     @property
     def _identifying_params(self) -> dict[str, Any]:

@@ -138,6 +138,8 @@ class Signals:
         if isinstance(value, bool):
             return "yes" if value else "no"
         if self.edges and isinstance(value, int | float):
+            if value != value:  # noqa: PLR0124 - NaN is in no bin, and would be put into the last
+                raise WorkflowError("signal(state) returned NaN: return a number, or None where there is none")
             return self._bin(float(value))
         if isinstance(value, int):
             return str(value)

@@ -183,7 +183,12 @@ class DollarLease(Chore):
         self._clock, self._elapsed_s = clock, elapsed_s
         self._seen: tuple[int, float] | None = None  # the day of the last grant, and when that was
         self._told = ""
+        self._why = ""
         self._lock = threading.Lock()
+
+    def go_alone(self, link: RedisLink) -> None:
+        """Nothing more is leased; refusals say why."""
+        self._why = link.why
 
     def account(self, tenant: str) -> TenantAccount | None:
         """Return the account of a tenant; None if nothing caps it."""
@@ -193,7 +198,9 @@ class DollarLease(Chore):
                 usd = self._daily_usd.get(tenant, self._daily_usd.get(OTHERS))
                 if usd is None:
                     return None
-                known = self._accounts[tenant] = TenantAccount(tenant, usd, is_alone=self._is_alone, wake=self._wake)
+                known = self._accounts[tenant] = TenantAccount(
+                    tenant, usd, is_alone=self._is_alone, wake=self._wake, why_alone=lambda: self._why
+                )
             return known
 
     def do(self, link: RedisLink) -> None:

@@ -14,13 +14,12 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict, Field, field_validator
 
 from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel, name_model
-from vinelm.adapters.calls.fallback_model import REPEATABLE
+from vinelm.adapters.calls.fallback_model import REPEATABLE, failed_call
 from vinelm.adapters.langchain.openai_client import openai_client
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.runs.chat_call import ChatCall, ChatOptions, halted_here, node_of
 from vinelm.backends.structured_output import TAKES_FORMAT
-from vinelm.errors import CallError
 from vinelm.objective import Objective
 
 BEGUN = "vinelm_begun"
@@ -117,15 +116,19 @@ class VineChatModel(DelegatingChatModel):
         self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
     ) -> Iterator[AIMessageChunk]:
         """Yield the answer of the chosen model in chunks."""
-        with self._begin() as begun:
+        with node_of(config):  # left before the caller goes on
+            first = self._begin()
+        with first as begun:
             yield from super().stream(input, config, stop=stop, **_with(kwargs, begun))
 
     async def astream(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
     ) -> AsyncIterator[AIMessageChunk]:
         """Yield the answer of the chosen model in chunks."""
+        with node_of(config):
+            first = await self._abegin()
         async with (
-            await self._abegin() as begun,
+            first as begun,
             aclosing(super().astream(input, config, stop=stop, **_with(kwargs, begun))) as chunks,  # type: ignore[type-var]
         ):
             async for chunk in chunks:
@@ -274,7 +277,8 @@ class _Call(Attempt):
 
     def _ends(self, error: BaseException | None) -> bool:
         self._call.close(error)
-        may_repeat = isinstance(error, CallError) and error.kind in REPEATABLE
+        failed = failed_call(error)
+        may_repeat = failed is not None and failed.kind in REPEATABLE
         return may_repeat and not (self._is_last or self.is_begun)
 
 

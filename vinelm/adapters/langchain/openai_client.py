@@ -12,9 +12,11 @@ from langchain_core.messages import AIMessage, convert_to_openai_messages
 
 from vinelm.adapters.langgraph.structure.chat_search import CHAT_MARK
 from vinelm.errors import ConfigError
+from vinelm.one_process import OneProcess
 
 _PASSED = ("tools", "tool_choice", "response_format", "stop", "parallel_tool_calls", "temperature", "top_p", "seed")
 """Parts of a request that its model is given as they are; ``max_tokens``, in both spellings, too."""
+ONE = {name: getattr(OneProcess, name) for name in ("__copy__", "__deepcopy__", "__reduce_ex__")}
 _REFUSED = "VineLM serves chat.completions.create of the openai SDK, and nothing else: use it, or vine.chat_model()"
 
 
@@ -41,7 +43,7 @@ def openai_client(vine: Any, chat: BaseChatModel, stage: str | None, *, is_async
         return httpx.Response(**_answer(asked, asked and await chat.ainvoke(asked["messages"], **_options(asked))))
 
     kind, client = (openai.AsyncOpenAI, httpx.AsyncClient) if is_async else (openai.OpenAI, httpx.Client)
-    marked = type(f"Vine{kind.__name__}", (kind,), {CHAT_MARK: True, "stage": stage, "vine": vine})
+    marked = type(f"Vine{kind.__name__}", (kind,), {CHAT_MARK: True, "stage": stage, "vine": vine, **ONE})
     return marked(
         api_key="none",
         base_url="http://vinelm.invalid/v1",

@@ -18,7 +18,15 @@ from vinelm.adapters.langgraph.nodes.verifier import make_classifier, make_verif
 from vinelm.adapters.langgraph.path.within_node import ThreadPaths
 from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns
 from vinelm.adapters.langgraph.runs.reads_finder import ReadsFinder
-from vinelm.adapters.langgraph.runs.run_context import AMBIENT, MOST_PRIORITY, ContextOwner, RunContext, attach
+from vinelm.adapters.langgraph.runs.run_context import (
+    AMBIENT,
+    MOST_PRIORITY,
+    ContextOwner,
+    RunContext,
+    attach,
+    note_adapter,
+    note_cap,
+)
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
 from vinelm.adapters.tools.declaring import declare_tool
@@ -27,6 +35,7 @@ from vinelm.adapters.tools.undeclared import Watch, watch_tools
 from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
+from vinelm.one_process import OneProcess
 from vinelm.policies import OnError
 from vinelm.policies.policy import Policy
 from vinelm.requests.protocols import CallsInText, ChatModelSource
@@ -46,7 +55,7 @@ def _check_key(name: str, state: type, key: str) -> None:
         raise WorkflowError(f"stage {name!r}: the state {state.__name__} has no key {key!r}: declare it, {key}: str")
 
 
-class GraphInterface:
+class GraphInterface(OneProcess):
     """What an application calls to build its graph and to begin its runs; its adapter does it.
 
     Attributes:
@@ -237,7 +246,8 @@ class GraphInterface:
         how |= {"ahead": ahead, "before": before}
         if fn is None:
             return lambda given: self.tool(given, **how)
-        made: BaseTool = declare_tool(self.adapter.tools, self.adapter.reads_finder.here, fn, **how)
+        finder = self.adapter.reads_finder
+        made: BaseTool = declare_tool(self.adapter.tools, finder.here, fn, guard=finder.guard, **how)
         watch_tools(self.adapter.watch)
         watch_graphs()
         return made
@@ -365,6 +375,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         kind: Kind | None = None,
     ) -> None:
         super().__init__(models, template, on_error, signals, kind)
+        note_adapter(self)
         self.adapter = self
         self._agents: set[str] = set()
         self._has_unnamed = False
@@ -471,7 +482,7 @@ def _run_context(  # noqa: PLR0917 - the arguments of two public methods
         )
     if not (policy is None or isinstance(policy, Policy)):
         raise ConfigError(f"policy is of {type(policy).__name__}: derive the class from vinelm.policies.Policy")
-    return RunContext(
+    made = RunContext(
         kind=kind,
         speculate=speculate,
         priority=float(priority),
@@ -482,3 +493,5 @@ def _run_context(  # noqa: PLR0917 - the arguments of two public methods
         request_id=request.id if request_id is None and request is not None else request_id,
         owner=ContextOwner(owner),
     )
+    note_cap(made, owner, enforces=owner.defaults.enforces)
+    return made

@@ -23,10 +23,13 @@ from vinelm.adapters.tools.shadow import IS_AHEAD, ToolCode, apaid, paid, settle
 from vinelm.adapters.tools.tool_box import DeclaredTool, FixedCall, ToolBox
 from vinelm.adapters.tools.undeclared import IN_DECLARED
 from vinelm.errors import ConfigError, WorkflowError
+from vinelm.one_process import OneProcess, refuse_pickle
+from vinelm.requests.protocols import CallGuard
 from vinelm.tools.declaration import Scope, ToolDeclaration
 
 T = TypeVar("T")
 FindMemory = Callable[[], ReadAhead | None]
+FindGuard = Callable[[str], CallGuard | None]
 CALLS = "_vinelm_calls"
 """The private attribute of a declared tool that holds its :class:`_Calls`."""
 
@@ -36,6 +39,7 @@ def declare_tool(
     find: FindMemory,
     given: BaseTool | Callable[..., Any],
     *,
+    guard: FindGuard = lambda name: None,
     read_only: bool = False,
     writes: Scope | None = None,
     cost_usd: float = 0.0,
@@ -49,6 +53,7 @@ def declare_tool(
         box: of the adapter.
         find: returns the memory of the run around a call.
         given: the tool, or a function with a docstring that LangChain makes one of.
+        guard: returns what authorizes the dollars of a call of the tool of that name which has no memory; None: nothing does.
         read_only: see :class:`~vinelm.tools.declaration.ToolDeclaration`, as for what follows.
         writes: what a call makes stale.
         cost_usd: dollars of one call.
@@ -65,7 +70,7 @@ def declare_tool(
         _require_callable_ahead(plain)
     declared = DeclaredTool(says, _code_of(plain), _fixed_call(says, ahead, before))
     box.add(declared)
-    return _as_tool(declared, _Calls(box, find, declared))
+    return _as_tool(declared, _Calls(box, find, declared, guard))
 
 
 def _fixed_call(says: ToolDeclaration, ahead: Any, before: str | Sequence[str]) -> FixedCall | None:
@@ -155,7 +160,8 @@ def _kind_of(kind: Any) -> type[BaseTool]:
         finally:
             IN_DECLARED.reset(token)
 
-    own = {"_run": _run, "_arun": _arun, "run": run, "arun": arun, CALLS: PrivateAttr(default=None)}
+    own: dict[str, Any] = {"_run": _run, "_arun": _arun, "run": run, "arun": arun, CALLS: PrivateAttr(default=None)}
+    own["__reduce_ex__"] = refuse_pickle  # its class is made here, and so known to no other process
     made: type[BaseTool] = type(kind)(kind.__name__, (kind,), {**own, "__module__": kind.__module__, "__doc__": kind.__doc__})
     return made
 
@@ -215,7 +221,7 @@ def _hints(code: Any) -> dict[str, Any]:
 # -- calls -------------------------------------------------------------------------------------------------------
 
 
-class _Calls:
+class _Calls(OneProcess):
     """The calls that an application makes of one declared tool, which a read that runs ahead may answer.
 
     Attributes:
@@ -224,17 +230,18 @@ class _Calls:
     A fault of VineLM's own is an ordinary call, unless the adapter raises such faults.
     """
 
-    __slots__ = ("_box", "_code", "_find", "_of", "says")
+    __slots__ = ("_box", "_code", "_find", "_find_guard", "_of", "says")
 
-    def __init__(self, box: ToolBox, find: FindMemory, declared: DeclaredTool) -> None:
-        self._box, self._find, self._of = box, find, declared
+    def __init__(self, box: ToolBox, find: FindMemory, declared: DeclaredTool, guard: FindGuard) -> None:
+        self._box, self._find, self._of, self._find_guard = box, find, declared, guard
         self.says, self._code = declared.says, declared.code
 
     def call(self, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         """The result, of a read that ran ahead or of the tool itself."""
         memory = self._memory()
         if memory is None:
-            return self._code.tool._run(*args, **given)
+            with paid(self._guard(), self.says.cost_usd):
+                return self._code.tool._run(*args, **given)
         key, plain = self._key(args, given)
         read = self._taken(memory, key, blocks=True)
         if read is not None:
@@ -254,7 +261,8 @@ class _Calls:
         """Like :meth:`call`, without blocking the event loop."""
         memory = self._memory()
         if memory is None:
-            return await self._code.tool._arun(*args, **given)
+            async with apaid(self._guard(), self.says.cost_usd):
+                return await self._code.tool._arun(*args, **given)
         key, plain = self._key(args, given)
         read = self._taken(memory, key, blocks=False)
         if read is not None:
@@ -273,6 +281,10 @@ class _Calls:
         finally:
             call.end()
         return call.result
+
+    def _guard(self) -> CallGuard | None:
+        """What authorizes a call that has no memory: its dollars count where there is a cap, whosever the run is."""
+        return None if IS_AHEAD.get() or not self.says.cost_usd else self._find_guard(self.says.name)
 
     def _memory(self) -> ReadAhead | None:
         if IS_AHEAD.get():

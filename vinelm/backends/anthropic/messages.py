@@ -12,7 +12,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from vinelm.backends.turns import CallMemory, joined_turns, made_calls, plain_parts
-from vinelm.errors import WorkflowError
+from vinelm.errors import UNSUPPORTED_CALL, WorkflowError
 
 Thinking = tuple[Mapping[str, Any], ...] | None
 """The thinking blocks before a tool call, in their order; empty if the model did not think, None if that is not known."""
@@ -65,7 +65,9 @@ def _checked(message: BaseMessage) -> list[dict[str, Any]]:
         return list(_blocks(message))
     except (ValueError, KeyError, TypeError, AttributeError):
         pass  # their message contains the chat message
-    raise WorkflowError("a message has content that Anthropic's API cannot represent: send text, images or PDF files")
+    raise WorkflowError(
+        "a message has content that Anthropic's API cannot represent: send text, images or PDF files", code=UNSUPPORTED_CALL
+    )
 
 
 def _blocks(message: BaseMessage) -> Iterator[dict[str, Any]]:

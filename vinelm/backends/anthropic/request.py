@@ -16,7 +16,7 @@ from vinelm.backends.remote.call_options import PARALLEL, asked_of, functions_of
 from vinelm.backends.remote.transport import AttemptBound, TransportRequest
 from vinelm.backends.turns import CallMemory
 from vinelm.catalog import Model
-from vinelm.errors import ConfigError
+from vinelm.errors import UNSUPPORTED_CALL, ConfigError
 
 OURS = ("messages", "system", "stream", "max_tokens", "timeout", "speed", "extra_body", "extra_headers", "extra_query")
 """Parameters that the backend sets, or whose price is another; not allowed as options."""
@@ -83,7 +83,9 @@ def _in_words_of_the_api(model: Model, options: Mapping[str, Any]) -> dict[str, 
     if form is not None:
         schema = form.get("json_schema", {}).get("schema") if isinstance(form, Mapping) else None
         if not isinstance(schema, Mapping):
-            raise ConfigError(f"model {model.name!r}: response_format must be a json_schema: Anthropic has no other")
+            raise ConfigError(
+                f"model {model.name!r}: response_format must be a json_schema: Anthropic has no other", code=UNSUPPORTED_CALL
+            )
         given["output_config"] = {
             **(given.get("output_config") or {}),
             "format": {"type": "json_schema", "schema": dict(schema)},
@@ -93,7 +95,10 @@ def _in_words_of_the_api(model: Model, options: Mapping[str, Any]) -> dict[str, 
 
 def _tools(model: Model, tools: Sequence[Any], choice: Any, is_parallel: Any) -> dict[str, Any]:
     if any(isinstance(tool, Mapping) and tool.get("type", "function") != "function" for tool in tools):
-        raise ConfigError(f"model {model.name!r}: a tool that runs at Anthropic is billed apart, which is not supported")
+        raise ConfigError(
+            f"model {model.name!r}: a tool that runs at Anthropic is billed apart, which is not supported",
+            code=UNSUPPORTED_CALL,
+        )
     functions = functions_of(tools)
     chosen = tool_use_of(model, choice, functions)
     how: dict[str, Any] = {"type": chosen.mode, **({"name": chosen.name} if chosen.name else {})}

@@ -17,7 +17,7 @@ from vinelm.backends.remote.call_options import PARALLEL, asked_of, functions_of
 from vinelm.backends.remote.transport import AttemptBound, TransportRequest
 from vinelm.backends.turns import inline_image, joined_turns, made_calls, plain_parts
 from vinelm.catalog import Model
-from vinelm.errors import WorkflowError
+from vinelm.errors import UNSUPPORTED_CALL, WorkflowError
 
 OWN_OPTIONS = ("region",)
 INFERENCE = {"temperature": "temperature", "top_p": "topP", "topP": "topP", "stop": "stopSequences"}
@@ -78,7 +78,10 @@ def _conversation(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     """Convert messages to alternating user and assistant turns, as Converse requires; joins turns of the same role."""
     with suppress(ValueError, KeyError, TypeError, AttributeError):  # their message contains the chat message
         return joined_turns(messages, _blocks)
-    raise WorkflowError("a message has content that Bedrock's Converse cannot represent: send text or images as base64 data")
+    raise WorkflowError(
+        "a message has content that Bedrock's Converse cannot represent: send text or images as base64 data",
+        code=UNSUPPORTED_CALL,
+    )
 
 
 def _blocks(message: BaseMessage) -> Iterator[dict[str, Any]]:

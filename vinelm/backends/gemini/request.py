@@ -18,7 +18,7 @@ from vinelm.backends.remote.call_options import PARALLEL, asked_of, functions_of
 from vinelm.backends.remote.transport import AttemptBound, TransportRequest
 from vinelm.backends.turns import CallMemory, inline_image, joined_turns, made_calls, plain_parts
 from vinelm.catalog import Model
-from vinelm.errors import WorkflowError
+from vinelm.errors import UNSUPPORTED_CALL, WorkflowError
 
 OURS = (
     "contents", "system_instruction", "candidate_count", "max_output_tokens", "max_tokens", "http_options",
@@ -97,7 +97,9 @@ def _conversation(messages: Sequence[BaseMessage], signatures: ModelSignatures) 
     names = {call.id: call.name for message in messages for call in made_calls(message)}
     with suppress(ValueError, KeyError, TypeError, AttributeError):  # their message contains the chat message
         return joined_turns(messages, lambda message: _parts(message, names, signatures), model_role="model", key="parts")
-    raise WorkflowError("a message has content that Gemini's API cannot represent: send text or images as base64 data")
+    raise WorkflowError(
+        "a message has content that Gemini's API cannot represent: send text or images as base64 data", code=UNSUPPORTED_CALL
+    )
 
 
 def _parts(message: BaseMessage, names: Mapping[Any, Any], signatures: ModelSignatures) -> Iterator[dict[str, Any]]:

@@ -25,7 +25,7 @@ from vinelm.backends.remote.transport import AttemptBound, Transport, TransportR
 from vinelm.backends.settings import ProviderSettings
 from vinelm.backends.structured_output import Structured
 from vinelm.catalog import Model
-from vinelm.errors import ConfigError
+from vinelm.errors import UNSUPPORTED_CALL, ConfigError
 from vinelm.extras import required_extra
 
 
@@ -56,7 +56,8 @@ class LangChainTransport(Transport):
         limit = given.get("max_tokens", model.max_tokens)
         if not isinstance(limit, int) or not 1 <= limit <= model.max_tokens:
             raise ConfigError(
-                f"model {model.name!r}: max_tokens is the entry's, {model.max_tokens}: a call may only ask for less"
+                f"model {model.name!r}: max_tokens is the entry's, {model.max_tokens}: a call may only ask for less",
+                code=UNSUPPORTED_CALL,
             )
         chat = self._chat(model)
         if tools:
@@ -199,7 +200,10 @@ def _with_tools(model: Model, chat: BaseChatModel, tools: Any, choice: Any) -> t
     except NotImplementedError:
         bound = None
     if not isinstance(bound, RunnableBinding) or not isinstance(bound.bound, BaseChatModel):
-        raise ConfigError(f"model {model.name!r}: {type(chat).__name__} takes no tools: choose another model for this stage")
+        raise ConfigError(
+            f"model {model.name!r}: {type(chat).__name__} takes no tools: choose another model for this stage",
+            code=UNSUPPORTED_CALL,
+        )
     return bound.bound, dict(bound.kwargs)
 
 

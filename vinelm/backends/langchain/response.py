@@ -188,4 +188,7 @@ def _by_name(error: Exception) -> AttemptFailed:
     if isinstance(error, OSError) or "Connect" in names or "NetworkError" in names or "ProtocolError" in names:
         return AttemptFailed("server", "the connection failed or broke off", may_be_billed=was_sent(error))
     name = type(error).__name__
+    if isinstance(error, ValueError | TypeError | NotImplementedError):  # a content, an argument that its integration refuses
+        said = f"the chat model cannot take the call ({name}): call it directly to see why"
+        return AttemptFailed("malformed", said, is_final=True)
     return AttemptFailed("unknown", f"the chat model raised {name}: call it directly to see why", is_final=True)

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_me
 
 from vinelm.backends.remote.transport import AttemptBound, TransportRequest
 from vinelm.catalog import Model
-from vinelm.errors import ConfigError, WorkflowError
+from vinelm.errors import UNSUPPORTED_CALL, ConfigError, WorkflowError
 
 OURS = ("model", "messages", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens")
 """Parameters that the backend sets; not allowed as options. The maximum output length is the entry's ``max_tokens``."""
@@ -90,7 +90,10 @@ def wire_messages(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
         return [_with_invalid_calls(sent, source) for source in messages for sent in _converted(source)]
     except (ValueError, KeyError, TypeError):
         pass  # their message contains the chat message
-    raise WorkflowError("a message has content that the OpenAI format cannot represent: send text, images, files or sounds")
+    raise WorkflowError(
+        "a message has content that the OpenAI format cannot represent: send text, images, files or sounds",
+        code=UNSUPPORTED_CALL,
+    )
 
 
 def limit_name(model: Model) -> str:
@@ -120,7 +123,8 @@ def _limit(model: Model, given: dict[str, Any]) -> int:
         if not isinstance(limit, int) or not 1 <= limit <= model.max_tokens:
             raise ConfigError(
                 f"model {model.name!r}: the call asks for max_tokens = {limit!r}, "
-                f"the catalog allows {model.max_tokens}: raise it there"
+                f"the catalog allows {model.max_tokens}: raise it there",
+                code=UNSUPPORTED_CALL,
             )
     return min(asked, default=model.max_tokens)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from vinelm.catalog import Model
-from vinelm.errors import ConfigError
+from vinelm.errors import UNSUPPORTED_CALL, ConfigError
 
 PARALLEL = "parallel_tool_calls"
 """OpenAI's option that allows or forbids several tool calls in one answer; chat models of all providers are asked with it."""
@@ -37,7 +37,10 @@ def asked_of(model: Model, own: Mapping[str, Any], options: Mapping[str, Any], o
     tools, choice = given.pop("tools", None), given.pop("tool_choice", None)
     limit = given.pop("max_tokens", model.max_tokens) if "max_tokens" not in own else None
     if not isinstance(limit, int) or not 1 <= limit <= model.max_tokens:
-        raise ConfigError(f"model {model.name!r}: max_tokens is the entry's, {model.max_tokens}: a call may only ask for less")
+        raise ConfigError(
+            f"model {model.name!r}: max_tokens is the entry's, {model.max_tokens}: a call may only ask for less",
+            code=UNSUPPORTED_CALL,
+        )
     refuse_ours(model, given, ours)
     return CallOptions(limit, tools if tools and choice not in ("none", False) else None, choice, given)
 

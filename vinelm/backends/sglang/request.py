@@ -20,7 +20,7 @@ from vinelm.backends.openai.request import wire_messages
 from vinelm.backends.remote.call_options import PARALLEL, asked_of, refuse_ours
 from vinelm.backends.remote.transport import AttemptBound, TransportRequest
 from vinelm.catalog import Model
-from vinelm.errors import ConfigError, WorkflowError
+from vinelm.errors import UNSUPPORTED_CALL, ConfigError, WorkflowError
 from vinelm.io.reading import read_text
 
 BUILT_IN: Mapping[str, str] = MappingProxyType(
@@ -57,7 +57,9 @@ class ChatTemplate:
             kind = type(error).__name__
         else:
             return text.removeprefix(self.bos)
-        raise WorkflowError(f"the model's chat template refuses these messages ({kind}): check the order of their roles")
+        raise WorkflowError(
+            f"the model's chat template refuses these messages ({kind}): check the order of their roles", code=UNSUPPORTED_CALL
+        )
 
 
 @cache
@@ -146,7 +148,8 @@ def generate_request(
     given.pop(PARALLEL, None)  # the API has no such parameter
     if asked.tools:
         raise ConfigError(
-            f'model {model.name!r}: /generate takes no tools: give the entry provider = "openai" and api_base ".../v1"'
+            f'model {model.name!r}: /generate takes no tools: give the entry provider = "openai" and api_base ".../v1"',
+            code=UNSUPPORTED_CALL,
         )
     check_options(model, given)
     template = chat_template(str(given["chat_template"]))
@@ -184,7 +187,8 @@ def _texts(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
         if isinstance(content, list):
             if any(not isinstance(part, str) and part.get("type") != "text" for part in content):
                 raise WorkflowError(
-                    "a message is not text, and SGLang's native backend sends nothing else: use its /v1 endpoint"
+                    "a message is not text, and SGLang's native backend sends nothing else: use its /v1 endpoint",
+                    code=UNSUPPORTED_CALL,
                 )
             content = "".join(part if isinstance(part, str) else part["text"] for part in content)
         found.append({**sent, "content": content})

@@ -15,7 +15,7 @@ from langgraph.types import Command, Send
 from vinelm.adapters.langgraph.nodes.signature import InjectedParameters
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY, Entry, Note
 from vinelm.adapters.langgraph.path.state_schema import announced, own_state
-from vinelm.adapters.langgraph.runs.chat_call import ChatCall, ServesCalls
+from vinelm.adapters.langgraph.runs.chat_call import ChatCall, ServesCalls, node_of
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.errors import VineLMError, WorkflowError
@@ -53,7 +53,7 @@ def make_stage(
             given = given if config is NO_CONFIG else {**given, "config": config}
             if _has_model(fn, more, given):
                 return fn(state, *more, **given)
-            with ChatCall.begin(calls, name) as call:
+            with node_of(config), ChatCall.begin(calls, name) as call:
                 return None if call.scope.is_skipped else fn(state, *more, model=call.scope.model, **given)
         try:
             own, carried = own_state(state)
@@ -74,8 +74,9 @@ def make_stage(
             given = given if config is NO_CONFIG else {**given, "config": config}
             if _has_model(fn, more, given):
                 return await fn(state, *more, **given)
-            async with await ChatCall.abegin(calls, name) as call:
-                return None if call.scope.is_skipped else await fn(state, *more, model=call.scope.model, **given)
+            with node_of(config):
+                async with await ChatCall.abegin(calls, name) as call:
+                    return None if call.scope.is_skipped else await fn(state, *more, model=call.scope.model, **given)
         try:
             own, carried = own_state(state)
         except Exception:

@@ -16,7 +16,7 @@ from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.path.path_channel import WITHIN, is_inner, models_of
 from vinelm.adapters.langgraph.path.within_node import ThreadPaths, path_here, write_path
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
-from vinelm.adapters.langgraph.runs.run_context import AMBIENT, PROFILED, carried_by
+from vinelm.adapters.langgraph.runs.run_context import AMBIENT, CARRY_IT, PROFILED, carried_by, is_carried, require_request
 from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.adapters.tools.shadow import IS_AHEAD
 from vinelm.catalog import Catalog
@@ -29,6 +29,8 @@ class ServesCalls(Protocol):
     """An adapter, as far as calls need it; see :class:`~vinelm.adapters.langgraph.adapter.GraphAdapter`."""
 
     on_error: OnError
+    has_contexts: bool
+    has_caps: bool
     thread_paths: ThreadPaths
     template: Template | None
     invoke: Callable[..., InvocationScope]
@@ -135,10 +137,15 @@ class ChatCall:
                 "a chat model was called in a thread or a graph of the application's own while it was being profiled: "
                 "its calls would be in no row, so make them in a node of the workflow's graph"
             )
+        if runtime is None:  # before its name is asked for, which would be no help
+            require_request(context, adapter, "a model call")
         node = "" if config is None else str(config.get("metadata", {}).get("langgraph_node", ""))
         name = stage or _stage_of(node, config or {}, adapter.template)
         if not name:
-            raise ConfigError("a chat model without a stage was called outside of a graph: give vine.chat_model(...) a name")
+            more = "" if is_carried() else f"; in a thread that a node has started, {CARRY_IT}"
+            raise ConfigError(
+                f"a chat model without a stage was called outside of a graph: give vine.chat_model(...) a name{more}"
+            )
         default = options.get("default")
         if name not in adapter.stages:
             adapter.declare(name, default if default in adapter.catalog else None)

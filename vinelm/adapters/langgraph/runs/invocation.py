@@ -13,12 +13,13 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
 
 from vinelm.adapters.calls.app_repeats import app_repeats
-from vinelm.adapters.calls.fallback_model import REPEATABLE, FallbackModel
+from vinelm.adapters.calls.fallback_model import REPEATABLE, FallbackModel, failed_call
 from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.path.path_channel import Entry, Note
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun
 from vinelm.backends.base import bound_instance
 from vinelm.errors import CallError, FailureKind
+from vinelm.one_process import OneProcess
 from vinelm.requests.protocols import CallContext, CallsInText, ChatModelSource, Invocation
 from vinelm.rows.observation import Usage
 from vinelm.telemetry import ObserverGroup
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 
-class InvocationScope:
+class InvocationScope(OneProcess):
     """Makes the chat model, collects the usage of its calls and records the invocation when it ends.
 
     A context manager, for ``with`` and ``async with``: the invocation fails if the block raises. Where the run's policy falls
@@ -156,7 +157,9 @@ class InvocationScope:
             if self.answering is not model:
                 return True
             try:
-                return error.kind in REPEATABLE and not app_repeats(error) and self._next_attempt(error)
+                # A model that stands in may cost more than the cap leaves, where a third one fits.
+                goes_on = error.kind in REPEATABLE or (error.kind == "budget" and len(self._tried) > 1)
+                return goes_on and not app_repeats(error) and self._next_attempt(error)
             except CallError:
                 raise
             except Exception as own:  # the failed call is what the application has to know
@@ -310,7 +313,8 @@ def _failure(error: BaseException) -> tuple[FailureKind, str]:
     """Kind and detail. The text of a foreign exception may hold a prompt or a key, so only its type is kept."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, CallError):
-            return cause.kind, str(cause)
+        failed = failed_call(cause)
+        if failed is not None:
+            return failed.kind, str(failed)
         cause = cause.__cause__
     return ("tool" if isinstance(error, Exception) else "unknown"), type(error).__name__

@@ -31,6 +31,7 @@ class AdapterSettings:
         tells_config: whether contexts are given LangGraph's ``configurable`` of their run. To be set before the first run.
         account_of: returns what authorizes the calls of a new run beside its policy's guard: an account that requests share.
             None, or a result of None: nothing does. To be set before the first run.
+        has_contexts, has_caps: see :class:`~vinelm.adapters.langgraph.runs.run_context.KnowsCaps`.
         declared: the stages wrapped so far, each with the default model that the application declared, or None.
         optional: those that may be skipped, each with the key of its verdict if it is a judge.
         agains, ends: where the edges wrapped so far lead when the request goes on, and when the policy ends it.
@@ -53,7 +54,7 @@ class AdapterSettings:
         self.signals, self.kind = signals, kind
         self.observers = ObserverGroup()
         self.tools = ToolBox(self.observers, on_error)
-        self.tells_config = False
+        self.tells_config = self.has_contexts = self.has_caps = False
         self.account_of: Callable[[RunContext], CallGuard | None] | None = None
         self.declared: dict[str, str | None] = {}
         self.optional: dict[str, str | None] = {}
