@@ -100,7 +100,7 @@ def reprice_store(source: Path, path: Path, prices: Catalog) -> Repriced:
 
 def _identity(store: ObservationStore, prices: Catalog) -> StoreIdentity:
     """The store's identity with the new prices; nothing else changes."""
-    mine = store.identity.models()
+    mine = store.identity.settings()
     lacking = [name for name in mine if name not in prices]
     if lacking:
         raise ConfigError(

@@ -67,7 +67,7 @@ class VineLM(VineInterface, LongRunning):
 
     Args:
         models: a catalog or the path of its file, ready LangChain chat models by name, or ``provider:model`` strings; None
-            takes the catalog of ``trie``.
+            takes the simulated models of ``trie``: a file does not say where calls go.
         backends: backend by provider; None makes those of the catalog's providers on first use.
         template: the workflow's shape; by default the trie's.
         trie: an annotated trie or the path of its ``.vine`` file.
@@ -150,8 +150,10 @@ class VineLM(VineInterface, LongRunning):
         annotated = trie if trie is None or isinstance(trie, AnnotatedTrie) else load_trie(trie)
         if models is None:
             if annotated is None:
-                raise ConfigError("VineLM needs models: pass a catalog, the path of its file, or a trie that brings its own")
+                raise ConfigError("VineLM needs models: pass a catalog, or the path of its file")
             models = annotated.catalog
+            if backends is None:
+                models.require_own()
         self.models = ModelResolver(Catalog.of(models), backends)
         self.adapter = GraphAdapter(
             self.models,
