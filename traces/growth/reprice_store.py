@@ -10,13 +10,13 @@ from pathlib import Path
 from sqlalchemy import func, select
 
 from vinelm.catalog import Catalog
+from vinelm.catalog.prices import is_same_amount
 from vinelm.errors import ConfigError, StoreError
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.address import file_of
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.databases.lock import run_lock
 from vinelm.traces.growth.grow import set_prices
-from vinelm.traces.growth.plan import is_same_amount
 from vinelm.traces.store.atomic import copied_store
 from vinelm.traces.store.merge import rows_digest
 from vinelm.traces.store.rows import cell_name, decode_prefix

@@ -20,6 +20,7 @@ from vinelm.api.served_planners import ServedPlanners
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.catalog.model import entries_of
+from vinelm.catalog.prices import changed_prices_note
 from vinelm.clock import Clock
 from vinelm.controller import FleetConfig, Planner, Session
 from vinelm.controller.fleet.joined.fleet import Fleet
@@ -285,6 +286,8 @@ class VineLM(VineInterface, LongRunning):
             from vinelm.api.canary import Canary  # an estimator's tests, which serving does without
 
             self._canary = Canary(self._share, self.margin, annotated, self.adapter.observers)
+        if not self.catalog.is_embedded and (note := changed_prices_note(annotated.catalog, self.catalog, "the catalog")):
+            _LOG.warning("%s", note)
         self._planners = planners
         self._advised.cache_clear()
         self._has_warned = False
