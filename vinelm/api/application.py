@@ -449,8 +449,9 @@ class VineLM(VineInterface, LongRunning):
     @cached_property
     def _draws(self) -> Draws:
         """Draws by callers' identifiers. Those of an evaluation are the owner's: repeated, it draws alike."""
-        kept = None if self._kept is None else Path(getattr(self._kept, "store", self._kept))
-        return Draws(b"") if self.labelled else Draws.of(self._given_secret, kept)
+        kept: Any = self._kept
+        store = None if kept is None else Path(getattr(kept, "store", kept))
+        return Draws(b"") if self.labelled else Draws.of(self._given_secret, store)
 
     def _key(self, planner: Planner, kind: str, tenant: str, name: str) -> str:
         return self._draws.key(str(planner.annotated.meta.get("dataset_digest", "")), kind, tenant, name)
