@@ -38,7 +38,9 @@ RELATIVE = DriftConfig().relative
 """By so much of today's the plan may be dearer or slower, beyond what it promised."""
 CALLERS = 32
 """Places of callers, by a hash: what is said of all has to hold without those of any one place."""
-_WITHOUT_AND_OF = np.concatenate([~np.eye(CALLERS, dtype=bool), np.eye(CALLERS, dtype=bool)], axis=1)
+NOBODY = CALLERS
+"""The place of requests whose caller is not known: they count in all comparisons, each once."""
+_WITHOUT_AND_OF = np.concatenate([~np.eye(CALLERS + 1, CALLERS, dtype=bool), np.eye(CALLERS + 1, CALLERS, dtype=bool)], axis=1)
 """By place: in which of the comparisons without one place, and of one place alone, its callers count."""
 MOST_PROMISES = 1024
 """Objectives whose promised dollars are kept."""
@@ -84,12 +86,11 @@ class CanaryStatus:
 class _Draw:
     """The draw of a key, which is a request or a conversation, and counts once: its requests are not independent.
 
-    ``caller`` is whose it is: the place of its tenant, or of its own where it has none.
+    ``caller`` is whose it is: the place of its tenant, or :data:`NOBODY`.
     """
 
     is_plan: bool
     caller: int
-    has_tenant: bool
     is_counted: bool = False
     is_labelled: bool = False
 
@@ -132,9 +133,9 @@ class Canary:
     the key alone, so that all processes draw alike; the evidence is that of this process.
 
     What is said of all callers has to hold without any one of them: each comparison is made :data:`CALLERS` times, each time
-    without one place of callers, and the weakest counts. So whatever one caller sends or says, the chance of a false word is
-    still :data:`ALPHA`: the bets that leave him out are bets on the others alone. Where a caller's own requests show that the
-    plan is worse for him, his requests, and those of the few callers who share his place, run as today again.
+    without one place of known callers, and the weakest counts. So whatever one caller sends or says, the chance of a false
+    word is still :data:`ALPHA`: the bets that leave him out are bets on the others alone. Where a caller's own requests show
+    that the plan is worse for him, his requests, and those of the few who share his place, run as today again.
 
     Args:
         share: of the requests, that the plan is drawn for, in [0, 1).
@@ -201,7 +202,7 @@ class Canary:
             run_id: what feedback calls the request: a name of its own among those of all tenants.
             clock: the request's.
             started_at: its arrival in seconds of ``clock``; None: now.
-            caller: whose requests count together; "": each key is a caller of its own.
+            caller: whose requests count together; "" if that is not known.
 
         Raises:
             InfeasibleError: no plan meets the bounds, and the objective asks to raise then.
@@ -209,11 +210,11 @@ class Canary:
         ratio = self._promised(planner, objective) if self.share else 1.0
         self._count_gone()
         with self._lock:
-            place = _place(caller or key)
+            place = _place(caller)
             is_back = place in self._back
             known = self._draws.pop(key, None) if self.share and not is_back else None  # a conversation goes back, too
             if known is None:
-                known = _Draw(self._is_plan(key) and not is_back, place, bool(caller), is_back, is_back)
+                known = _Draw(self._is_plan(key) and not is_back, place, is_back, is_back)
             self._draws[key] = known
             self._runs.setdefault(run_id, known)  # a name that is used again is still that of the first
             for table in (self._draws, self._runs):
@@ -245,7 +246,7 @@ class Canary:
             found = [self._count(one) for one in list(self._live) if one.draw is draw]  # it is answered, so it has ended
             if self.share and not draw.is_labelled:
                 draw.is_labelled = True
-                who = _place(caller) if caller and not draw.has_tenant else draw.caller
+                who = _place(caller) if draw.caller == NOBODY else draw.caller
                 found.append(self._label(draw.is_plan, float(success), who))
         self._tell(found)
 
@@ -323,7 +324,8 @@ class Canary:
         wealth = self._worse[name].add(is_plan, value, ratio=tolerated, most=most, counts=_WITHOUT_AND_OF[caller])
         if float(wealth[:CALLERS].min()) >= log(2 * len(WORSE) / ALPHA):
             return self._go_back(name)
-        if caller not in self._back and float(wealth[CALLERS + caller]) >= log(2 * CALLERS * len(WORSE) / ALPHA):
+        is_somebody = caller != NOBODY and caller not in self._back
+        if is_somebody and float(wealth[CALLERS + caller]) >= log(2 * CALLERS * len(WORSE) / ALPHA):
             self._back.add(caller)
             self._reason = f"the plan is worse for a caller, whose requests run as today again: {WORSE[name]}"
             self._notes.append(self._reason)
@@ -367,7 +369,7 @@ class Canary:
 
 
 def _place(caller: str) -> int:
-    return int.from_bytes(hashlib.sha256(f"caller:{caller}".encode()).digest()[:8]) % CALLERS
+    return NOBODY if not caller else int.from_bytes(hashlib.sha256(f"caller:{caller}".encode()).digest()[:8]) % CALLERS
 
 
 def promised_ratio(planner: Planner, objective: Objective) -> float:
