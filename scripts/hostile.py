@@ -29,6 +29,7 @@ PARTS = {
     "sql": "generated SQL against its limits",
     "evidence": "served rows with odd values",
     "service": "odd objectives and bodies, example service",
+    "callers": "names of others, functions in states",
 }
 
 

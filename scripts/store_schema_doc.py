@@ -11,6 +11,7 @@ from sqlalchemy import Table
 
 from vinelm.traces.databases import schema
 from vinelm.traces.served.served_requests import served
+from vinelm.traces.served.served_store import feedback
 from vinelm.traces.store.judgements import judgements
 from vinelm.traces.store.prompts import prompts
 from vinelm.traces.store.tool_rows import tool_calls
@@ -96,7 +97,7 @@ and leaves the rest to the next profile.
 
 def page() -> str:
     """The whole page."""
-    tables = (*schema.metadata.tables.values(), judgements, prompts, served, tool_calls)
+    tables = (*schema.metadata.tables.values(), judgements, prompts, served, feedback, tool_calls)
     return "\n".join([HEAD, *(line for table in tables for line in section(table))])
 
 

@@ -142,7 +142,7 @@ def test_others_see_a_request_while_it_runs_and_nothing_of_what_it_says(fleet, s
     app.invoke({"question": SECRET}, labels, context=vine.context(OBJECTIVE))
     ((view, others),) = seen
     assert (len(view), view.tenants, view.stages, view.deadline_s[0]) == (1, ("acme",), ("generate",), 100.0)
-    assert view.session[0] == session_number("chat-7")
+    assert view.session[0] == session_number("chat-7", "acme") != session_number("chat-7")
     assert (view.node[0] > 0, view.state[0], view.rest_usd[0] > 0, view.rest_s[0] > 0) == (True, LiveState.RUNNING, True, True)
     assert others == {view.engines[0]: 1}
     until(lambda: not len(other.fleet.fleet.reader().view()))

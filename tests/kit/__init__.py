@@ -27,6 +27,7 @@ Applications, with the adapter's parts that they need:
     ``apps.branching``: router, corrective loop, supervisor, experts; a policy that keeps what it is asked
     ``apps.chat``: scripted chat models of two makes, with tools and structure
     ``apps.signals``: a graph that declares signals; a policy that keeps what it is told
+    ``canaries``: a stage that runs twice, under a canary, whose calls cost what they are told to
     ``apps.paying``, ``apps.capped``: every call costs dollars; also programs, resumed by another process
     ``apps.savers``: a checkpointer in a file, and checkpoints as text
 

@@ -53,7 +53,11 @@ class StoreIdentity:
         return Template.from_dict(self.template)
 
     def models(self) -> Catalog:
-        """Return the catalog as a :class:`Catalog`, with the prices that the rows were charged at."""
+        """Return the models and the prices that the rows were charged at. A store may be anybody's: no call is made by it."""
+        return Catalog.embedded(self.catalog, where="the store's catalog")
+
+    def settings(self) -> Catalog:
+        """Return the whole catalog, for comparing what decides answers; never for calls."""
         return Catalog.from_dict(self.catalog, where="the store's catalog")
 
     def stranger(self, other: StoreIdentity) -> str | None:

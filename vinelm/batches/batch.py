@@ -82,7 +82,7 @@ def batch(
         dataset: The requests, in any format of :func:`~vinelm.read_dataset`. They need no labels, and those without an id are
             named by their line. None takes the workflow's own.
         columns: Which columns become inputs and ids; None leaves that to the format.
-        models: A catalog or the path of its file; None takes the trie's.
+        models: A catalog or the path of its file; None takes the trie's simulated models.
         budget_usd: The most that all requests may cost in dollars. Required for models that cost money.
         deadline_s: Seconds within which all should be answered, counted from the batch's first start; None: no limit.
         finish: Near the end of the money or the time, ``"all"`` has the cheapest plans finish all requests, ``"good"`` leaves

@@ -119,6 +119,30 @@ def old_price_note(models: Iterable[Model], today: date) -> str | None:
     return f"prices up to {days} days old: {names}: {next(iter(cures))}{more}"
 
 
+def is_same_amount(one: Price, other: Price) -> bool:
+    """Return whether two prices charge the same: where they were read, and when, and how long caches last, does not matter."""
+    about = {"source", "as_of", "cache_ttl_s"}
+    return one.model_dump(exclude=about) == other.model_dump(exclude=about)
+
+
+def changed_prices_note(held: Mapping[str, Model], now: Mapping[str, Model], where: str) -> str | None:
+    """Return one line that names the models whose price is another one now, and how plans get to know it; None without any.
+
+    Args:
+        held: the models of a trie or a store.
+        now: those of a catalog.
+        where: what the line calls that catalog.
+    """
+    changed = [name for name in held if name in now and not is_same_amount(held[name].price, now[name].price)]
+    if not changed:
+        return None
+    first, more = changed[0], f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    old, new = held[first].price, now[first].price
+    was = f"${old.input:g} in and ${old.output:g} out per million tokens, now ${new.input:g} and ${new.output:g}"
+    cure = "`vinelm reprice TRIE --store DB --models FILE -o NEW` takes the new ones"
+    return f"prices of {where} are not those that plans go by: {first} {was}{more}: {cure}"
+
+
 def price_origin(model: Model) -> str:
     """Return where the model's price comes from, in a few words: the catalog's entry, this package, or genai-prices."""
     source = model.price.source

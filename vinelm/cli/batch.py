@@ -42,7 +42,7 @@ MOST_REASONS = 5
 @option("--store DB", "Store of answers and dollars, or postgresql://...; the same line continues it [default: FILE with .db].")
 @option("--workers N", "Requests under way at a time [default: 8].", click.IntRange(min=1), default=8)
 @cluster_options
-@option("--models TOML", "Catalog of models with prices [default: the trie's].", Path)
+@option("--models TOML", "Catalog of models with prices [default: simulated models of the trie].", Path)
 @option("--report HTML", "Write a page about the batch, too.", Path, into="page")
 @flag(
     "--batch-prices",

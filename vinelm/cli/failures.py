@@ -36,6 +36,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "dataset-label": "--column label.KEY=COLUMN",
         "dataset-too-large": "--limit N",
         "drift-alpha": "--alpha",
+        "embedded-catalog": "--models FILE",
         "estimate-uncertain": "`vinelm profile` with --max-error buys enough rows; here --max-error FRACTION accepts fewer",
         "file-exists": "--force replaces them, --out DIR writes elsewhere",
         "few-held-out-requests": "--requests N, or --dataset PATH",

@@ -70,7 +70,7 @@ def evaluate(
         serve: Number of held-out requests to serve under each plan. It needs an objective.
         budget_usd: The most that serving may cost in dollars. Required for models that cost money.
         workflow: What to serve; see :func:`~vinelm.verify`.
-        models: A catalog for serving; None takes the trie's.
+        models: A catalog for serving; None takes the trie's simulated models.
         log: File that keeps each served request, so that the same call continues an interrupted one.
         seed: Decides the split, the served requests, and the answers of simulated models.
         on_done: Called as ``on_done(done, total, what)``.

@@ -3,7 +3,7 @@
 Each array is a member ``NAME.npy`` whose bytes are not compressed and start at a multiple of 64, so that the file can be
 mapped into memory; any ZIP tool and ``numpy.load`` can read it. The manifest holds the format version, the stages and models of
 the trie, the template, the catalog with its prices and their dates, and ``meta`` (provenance). Loading verifies the checksum of
-every member.
+every member. Of the catalog models, prices and engines are read: a file may be anybody's, and does not say where calls go.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _manifest(path: Path, annotated: AnnotatedTrie) -> str:
         "stages": list(annotated.trie.stages),
         "models": list(annotated.trie.models),
         "template": annotated.template.to_dict(),
-        "catalog": annotated.catalog.to_dict(),
+        "catalog": Catalog.embedded(annotated.catalog.to_dict(), where="catalog of the trie").to_dict(),
         "meta": dict(annotated.meta),
     }
     signals = annotated.signals
@@ -306,7 +306,7 @@ def _trie_of(manifest: Mapping[str, Any], arrays: Mapping[str, Array], outcomes:
     return AnnotatedTrie(
         trie=trie,
         template=template,
-        catalog=Catalog.from_dict(manifest["catalog"], where="catalog of the trie file"),
+        catalog=Catalog.embedded(manifest["catalog"], where="catalog of the trie file"),
         meta=manifest["meta"],
         difficulty=_difficulty(arrays),
         outcomes=outcomes,

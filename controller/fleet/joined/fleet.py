@@ -172,7 +172,7 @@ class Fleet:
         return SessionRows(
             self._live,
             planner,
-            session=session_number(conversation or secrets.token_hex(8)),
+            session=session_number(conversation or secrets.token_hex(8), tenant),
             tenant=tenant,
             deadline_s=deadline_s,
             note=self._note,

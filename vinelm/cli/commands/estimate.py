@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.console import echo, print_json, say, show_table
-from vinelm.cli.inputs import is_trie_file, refuse_other_file, refuse_replacing
+from vinelm.cli.inputs import is_trie_file, refuse_other_file, refuse_replacing, say_changed_prices
 from vinelm.cli.options import option, output_options, stop_option, store_argument
 from vinelm.errors import ConfigError
 from vinelm.reports import percent
@@ -97,6 +97,7 @@ def command(
     if update is not None:
         annotated = fold_in(annotated, update)
     save_trie(target, annotated)
+    say_changed_prices(annotated.catalog)
     if is_updated:
         _show_update(annotated, target, as_json=as_json)
         return

@@ -11,7 +11,7 @@ import click
 
 from vinelm.cli.console import print_json, say, show_table, stdout
 from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
-from vinelm.cli.inputs import in_options, objective_of
+from vinelm.cli.inputs import in_options, objective_of, say_changed_prices
 from vinelm.cli.options import json_option, objective_options, option, signals_option, trie_argument
 from vinelm.errors import ConfigError
 from vinelm.reports import percent, seconds, usd
@@ -78,6 +78,7 @@ def command(
 
     objective = objective_of(bounds)
     annotated = require_signals(load_trie(trie)) if signals else load_trie(trie)
+    say_changed_prices(annotated.catalog)
     nodes = _nodes(annotated, prefix)
     node = nodes[-1]
     expected_s, expected_usd = _used(annotated, nodes)

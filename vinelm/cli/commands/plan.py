@@ -11,7 +11,7 @@ import click
 
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.contingent_output import BOUND_TEXTS, show_tree
-from vinelm.cli.inputs import FILE, in_options, objective_of
+from vinelm.cli.inputs import FILE, in_options, objective_of, say_changed_prices
 from vinelm.cli.options import flag, json_option, objective_options, signals_option, trie_argument
 from vinelm.reports import percent, seconds, usd
 from vinelm.reports.formatting import (
@@ -69,6 +69,7 @@ def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, 
     is_open = not (bounds["maximize"] or bounds["minimize"] or bounds[FILE])
     objective = None if is_open else objective_of(bounds, on_infeasible="raise")
     annotated = load_trie(trie)
+    say_changed_prices(annotated.catalog)
     objective = objective or _recommended_objective(bounds, annotated)
     plans = plans_over(annotated)
     with in_options():

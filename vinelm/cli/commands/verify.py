@@ -46,7 +46,7 @@ _SENTENCES = {
 @option("--requests N", "Requests to serve [default: 100, or as many as are left].", click.IntRange(min=1))
 @option("--budget-usd USD", "Never spend more than this, interrupted runs included.", float)
 @option("--workflow NAME", "The workflow: MODULE:ATTRIBUTE for your own [default: the bundled one of the store].")
-@option("--models TOML", "Catalog of models with prices [default: the trie's].", Path)
+@option("--models TOML", "Catalog of models with prices [default: simulated models of the trie].", Path)
 @dataset_options
 @signals_option
 @seed_option

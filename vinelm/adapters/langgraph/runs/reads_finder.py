@@ -33,7 +33,7 @@ class ReadsFinder:
         if is_outside or carried.chat_host is not None or carried.owner.adapter not in (None, settings):
             return None
         config = None if runtime is None else get_config()
-        reads = reads_of(self._finder.run_here(config, runtime, None), settings.tools)
+        reads = reads_of(self._finder.run_here(config, runtime, None), settings)
         if reads is not None:
             forget_where_retried(reads, runtime)
         return reads

@@ -19,6 +19,7 @@ from vinelm.adapters.tools.read_ahead import ReadAhead
 from vinelm.adapters.tools.run_end import end_with_graph
 from vinelm.adapters.tools.tool_box import ToolBox
 from vinelm.errors import WorkflowError
+from vinelm.requests.names import label_of, scoped
 from vinelm.requests.protocols import CallGuard
 from vinelm.tools.speculation import Candidate
 
@@ -26,8 +27,9 @@ _LOCK = Lock()
 """Held while a run is given its memory: calls of a fan-out begin at once."""
 
 
-def reads_of(run: GraphRun, box: ToolBox) -> ReadAhead | None:
+def reads_of(run: GraphRun, settings: AdapterSettings) -> ReadAhead | None:
     """Return what was read ahead in the run, made on first use and forgotten with the run; None in a profiled one."""
+    box = settings.tools
     is_heard = bool(box.declared) or box.recorder is not None
     if run.reads is None and is_heard and run.context.chat_host is None:
         known = ref(run)
@@ -45,20 +47,26 @@ def reads_of(run: GraphRun, box: ToolBox) -> ReadAhead | None:
                     started_at=run.policy.started_at,
                     request_id=run.context.request_id or "",
                     speculation=run.context.speculate or box.speculation,
-                    session=_session_of(run),
+                    session=_session_of(run, settings),
                 )
                 finalize(run, run.reads.end).atexit = False  # at the latest
                 end_with_graph(run.reads)
     return run.reads
 
 
-def _session_of(run: GraphRun) -> str | None:
-    """The name under which the run's calls are recorded: of a labelled request, of its thread, of the request."""
+def _session_of(run: GraphRun, settings: AdapterSettings) -> str | None:
+    """The name under which the run's calls are recorded: of a labelled request, of its thread, of the request.
+
+    Callers may choose them: one that is of another kind, or of another tenant, is another name.
+    """
     context = run.context
-    thread = None if context.configurable is None else context.configurable.get("thread_id")
     if context.request is not None:
         return context.request.id
-    return context.request_id if thread is None else str(thread)
+    tenant = label_of(settings.tenant, context.configurable)
+    conversation = label_of(settings.conversation_id, context.configurable)
+    if conversation:
+        return scoped(conversation, tenant, "")
+    return None if context.request_id is None else scoped(context.request_id, tenant, "request")
 
 
 def start_reads(
@@ -78,7 +86,7 @@ def start_reads(
         runtime: the same.
     """
     try:
-        reads = reads_of(run, settings.tools)
+        reads = reads_of(run, settings)
         if reads is None:
             return
         guesses = reads.speculation is not None and settings.tools.guesses
