@@ -200,11 +200,15 @@ class BatchApi(ABC):
         """
 
     @abstractmethod
-    def answers(self, model: Model, provider_id: str) -> Mapping[str, Mapping[str, Any]] | None:
-        """Return, by the names of calls, ``{"body": ...}`` or a failure; None while the batch is under way."""
+    def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
+        """Return what the provider says of each call, by its name: ``{"body": ...}`` or a failure. None while it goes on.
+
+        All that it says, even if it says it twice or of calls that were never sent. A batch goes on unless the provider's word
+        for how it stands is one of those that end it: one that nobody knows may be of a batch that is paid for in the end.
+        """
 
     @abstractmethod
-    def parsed(self, model: Model, request: TransportRequest, body: Mapping[str, Any]) -> Delta:
+    def parsed(self, model: Model, body: Mapping[str, Any]) -> Delta:
         """Parse the body of an answer; :class:`AttemptFailed` (malformed) if it is none."""
 
     @abstractmethod
