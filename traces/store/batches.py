@@ -100,6 +100,11 @@ class BatchRecords:
         with self._database.transaction() as connection:
             return frozenset(connection.execute(select(_CALLS.c.digest).where(_of(cell))).scalars())
 
+    def requests(self) -> frozenset[str]:
+        """Return the requests of which a call is in a batch."""
+        with self._database.transaction() as connection:
+            return frozenset(connection.execute(select(_CALLS.c.request_id).distinct()).scalars())
+
     def since_s(self, cell: Cell) -> float | None:
         """Return when the first batch with a call of a cell was recorded, in seconds since 1970; None if none was."""
         query = select(func.min(_BATCHES.c.recorded_s)).where(_of(cell), _CALLS.c.batch_id == _BATCHES.c.batch_id)

@@ -113,11 +113,13 @@ class RequestLedger:
         Raises:
             StoreError: The store failed.
         """
-        if self._ledger.refusal(0.0) is not None:  # calls have cost more than their bounds
+        paying = paying or Paying(self, name)
+        # Calls have cost more than their bounds: nothing more is bought, and what is paid is fetched all the same.
+        if self._ledger.refusal(0.0) is not None and not paying.has_bought():
+            paying.on_full()
             return None
         with self._changed:
             self._under_way += 1
-        paying = paying or Paying(self, name)
         try:
             return self._served(paying, answer, keep)
         finally:
@@ -204,6 +206,14 @@ class RequestLedger:
             return False
         return True
 
+    def give_back(self, paying: Paying, owed_usd: float) -> None:
+        """Lower what is reserved for a request that makes no call for now to what it owes, durably: others find room."""
+        if paying.reservation is not None and owed_usd < paying.reservation.upper_usd:
+            self._commits.run(partial(self._ledger.lower, paying.reservation, owed_usd), is_one_statement=True)
+            with self._changed:
+                self._ended += 1
+                self._changed.notify_all()
+
     def taken(self) -> Reservation | None:
         """Return an entry that was reserved ahead, which is the caller's from now on; None if there is none."""
         with self._changed:
@@ -217,6 +227,8 @@ class RequestLedger:
 
     def keep(self, paying: Paying) -> None:
         """Let what a request pays count whatever follows, durably: it makes calls that no later run can fetch."""
+        if paying.is_batched and paying.reservation is None:  # in place of what an interrupted run left open
+            self._commits.run(partial(self._raise, paying, 0.0), is_one_statement=True)
         paying.is_batched = False
         if paying.reservation is not None and self._batches is not None:
             self._commits.run(partial(self._batches.keep, paying.reservation.entry))
@@ -246,7 +258,8 @@ class Paying:
         name: The request, in the store's ledger.
         is_batched: All its calls go in batches, so far.
         on_full: Called where the budget has no room for a call, before that waits for others. What it raises ends the request.
-        unused_usd: Returns the dollars of calls that were bought for the request, and that it did not ask for in the end.
+        unused_usd: Returns the dollars at most of calls that were bought for the request, and that it has not asked for.
+        has_bought: Returns whether calls were bought for it before: it is run whatever the ledger says, to fetch them.
     """
 
     def __init__(
@@ -257,9 +270,10 @@ class Paying:
         is_batched: bool = False,
         on_full: Callable[[], None] = _nothing,
         unused_usd: Callable[[], float] = lambda: 0.0,
+        has_bought: Callable[[], bool] = lambda: False,
     ) -> None:
         self._ledger, self.name, self.is_batched = ledger, name, is_batched
-        self.on_full, self.unused_usd = on_full, unused_usd
+        self.on_full, self.unused_usd, self.has_bought = on_full, unused_usd, has_bought
         self.reservation: Reservation | None = None
         self.was_ahead = False
         self.needed_usd = 0.0
@@ -272,6 +286,7 @@ class Paying:
         if self.reservation is None and not self.is_batched:
             self.reservation = self._ledger.taken()
             self.was_ahead = self.reservation is not None
+        upper_usd += self.unused_usd()  # what is bought and not asked for (yet) is paid as well
         # What was reserved the time before, or ahead.
         if self.reservation is None or upper_usd > self.reservation.upper_usd:
             try:

@@ -127,6 +127,10 @@ class BatchedUnit:
             self.asked.add(digest)
         return digest
 
+    def is_bought(self, gate: BatchGate, digest: str) -> bool:
+        """Return whether a call of the unit is in a batch already, of this process or an earlier one."""
+        return digest in self.futures or gate.find(digest)[0]
+
     def answer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return what the provider answered, once it has."""
         return future.result()
@@ -244,9 +248,10 @@ class BatchGate:
                 self._idle[unit] -= 1
                 self._idle += Counter()  # without those that do not wait
 
-    def ask(self, model: Model, request: TransportRequest, unit: BatchedUnit, upper_usd: float) -> Future[Mapping[str, Any]]:
+    def ask(
+        self, model: Model, request: TransportRequest, unit: BatchedUnit, upper_usd: float, digest: str
+    ) -> Future[Mapping[str, Any]]:
         """Queue a call for the next batch, or find it in an earlier one; the future gets what the provider answered."""
-        digest = unit.digest(model, request)
         if (asked := unit.futures.get(digest)) is not None:
             return asked
         call = _Call(digest, unit, model, request, upper_usd, time.monotonic())
@@ -467,10 +472,10 @@ class BatchGate:
 
 
 class BatchedTransport(Transport):
-    """A provider's transport for one call of a unit that goes in a batch."""
+    """A provider's transport for one call of a unit that goes in a batch, under its digest."""
 
-    def __init__(self, inner: Transport, gate: BatchGate, unit: BatchedUnit, api: BatchApi) -> None:
-        self._inner, self._gate, self._unit, self._api = inner, gate, unit, api
+    def __init__(self, inner: Transport, gate: BatchGate, unit: BatchedUnit, api: BatchApi, digest: str = "") -> None:
+        self._inner, self._gate, self._unit, self._api, self._digest = inner, gate, unit, api, digest
         self.finish_failures = inner.finish_failures
 
     def check(self, model: Model) -> None:
@@ -505,7 +510,7 @@ class BatchedTransport(Transport):
 
     def _asked(self, model: Model, request: TransportRequest) -> Future[Mapping[str, Any]]:
         upper_usd = self._inner.attempt_bound(request.body).usd(model.price)
-        return self._gate.ask(model, request, self._unit, upper_usd)
+        return self._gate.ask(model, request, self._unit, upper_usd, self._digest)
 
     def _pieces(self, model: Model, answer: Mapping[str, Any]) -> Iterator[Delta]:
         if "failure" in answer:

@@ -227,8 +227,8 @@ class CallBinding:
     ``streams``: also stream calls that ask for a whole answer, to measure the time to first token. ``priority_sign``: 1 or -1
     sends the request's priority, times that, to the server; 0 does not. ``prompts`` admits attempts of a model with cache
     points; None for others. ``list_price``: the model's ordinary price, where the call goes in a batch and ``model`` has the
-    price of that; its seconds are not known. ``at_once`` returns, for the request of such a call, the binding by which it is
-    made at once in place of in a batch; None: it goes in one.
+    price of that; its seconds are not known. ``chosen`` returns, for the request of such a call, the binding by which it is
+    made at once, or in a batch; None: this one. ``is_owed``: an earlier run has bought the call, and its answer is fetched.
     """
 
     transport: Transport
@@ -240,4 +240,5 @@ class CallBinding:
     priority_sign: int = 0
     prompts: AdmitsPrompts | None = None
     list_price: Price | None = None
-    at_once: Callable[[TransportRequest], CallBinding | None] | None = None
+    chosen: Callable[[TransportRequest], CallBinding] | None = None
+    is_owed: bool = False
