@@ -281,7 +281,12 @@ class Ledger:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One transaction, undone where the block raises. Other runs on the store wait for its end, and sums are read anew."""
+        """One transaction, undone where the block raises. Other runs on the store wait for its end, and sums are read anew.
+
+        Raises:
+            StoreError: the run does not hold the store any more, so that another may buy the same.
+        """
+        self._store.database.require_held()
         if self._shared is None:
             with self._store.together():
                 yield

@@ -52,6 +52,7 @@ class Database:
     is_shareable = False
     """True if several runs may hold a store at a time."""
     _data_version: tuple[int] | None = None
+    _run_lock: RunLock | None = None
 
     def __init__(self, path: Path, *, shown_as: Path | None = None, is_read_only: bool = False) -> None:
         self.path = shown_as or path
@@ -143,6 +144,15 @@ class Database:
         found = holder(self.file)
         return [] if found is None else [found]
 
+    def require_held(self) -> None:
+        """Raise if a run holds the store through this object, and has lost it; to be asked before each purchase.
+
+        Raises:
+            StoreError: another run may hold it by now (code ``store-hold-lost``).
+        """
+        if self._run_lock is not None:
+            self._run_lock.require_held()
+
     def alone(self) -> AbstractContextManager[None]:
         """Hold the store for one run; other processes may still read it.
 
@@ -161,9 +171,11 @@ class Database:
                 schema.set_meta(connection, schema.OPEN_RUN, run)
             # Into the file itself: a copy without the log would not show a marker that is only in the log.
             self.truncate_wal()
+            self._run_lock = lock
             try:
                 yield
             finally:
+                self._run_lock = None
                 self._clear_marker(lock, run)
 
     def open_entries(self) -> ColumnElement[bool]:

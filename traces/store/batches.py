@@ -24,6 +24,7 @@ class BatchRecords:
 
     def record(self, key: str, model: str, calls: Sequence[tuple[str, Cell, float]]) -> OpenBatch:
         """Record a batch that is about to be submitted: our key and, of each call, its digest, cell and dollars at most."""
+        self._database.require_held()
         recorded_s = time.time()
         values = {"key": key, "model": model, "calls": len(calls), "is_closed": False, "recorded_s": recorded_s}
         with self._database.transaction() as connection:

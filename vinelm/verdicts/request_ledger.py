@@ -42,6 +42,7 @@ class RequestLedger:
     def __init__(self, store: ObservationStore, budget_usd: float | None, batches: BatchRecords | None = None) -> None:
         self._ledger = Ledger(store, ProfileLimits(budget_usd=budget_usd), batches=batches)
         self._batches = batches
+        self._store = store
         self._commits = GroupCommit(store)
         self._changed = threading.Condition()
         self._under_way = self._waiting = self._ended = 0
@@ -133,7 +134,7 @@ class RequestLedger:
     def _served(
         self, paying: Paying, answer: Callable[[UnitBudget], Served], keep: Callable[[int, Served], None]
     ) -> Served | None:
-        budget = UnitBudget(0.0, paying.top_up)
+        budget = UnitBudget(0.0, paying.top_up, before=partial(self._require_held, paying))
         try:
             request = answer(budget)
         except BaseException:
@@ -162,6 +163,14 @@ class RequestLedger:
             with self._changed:
                 self._spare.append(spare)
         return None if is_refused else request
+
+    def _require_held(self, paying: Paying) -> None:
+        """Raise before a call if the store is lost: one under what is reserved already writes nothing that would tell."""
+        try:
+            self._store.database.require_held()
+        except StoreError as error:
+            paying.error = paying.error or error
+            raise
 
     def _reserved_ahead(self, paying: Paying) -> Reservation | None:
         """Reserve for a request that begins after this one has ended, if there is one and the budget has ample room."""
