@@ -93,6 +93,10 @@ class UnitBudget(SpendGuard):
         self._on_settled = on_settled
         self._on_reserved = on_reserved
 
+    def close(self) -> None:
+        """Refuse every call from now on: whoever runs has been left behind."""
+        self.was_refused, self.limit_usd = True, 0.0
+
     def authorize(self, upper_usd: float) -> SpendPermit:
         """As :meth:`SpendGuard.authorize`."""
         self._before()

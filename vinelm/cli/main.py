@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 
@@ -112,7 +114,17 @@ def main(args: Sequence[str] | None = None) -> int:
     Args:
         args: The arguments without the program's name; None for those of the process.
     """
-    given = list(sys.argv[1:] if args is None else args)
+    code = _main(list(sys.argv[1:] if args is None else args))
+    # Requests of a batch that hang: the interpreter would wait for the threads in which their nodes run.
+    if args is None and any(thread.name.startswith("vinelm batch ") for thread in threading.enumerate()):
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _main(given: list[str]) -> int:
     try:
         if not _wants_json(given):
             return _run(given)[0]

@@ -138,12 +138,12 @@ class RequestLedger:
         try:
             request = answer(budget)
         except BaseException:
-            budget.was_refused, budget.limit_usd = True, 0.0  # threads that are left behind make no call
+            budget.close()  # threads that are left behind make no call
             raise
         if paying.error is not None:
             raise paying.error
-        is_refused, budget.was_refused = budget.was_refused, True
-        budget.limit_usd = 0.0  # a thread that the request has left behind makes no call any more
+        is_refused = budget.was_refused
+        budget.close()  # a thread that the request has left behind makes no call any more
         budget.note_recorded(request.cost_usd)
 
         def settle() -> Reservation | None:
