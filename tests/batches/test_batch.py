@@ -1,6 +1,7 @@
 """A data set through an application: each request once, in its order, within the budget, whatever happens."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -539,3 +540,33 @@ def test_no_kill_breaks_the_budget(app, kills):
     stores = [Path("a.db"), *Path().glob("*-a.db")]
     assert sum(paid) <= sum(map(committed_usd, stores)) + 1e-9
     assert all(committed_usd(one) <= limit + 1e-9 for one in stores)
+
+
+# -- files that are not the batch's own ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["t.vine", "questions.jsonl", "models.toml", "my_app.py", "other.jsonl", "link", "hard"])
+def test_an_existing_file_that_the_batch_has_not_written_is_never_replaced(app, name):
+    run()
+    run(output="other.jsonl", finish="good")  # of another batch, for all that this one knows
+    Path("link").symlink_to("t.vine")
+    os.link("questions.jsonl", "hard")
+    before, kept = Path(name).read_bytes(), Path("a.jsonl").read_bytes()
+    with pytest.raises(ConfigError, match=r"is not what this batch has written|exists, and no batch") as caught:
+        run(output=name, store="a.db", seed=0) if name != "other.jsonl" else run(output=name, store="third.db")
+    assert "\n" not in str(caught.value)
+    assert Path(name).read_bytes() == before
+    Path("a.jsonl").write_bytes(kept + b"mine\n")
+    with pytest.raises(ConfigError, match="is not what this batch has written"):  # changed since
+        run()
+    Path("a.jsonl").write_bytes(kept)
+    assert run().is_complete
+    assert run(output="new.jsonl", store="a.db").is_complete
+    assert run(output="new.jsonl", store="a.db").is_complete
+
+
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm", "-journal", ".lock"])
+def test_the_output_is_none_of_the_stores_files(app, ending):
+    with pytest.raises(ConfigError, match="this is the store of the batch"):
+        run(output=f"a.db{ending}", store="a.db")
+    assert not Path("a.db").exists()
