@@ -113,10 +113,10 @@ class ToolRefusal:
     """
 
     tool: str
-    error: Exception
+    error: BaseException
 
 
-def tool_refusal(error: Exception | None) -> ToolRefusal | None:
+def tool_refusal(error: BaseException | None) -> ToolRefusal | None:
     """Return the tool that an exception came from; None for one of another place, and for a mistake in the tool's code."""
     if error is None or (isinstance(error, _FAULTS) and not str(error).startswith(_FOUND_NOTHING)):
         return None
@@ -376,7 +376,7 @@ def _not_tried(template: Template, rows: Sequence[Observation], refused: Sequenc
     return "".join(f"; {note}" for note in notes)
 
 
-def _failed(row: Observation, request: Request, error: Exception | None) -> CheckItem:
+def _failed(row: Observation, request: Request, error: BaseException | None) -> CheckItem:
     if row.failure == "state":
         return CheckItem("checkpoint", False, f"{row.detail}: keep plain JSON types in the state")
     if row.detail and row.detail.startswith("score "):
@@ -387,7 +387,7 @@ def _failed(row: Observation, request: Request, error: Exception | None) -> Chec
     return CheckItem("dry run", False, f"{where}, or a tool after it, failed on a scripted model: {detail}")
 
 
-def _placed(error: Exception) -> str:
+def _placed(error: BaseException) -> str:
     """An error with the last line of the application that it went through. No model was called: it shows no answer of one."""
     place = user_place(error)
     first = (str(error).splitlines() or [""])[0]
@@ -430,7 +430,7 @@ def _shown(signals: Signals, rows: Sequence[Observation]) -> CheckItem:
     return CheckItem("signals", True, "; ".join(parts))
 
 
-def _line(error: Exception, otherwise: str) -> str:
+def _line(error: BaseException, otherwise: str) -> str:
     """An error as one line: VineLM's own already are."""
     if isinstance(error, VineLMError):
         return str(error)

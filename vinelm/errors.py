@@ -29,6 +29,7 @@ it (`vinelm/cli/failures.py`). Low-level errors are translated where they enter,
 
 from __future__ import annotations
 
+import threading
 from typing import ClassVar, Literal
 
 FailureKind = Literal[
@@ -220,3 +221,16 @@ class CallRefused(CallError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, kind="budget")
+
+
+def is_of_code(error: BaseException) -> bool:
+    """Return whether what ended a user's code is a failure of that code alone, and no end of this process.
+
+    So is every ``Exception``, and ``sys.exit()`` in a node of a graph, which must not end all that others have bought. A
+    ``KeyboardInterrupt`` is one on any thread but the main one, where it is Ctrl-C. What VineLM itself ends a run with is none.
+    """
+    if isinstance(error, Exception):
+        return True
+    if type(error).__module__.partition(".")[0] == "vinelm":
+        return False
+    return not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from vinelm.errors import BudgetExhausted
@@ -122,6 +123,8 @@ class _Scan:
         cell, is_timed = path.cell(length), path.is_timed
         replaced_usd = ledger.replaceable.get(cell, 0.0) if self._state.is_batched(cell, is_timed=is_timed) else 0.0
         extra_usd = upper_usd - replaced_usd
+        if replaced_usd and extra_usd <= 0:  # it is reserved or paid since an earlier run
+            extra_usd = -math.inf
         refusal = ledger.refusal(self._earlier_usd + extra_usd, self._earlier_calls + upper_calls)
         if refusal is not None:
             # Final only where no earlier cell is open: a unit before this one may settle below its bound and leave enough.

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 OPEN_RUN = "open_run"
 """Key of ``meta``: a run holds the store, or died while holding it."""
+OPEN_LOG = "open_run_log"
+"""Key of ``meta``: the file has all that this run has written, if it has this. While the run lives it is in the log alone."""
 SCHEMA_VERSION = 6
 """Increased by one with every change of a table, together with a step in ``migrations``. Newer stores are rejected."""
 

@@ -86,6 +86,10 @@ def command(
     objective = objective_of(settings)
     if page is not None and page.resolve() in {output.resolve(), Path(own["store"] or output.with_suffix(".db")).resolve()}:
         raise ConfigError(f"--report is {page}, which holds the answers: name another file")
+    if page is not None:  # before anything is spent
+        from vinelm.reports.drawing.html import require_page
+
+        require_page(page)
     with in_options(), progress(quiet=quiet) as advance:
         found = batch(
             workflow,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial, wraps
 from importlib import import_module
 from typing import Any
@@ -134,7 +136,17 @@ def main(args: Sequence[str] | None = None) -> int:
         args: The arguments without the program's name; None for those of the process, which ends after it: what the
             application prints at its exit goes to stderr, too.
     """
-    given = list(sys.argv[1:] if args is None else args)
+    code = _main(list(sys.argv[1:] if args is None else args))
+    # Requests of a batch that hang: the interpreter would wait for the threads in which their nodes run.
+    if args is None and any(thread.name.startswith("vinelm batch ") for thread in threading.enumerate()):
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _main(given: list[str]) -> int:
     try:
         if not _wants_json(given):
             return _run(given, is_process=args is None)[0]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast
 
-from vinelm.errors import ConfigError, WorkflowError
+from vinelm.errors import ConfigError, WorkflowError, is_of_code
 from vinelm.template.steps import SKIP
 
 Signal: TypeAlias = Callable[[Mapping[str, Any]], object] | Literal["status"]
@@ -129,7 +129,9 @@ class Signals:
             return None if passed is None else STATUS[1 + passed]
         try:
             value = self.signal(state)
-        except Exception as error:
+        except BaseException as error:
+            if not is_of_code(error):
+                raise
             raise WorkflowError(
                 f"signal(state) raised {type(error).__name__}: it must return a label for every state"
             ) from error
@@ -184,7 +186,9 @@ class Signals:
             return canonical(one) == canonical(other)
         try:
             return bool(self.agree(one, other))
-        except Exception as error:
+        except BaseException as error:
+            if not is_of_code(error):
+                raise
             raise WorkflowError(f"agree(a, b) raised {type(error).__name__}: it must compare any two answers") from error
 
     def class_of(self, answer: Any, firsts: Sequence[Any]) -> int | None:

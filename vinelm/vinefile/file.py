@@ -55,6 +55,20 @@ _LOCAL_HEADER = 30
 Array = npt.NDArray[Any]
 
 
+_NAME_AT = 30  # where a ZIP file has the name of its first entry
+
+
+def _require_vine(path: Path) -> None:
+    """Raise if there is a file at ``path`` that is no trie, which a trie would replace."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_NAME_AT + len(_MANIFEST))
+    except OSError:  # there is none, or the writing says what it is
+        return
+    if head and not (head.startswith(b"PK\x03\x04") and head[_NAME_AT:] == _MANIFEST.encode()):
+        raise TrieFileError(f"{path}: exists, and is no trie file: use another name for the trie")
+
+
 def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
     """Write an annotated trie to a ``.vine`` file, atomically: an old file stays until the new one is on disk.
 
@@ -74,6 +88,7 @@ def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
             f"{path}: signals is no trie of outcomes that may return earlier answers: save it as it was estimated"
         )
     text = _manifest(path, annotated)
+    _require_vine(path)
     try:
         with atomic_path(path) as draft, draft.open("xb") as file:
             _write(file, text, annotated)

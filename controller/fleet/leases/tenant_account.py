@@ -151,12 +151,12 @@ class TenantAccount(SpendGuard):
             self._has_answer, self._why = True, ""
             self._changed.notify_all()
 
-    def refuse(self, why: str = "") -> None:
-        """There is no other lease now: refuse the calls that wait. ``why`` if it is not the cap."""
+    def refuse(self, why: str = "", *, is_cap: bool = False) -> None:
+        """There is no other lease now: refuse the calls that wait. ``why`` if it is not the cap, or not today's alone."""
         with self._changed:
             self._has_answer = True
             self._why = why
-            self._refused_usd = 0.0 if why else min(self._waiting, default=0.0)
+            self._refused_usd = 0.0 if why and not is_cap else min(self._waiting, default=0.0)
             self._refused_until = time.monotonic() + REFUSED_FOR_S
             self._changed.notify_all()
 

@@ -130,17 +130,21 @@ class RemoteBackend(Generic[T]):
     def _batched(self, binding: CallBinding, gate: BatchGate, unit: BatchedUnit) -> CallBinding:
         """The call as one in a batch: at half price, tried once, and however long it takes."""
         assert self.batch_api is not None
-        model = binding.model
-        price = model.price.in_batches(halves_cache=self.batch_api.halves_cache)
+        model, batch_api = binding.model, self.batch_api
+        price = model.price.in_batches(halves_cache=batch_api.halves_cache)
 
-        def at_once(request: TransportRequest) -> CallBinding | None:
-            upper = lambda: self.transport.attempt_bound(request.body).usd(price)  # noqa: E731
-            assert isinstance(unit, ParkedUnit)
-            return binding if unit.goes_at_once(gate, model, request, upper) else None
+        def chosen(request: TransportRequest) -> CallBinding:
+            digest = unit.digest(model, request)
+            if isinstance(unit, ParkedUnit):
+                upper = lambda: self.transport.attempt_bound(request.body).usd(price)  # noqa: E731
+                if unit.goes_at_once(gate, digest, upper):
+                    return binding
+            transport = BatchedTransport(self.transport, gate, unit, batch_api, digest)
+            return replace(batched, transport=transport, is_owed=unit.is_bought(gate, digest))
 
-        return replace(
+        batched = replace(
             binding,
-            transport=BatchedTransport(self.transport, gate, unit, self.batch_api),
+            transport=BatchedTransport(self.transport, gate, unit, batch_api),
             model=model.model_copy(update={"price": price, "timeout_s": math.inf}),
             rate_limiter=EngineRateLimiter(RateLimits()),
             policy=RetryPolicy(max_retries=0),
@@ -148,8 +152,9 @@ class RemoteBackend(Generic[T]):
             priority_sign=0,
             prompts=None,
             list_price=model.price,
-            at_once=at_once if isinstance(unit, ParkedUnit) else None,
+            chosen=chosen,
         )
+        return batched
 
     def _admission_of(self, model: Model, call: CallContext) -> AdmitsPrompts | None:
         own = self._prompts.get(model.name)

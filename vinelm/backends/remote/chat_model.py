@@ -25,6 +25,7 @@ from vinelm.catalog.model import entries_of
 from vinelm.clock import WallClock
 from vinelm.errors import FailureKind, VineLMError
 from vinelm.money.guard_pair import aauthorized
+from vinelm.money.spend_guard import OWED
 from vinelm.money.stated_tokens import asks_for_an_hour
 from vinelm.prompts.cache_points import PromptCall
 from vinelm.prompts.shape import shape_of
@@ -173,8 +174,8 @@ class RemoteChatModel(BoundChatModel):
         if bound.priority_sign and (priority := float(bound.call.priority)):
             options.setdefault("priority", bound.priority_sign * round(priority))
         request = bound.transport.request(bound.model, messages, options, is_streamed=is_streamed or bound.streams)
-        if bound.at_once is not None and (made := bound.at_once(request)) is not None:
-            bound = made
+        if bound.chosen is not None:
+            bound = bound.chosen(request)
             request = bound.transport.request(bound.model, messages, options, is_streamed=is_streamed or bound.streams)
         metered = MeteredCall(
             model=bound.model,
@@ -263,13 +264,23 @@ class _Account:
 
     def __enter__(self) -> _Account:
         if self._bound.call.guard is not None:
-            self._permit = self._bound.call.guard.authorize(self._upper_usd())
+            with self._owed():
+                self._permit = self._bound.call.guard.authorize(self._upper_usd())
         return self
 
     async def __aenter__(self) -> _Account:
         if self._bound.call.guard is not None:
-            self._permit = await aauthorized(self._bound.call.guard, self._upper_usd())
+            with self._owed():
+                self._permit = await aauthorized(self._bound.call.guard, self._upper_usd())
         return self
+
+    @contextmanager
+    def _owed(self) -> Iterator[None]:
+        token = OWED.set(self._bound.is_owed)
+        try:
+            yield
+        finally:
+            OWED.reset(token)
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         return self.__exit__(kind, error, trace)

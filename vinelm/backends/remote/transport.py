@@ -200,11 +200,15 @@ class BatchApi(ABC):
         """
 
     @abstractmethod
-    def answers(self, model: Model, provider_id: str) -> Mapping[str, Mapping[str, Any]] | None:
-        """Return, by the names of calls, ``{"body": ...}`` or a failure; None while the batch is under way."""
+    def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
+        """Return what the provider says of each call, by its name: ``{"body": ...}`` or a failure. None while it goes on.
+
+        All that it says, even if it says it twice or of calls that were never sent. A batch goes on unless the provider's word
+        for how it stands is one of those that end it: one that nobody knows may be of a batch that is paid for in the end.
+        """
 
     @abstractmethod
-    def parsed(self, model: Model, request: TransportRequest, body: Mapping[str, Any]) -> Delta:
+    def parsed(self, model: Model, body: Mapping[str, Any]) -> Delta:
         """Parse the body of an answer; :class:`AttemptFailed` (malformed) if it is none."""
 
     @abstractmethod
@@ -223,8 +227,8 @@ class CallBinding:
     ``streams``: also stream calls that ask for a whole answer, to measure the time to first token. ``priority_sign``: 1 or -1
     sends the request's priority, times that, to the server; 0 does not. ``prompts`` admits attempts of a model with cache
     points; None for others. ``list_price``: the model's ordinary price, where the call goes in a batch and ``model`` has the
-    price of that; its seconds are not known. ``at_once`` returns, for the request of such a call, the binding by which it is
-    made at once in place of in a batch; None: it goes in one.
+    price of that; its seconds are not known. ``chosen`` returns, for the request of such a call, the binding by which it is
+    made at once, or in a batch; None: this one. ``is_owed``: an earlier run has bought the call, and its answer is fetched.
     """
 
     transport: Transport
@@ -236,4 +240,5 @@ class CallBinding:
     priority_sign: int = 0
     prompts: AdmitsPrompts | None = None
     list_price: Price | None = None
-    at_once: Callable[[TransportRequest], CallBinding | None] | None = None
+    chosen: Callable[[TransportRequest], CallBinding] | None = None
+    is_owed: bool = False
