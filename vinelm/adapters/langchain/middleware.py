@@ -102,7 +102,7 @@ def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, o
 def _continued(request: ModelRequest[Any]) -> InvokeOptions:
     """Behind a tool's answer the path goes on, whatever the template says."""
     is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
-    return {"continues": is_under_way, "run_is_request": True}
+    return {"continues": is_under_way, "run_is_request": True, "tools": request.tools}
 
 
 def _on(model: BaseChatModel, request: ModelRequest[Any]) -> ModelRequest[Any]:

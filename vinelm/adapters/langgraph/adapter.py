@@ -21,6 +21,7 @@ from vinelm.adapters.langgraph.runs.reads_finder import ReadsFinder
 from vinelm.adapters.langgraph.runs.run_context import AMBIENT, MOST_PRIORITY, ContextOwner, RunContext, attach
 from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.adapters.langgraph.runs.settings import AdapterSettings
+from vinelm.adapters.langgraph.structure.tools_ahead import ToolsAhead
 from vinelm.adapters.tools.declaring import declare_tool
 from vinelm.adapters.tools.run_end import watch_graphs
 from vinelm.adapters.tools.undeclared import Watch, watch_tools
@@ -210,6 +211,7 @@ class GraphInterface:
         ttl_s: float | None = None,
         ahead: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None,
         before: str | Sequence[str] = "",
+        unchecked: bool = False,
     ) -> Any:
         """Return the tool with what its owner says of it: an ordinary LangChain tool, wherever tools stand (docs/tools.md).
 
@@ -227,6 +229,8 @@ class GraphInterface:
                 is when the stage before begins; None where it does not tell them yet. Then the call may start meanwhile, as
                 likely as the plan says that ``before`` comes next.
             before: the stages that come right after the node that calls the tool, and after no other arm.
+            unchecked: a call may run ahead although something of the application may still refuse or change it: an interrupt,
+                a middleware, a node between the model and the tool. Without it such a tool is not called ahead.
 
         Raises:
             ConfigError: a read-only tool takes injected state, store or runtime, returns a Command, interrupts or is a
@@ -234,7 +238,7 @@ class GraphInterface:
                 to a tool that writes.
         """
         how: dict[str, Any] = {"read_only": read_only, "writes": writes, "cost_usd": cost_usd, "ttl_s": ttl_s}
-        how |= {"ahead": ahead, "before": before}
+        how |= {"ahead": ahead, "before": before, "unchecked": unchecked}
         if fn is None:
             return lambda given: self.tool(given, **how)
         made: BaseTool = declare_tool(self.adapter.tools, self.adapter.reads_finder.here, fn, **how)
@@ -379,6 +383,8 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         self.tools.runs_ahead = enforces
         self.reads_finder = ReadsFinder(finder)
         self.watch = Watch(self.reads_finder.known)
+        ahead = ToolsAhead(self.tools)
+        self.tools.held_at, self.tools.outside = ahead.at, ahead.outside
 
     def declare(self, name: str, default: str | None = None, *, is_agent: bool = False, optional: bool = False) -> None:
         """Declare a stage; ``is_agent`` if a middleware runs it, ``optional`` if it is wrapped and may be skipped.

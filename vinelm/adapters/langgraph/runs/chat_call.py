@@ -146,6 +146,7 @@ class ChatCall:
             "objective": options.get("objective"),
             "limits": options.get("limits"),
             "falls_back": options.get("falls_back", True),
+            "tools": options.get("tools"),
         }
         if config is not None and runtime is not None and cls._is_in_root_graph(config, runtime, adapter):
             if host is not None:

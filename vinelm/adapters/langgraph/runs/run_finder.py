@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
@@ -151,7 +151,8 @@ class InvokeOptions(TypedDict, total=False):
     ``continues``: the path is known to go on, whatever the template says; ``run_is_request``: the same for a path that this
     very run has written; ``limits``: fields of the catalog entry to replace, such as ``max_tokens``; ``own_writes``: the
     invocation follows those that the node has written itself, since a chat model may be called repeatedly; ``falls_back``:
-    False where the caller repeats failed calls itself; ``objective``: of a new run whose context has none.
+    False where the caller repeats failed calls itself; ``objective``: of a new run whose context has none; ``tools``: what the
+    model is offered, as the application gave it.
     """
 
     continues: bool
@@ -160,6 +161,7 @@ class InvokeOptions(TypedDict, total=False):
     own_writes: bool
     falls_back: bool
     objective: Objective | None
+    tools: Sequence[Any] | None
 
 
 @dataclass(slots=True)
@@ -307,8 +309,9 @@ class RunFinder:
             if run.outcomes is not None:
                 notes = run.outcomes.told(place.config if place.shows else None, place.prefix, place.value)
             path = run.decide(place.step, stage, place.prefix, place.stages)
+        ahead = None
         if settings.tools.declared or settings.tools.recorder is not None:
-            start_reads(settings, run, (stage, path), place.config, place.runtime)
+            ahead = start_reads(settings, run, (stage, path), place.config, place.runtime, offered=options.get("tools"))
         return InvocationScope(
             settings.models,
             settings.observers,
@@ -318,6 +321,7 @@ class RunFinder:
             limits=options.get("limits"),
             falls_back=options.get("falls_back", True),
             notes=notes,
+            ahead=ahead,
         )
 
     def _begin_trail(self, run: GraphRun, config: RunnableConfig | None) -> None:
