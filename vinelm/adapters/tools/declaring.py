@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
-from functools import cache, partial, wraps
+from functools import lru_cache, partial, wraps
 from types import ModuleType
 from typing import Any, TypeVar, get_args, get_type_hints
 from weakref import ref
@@ -143,7 +143,7 @@ def _as_tool(declared: DeclaredTool, calls: _Calls) -> BaseTool:
     return made
 
 
-@cache
+@lru_cache(maxsize=256)  # an application may make classes for each user
 def _kind_of(kind: Any) -> type[BaseTool]:
     """The class of declared tools of a class; kept, since pydantic takes milliseconds to make one."""
 

@@ -108,7 +108,8 @@ def launch(
     loop = _running_loop() if code.is_async else None
     if loop is None and not (code.is_sync and _THREADS.acquire(blocking=False)):
         return None
-    config, context = _own_config(context.get(var_child_runnable_config) or {}), context.copy()
+    around: Mapping[str, Any] | None = context.get(var_child_runnable_config)  # type: ignore[arg-type]
+    config, context = _own_config(around or {}), context.copy()
     context.run(IS_AHEAD.set, True)
     context.run(var_child_runnable_config.set, config)
     shadow = Shadow(loop)

@@ -31,8 +31,9 @@ from vinelm.adapters.langgraph.structure.chat_search import MOST_OBJECTS, Object
 from vinelm.adapters.tools.declaring import declared_in
 from vinelm.adapters.tools.tool_box import DeclaredTool, ToolBox
 
-_HOOKS = ("before_model", "abefore_model", "after_model", "aafter_model", "wrap_model_call", "awrap_model_call")
-_HOOKS += ("wrap_tool_call", "awrap_tool_call")
+_HOOKS = tuple(
+    f"{way}{hook}" for hook in ("before_model", "after_model", "wrap_model_call", "wrap_tool_call") for way in ("", "a")
+)
 """Methods of LangChain's middleware that may refuse or change what a model has asked for."""
 _STEPS = ("run", "arun", "invoke", "ainvoke", "_parse_input", "_to_args_and_kwargs")
 """Methods of a tool that come before its own code, which alone runs ahead."""
