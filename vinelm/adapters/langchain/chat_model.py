@@ -18,7 +18,8 @@ from vinelm.adapters.calls.fallback_model import REPEATABLE
 from vinelm.adapters.langchain.openai_client import openai_client
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import GraphInterface
-from vinelm.adapters.langgraph.runs.chat_call import ChatCall, ChatOptions, halted_here, node_of
+from vinelm.adapters.langgraph.runs.chat_call import ChatCall, halted_here, node_of
+from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.backends.structured_output import TAKES_FORMAT
 from vinelm.errors import CallError
 from vinelm.objective import Objective
@@ -182,7 +183,7 @@ class VineChatModel(DelegatingChatModel):
             begun = await ChatCall.abegin(adapter, self.stage, **how)
         return _Call(self, begun, options, is_last=number == self.max_retries)
 
-    def _place(self, attempt: int, options: Mapping[str, Any]) -> tuple[GraphAdapter, ChatOptions]:
+    def _place(self, attempt: int, options: Mapping[str, Any]) -> tuple[GraphAdapter, InvokeOptions]:
         """The adapter of the object that made this model, and what it is told of a call with these options."""
         given = {"max_tokens": self.max_tokens, "timeout_s": self.timeout}
         return self.vine.adapter, {

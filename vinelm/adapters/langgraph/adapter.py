@@ -122,7 +122,9 @@ class GraphInterface:
         if optional and is_command(asked.returns):
             raise WorkflowError(f"{label} chooses the next node by Command: it cannot be optional, move the choice to an edge")
         self.adapter.declare(name, default, optional=optional)
-        return make_stage(self.adapter.finder, self.adapter, name, fn, asked, state_type=state_type, eager=eager)
+        return make_stage(
+            self.adapter.finder, self.adapter, name, fn, asked, state_type=state_type, default=default, eager=eager
+        )
 
     def verifier(self, name: str, *, prompt: str, state: type, key: str = "verdict", default: str | None = SKIP) -> Node:
         """Return a graph node that asks a model whether the answer in the state is right: an optional stage.

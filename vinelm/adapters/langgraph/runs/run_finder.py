@@ -152,7 +152,7 @@ class InvokeOptions(TypedDict, total=False):
     very run has written; ``limits``: fields of the catalog entry to replace, such as ``max_tokens``; ``own_writes``: the
     invocation follows those that the node has written itself, since a chat model may be called repeatedly; ``falls_back``:
     False where the caller repeats failed calls itself; ``objective``: of a new run whose context has none; ``tools``: what the
-    model is offered, as the application gave it.
+    model is offered, as the application gave it; ``default``: the default model of the stage, chat model or middleware itself.
     """
 
     continues: bool
@@ -162,6 +162,7 @@ class InvokeOptions(TypedDict, total=False):
     falls_back: bool
     objective: Objective | None
     tools: Sequence[Any] | None
+    default: str | None
 
 
 @dataclass(slots=True)
@@ -294,11 +295,16 @@ class RunFinder:
 
     def _default_scope(self, place: Place, error: Exception) -> InvocationScope:
         """The invocation on the stage's default model."""
-        objective = place.options.get("objective")
-        return self._defaults.default_scope(error, place.stage, place.prefix, place.run, place.config, place.runtime, objective)
+        objective, known = place.options.get("objective"), (place.prefix, place.run, place.config, place.runtime)
+        with self._defaults.asked(place.stage, place.options.get("default")):
+            return self._defaults.default_scope(error, place.stage, *known, objective)
 
     def _scope(self, run: GraphRun, place: Place) -> InvocationScope:
         """The invocation with its model, once the place is known."""
+        with self._defaults.asked(place.stage, place.options.get("default")):
+            return self._chosen(run, place)
+
+    def _chosen(self, run: GraphRun, place: Place) -> InvocationScope:
         stage, options, settings = place.stage, place.options, self.settings
         notes: list[Note] = []
         if place.step is None:
