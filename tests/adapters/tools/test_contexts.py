@@ -25,11 +25,11 @@ LOCAL = threading.local()
 class App:
     """model -> tools -> model, where the tool knows its caller by what the test says."""
 
-    def __init__(self, accounts, **settings):
+    def __init__(self, accounts, **how):
         self.chat = Chat(answer=calls_then("ok", ("accounts", {"year": 1})))
-        self.vine = VineLM(Catalog.from_chat_models({"m0": self.chat}, prices={"m0": PRICES}), template=TEMPLATE, **settings)
+        self.vine = VineLM(Catalog.from_chat_models({"m0": self.chat}, prices={"m0": PRICES}), template=TEMPLATE)
         self.vine.adapter.tools.candidates = Guesses(("accounts", {"year": 1}, 1.0))
-        self.accounts = self.vine.tool(accounts, read_only=True)
+        self.accounts = self.vine.tool(accounts, read_only=True, **how)
 
     def graph(self, mode="sync", *, tools=None, think=None):
         def asks(state: MessagesState, model) -> dict:
@@ -161,7 +161,8 @@ def test_a_caller_who_is_known_by_thread_is_not_asked_on_another():
 # -- liveness ----------------------------------------------------------------------------------------------------
 
 
-def test_a_tool_that_takes_a_lock_which_the_request_holds_is_called_by_the_request():
+@pytest.mark.parametrize("unchecked", [False, True])
+def test_a_tool_that_takes_a_lock_which_the_request_holds_is_called_by_the_request(unchecked):
     lock, is_held = threading.RLock(), threading.Event()
 
     def accounts(year: int) -> str:
@@ -170,7 +171,7 @@ def test_a_tool_that_takes_a_lock_which_the_request_holds_is_called_by_the_reque
         with lock:
             return "accounts"
 
-    app = App(accounts)
+    app = App(accounts, unchecked=unchecked)
 
     def think(state: MessagesState, model) -> dict:
         with lock:
@@ -181,7 +182,34 @@ def test_a_tool_that_takes_a_lock_which_the_request_holds_is_called_by_the_reque
     app.chat.answer = lambda *_: AIMessage("no tool")
     for _ in range(2):
         assert told(app.ask(app.graph(think=think), join_s=0.05)) == "accounts"
-    assert app.counts["left"] == app.counts["started"] == 1  # and not tried again in this process
+    # Where it may run in spite of the lock, it is not tried again in this process.
+    assert app.counts.get("left", 0) == app.counts.get("started", 0) == unchecked
+
+
+class Ledger:
+    def __init__(self):
+        self.entries, self.lock = {}, threading.RLock()
+
+
+def test_a_call_ahead_takes_no_lock_that_the_requests_own_call_needs():
+    """Else it would hold the one while it waits for the other, and the request for ever with it."""
+    ledger, own = Ledger(), threading.RLock()
+
+    def accounts(year: int) -> str:
+        """Return the accounts."""
+        with ledger.lock, own:
+            return "accounts"
+
+    app = App(accounts)
+
+    def think(state: MessagesState, model) -> dict:
+        with own:
+            asked = model.invoke(state["messages"])
+            return {"messages": [asked, AIMessage(app.accounts.invoke({"year": 1})), AIMessage("ok")]}
+
+    app.chat.answer = lambda *_: AIMessage("no tool")
+    assert told(app.ask(app.graph(think=think), join_s=0.05)) == "accounts"
+    assert "started" not in app.counts
 
 
 def test_an_asynchronous_tool_that_waits_for_what_the_request_does_later_is_called_by_it():

@@ -301,20 +301,18 @@ class RunFinder:
 
     def _scope(self, run: GraphRun, place: Place) -> InvocationScope:
         """The invocation with its model, once the place is known."""
-        with self._defaults.asked(place.stage, place.options.get("default")):
-            return self._chosen(run, place)
-
-    def _chosen(self, run: GraphRun, place: Place) -> InvocationScope:
         stage, options, settings = place.stage, place.options, self.settings
         notes: list[Note] = []
         if place.step is None:
             if run.trail is None:
                 self._begin_trail(run, place.config)
-            path = run.enter(where_of(place.config), stage)
+            with self._defaults.asked(stage, options.get("default")):
+                path = run.enter(where_of(place.config), stage)
         else:
             if run.outcomes is not None:
                 notes = run.outcomes.told(place.config if place.shows else None, place.prefix, place.value)
-            path = run.decide(place.step, stage, place.prefix, place.stages)
+            with self._defaults.asked(stage, options.get("default")):
+                path = run.decide(place.step, stage, place.prefix, place.stages)
         ahead = None
         if settings.tools.declared or settings.tools.recorder is not None:
             ahead = start_reads(settings, run, (stage, path), place.config, place.runtime, offered=options.get("tools"))

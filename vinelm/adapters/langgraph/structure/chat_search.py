@@ -179,7 +179,7 @@ def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, s
     return {node: stage for node, stage in marks.items() if isinstance(stage, str)}
 
 
-_ANY_ATTRIBUTE = frozenset({"getattr", "vars", "__dict__", "attrgetter", "__getattribute__"})
+ANY_ATTRIBUTE = frozenset({"getattr", "vars", "__dict__", "attrgetter", "__getattribute__"})
 """Code that says one of these may read any attribute."""
 
 
@@ -303,7 +303,7 @@ def _attributes_read(method: MethodType) -> list[Any] | None:
             inner = next((f for kind in ("fget", "func", "__func__") if (f := getattr(value, kind, None)) is not None), value)
             if callable(inner) and not isinstance(inner, type) and not is_chat(inner):
                 waiting.append(inner)
-    if names & _ANY_ATTRIBUTE:
+    if names & ANY_ATTRIBUTE:
         return None
     return [members[name] for members in (vars(owner), *classes) for name in names if name in members]
 

@@ -7,6 +7,7 @@ called ahead.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool, StructuredTool, Tool
 from langgraph.constants import START
@@ -27,7 +28,7 @@ from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
 from langgraph.types import interrupt
 
 from vinelm.adapters.langgraph.nodes.signature import is_user_code
-from vinelm.adapters.langgraph.structure.chat_search import MOST_OBJECTS, ObjectSearch, code_names, file_of
+from vinelm.adapters.langgraph.structure.chat_search import ANY_ATTRIBUTE, MOST_OBJECTS, ObjectSearch, code_names, file_of
 from vinelm.adapters.tools.declaring import declared_in
 from vinelm.adapters.tools.tool_box import DeclaredTool, ToolBox
 
@@ -86,8 +87,11 @@ def _may_refuse(handler: Any) -> bool:
 
 
 def can_run_ahead(declared: DeclaredTool) -> bool:
-    """Return whether a tool's own code can run on another thread than the call that it stands in for: it refers to nothing that
-    is kept by thread, by which it may know its caller. Found once for each tool object.
+    """Return whether a tool's own code can run beside the request that it stands in for. Found once for each tool object.
+
+    It cannot on another thread where it refers to what is kept by thread, by which it may know its caller; nor where it refers
+    to a lock, which the request may hold: the call ahead would wait for it, perhaps with another one held that the request's
+    own call needs.
     """
     if declared.can_run_ahead is None:
         tool = declared.code.tool
@@ -95,9 +99,15 @@ def can_run_ahead(declared: DeclaredTool) -> bool:
         search = _Reach("")
         for code in own or [tool._run, tool._arun]:
             search.held_by(code)
-        is_by_thread = any(isinstance(one, threading.local) for one in search.objects)
-        declared.can_run_ahead = declared.code.is_async or not is_by_thread
+        is_by_thread = not declared.code.is_async and any(isinstance(one, threading.local) for one in search.objects)
+        is_locked = not declared.says.unchecked and any(map(_is_lock, search.objects))
+        declared.can_run_ahead = not (is_by_thread or is_locked)
     return declared.can_run_ahead
+
+
+def _is_lock(item: Any) -> bool:
+    conditions = isinstance(item, (threading.Condition, asyncio.Condition))
+    return conditions or all(callable(getattr(type(item), name, None)) for name in ("acquire", "release"))
 
 
 def is_checked_by_itself(tool: BaseTool) -> bool:
@@ -268,29 +278,37 @@ class _Reach(ObjectSearch):
         yield from super()._inside(item)
 
     def _referred_to(self, function: FunctionType) -> Iterator[Any]:
+        """What the code of a function refers to; of the application's objects only what the code names of them."""
         names, owner = frozenset(code_names(function.__code__)), function.__globals__
         is_imported = any(name.partition(".")[0] == "langgraph" for name in names)
-        self._asks |= is_imported and bool(names & _ASKS)
-        found = [owner[name] for name in names if name in owner]
-        for value in super()._referred_to(function):
-            yield value
-            found.append(value)
+        self._asks |= (is_imported and bool(names & _ASKS)) or any(owner.get(name) is interrupt for name in names)
+        waiting, known = list(super()._referred_to(function)), set[int]()
         if not is_user_code(function.__module__ or "", function.__code__.co_filename):
+            yield from waiting
             return
-        while found:
-            value = found.pop()
+        waiting += [owner[name] for name in names if name in owner]  # modules and classes too
+        while waiting:
+            value = waiting.pop()
+            if id(value) in known:
+                continue
+            known.add(id(value))
+            kind = value if isinstance(value, type) else type(value)
             if isinstance(value, ModuleType):
                 members = [vars(value)[name] for name in names if name in vars(value)]
-                found += [
-                    one for one in members if isinstance(one, ModuleType) and one.__name__.startswith(f"{value.__name__}.")
-                ]
-                yield from members
-            kind = value if isinstance(value, type) else type(value)
+                inner = f"{value.__name__}."
+                waiting += [one for one in members if not isinstance(one, ModuleType) or one.__name__.startswith(inner)]
+                continue
             self._asks |= isinstance(value, type) and issubclass(value, GraphInterrupt)
-            if is_user_code(kind.__module__, file_of(kind)):  # methods that the code calls on it, or as it makes one
-                called = names | ({"__init__", "__call__"} if kind is value else set())
+            is_theirs = is_user_code(kind.__module__, file_of(kind))
+            if is_theirs:
+                called = names | ({"__init__", "__call__"} if kind is value else {"__call__"})
                 for member in (vars(base)[name] for base in kind.__mro__ for name in called if name in vars(base)):
                     yield next((one for way in _WAYS if (one := getattr(member, way, None)) is not None), member)
+            if not is_theirs or isinstance(value, Runnable) or names & ANY_ATTRIBUTE or not hasattr(value, "__dict__"):
+                yield value
+            elif kind is not value:
+                self._seen[id(value)] = value
+                waiting += [one for name, one in list(vars(value).items()) if name in names]
 
 
 def _loop_of(config: RunnableConfig) -> Any:
