@@ -14,6 +14,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool
 from langgraph import types
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
@@ -244,6 +245,40 @@ def test_nothing_runs_before_a_node_that_asks_a_person(ask, where):
     between = [ask] if where == "between" else []
     out = bank.invoke(bank.nodes(do, between=between).compile(checkpointer=InMemorySaver()), config=thread())
     assert "__interrupt__" in out
+    assert bank.ahead == bank.ran == []
+
+
+@pytest.mark.parametrize("asks_first", [False, True])
+def test_an_entrypoint_that_asks_a_person(asks_first):
+    """LangGraph's functional API: the entrypoint holds the tool, and asks or does not."""
+    bank = Bank()
+    llm = bank.vine.chat_model("model")
+
+    @task
+    def think(messages):
+        return llm.bind_tools([bank.account]).invoke(messages)
+
+    def plain(messages):
+        asked = think(messages).result()
+        return bank.account.invoke(asked.tool_calls[0]).text
+
+    def asking(messages):
+        asked = think(messages).result()
+        return bank.account.invoke(asked.tool_calls[0]).text if interrupt("sure?") == "yes" else "denied"
+
+    app = entrypoint(checkpointer=InMemorySaver())(asking if asks_first else plain)
+    out = bank.invoke(app, inputs=[HumanMessage("mine?")], config=thread())
+    assert bank.ahead == ([] if asks_first else ["mia"])
+    assert ("__interrupt__" in out) if asks_first else (out == "account of mia")
+
+
+def test_an_edge_that_asks_a_person():
+    bank = Bank()
+
+    def condition(state):
+        return tools_condition(state) if interrupt("sure?") == "yes" else END
+
+    bank.invoke(bank.nodes(condition=condition).compile(checkpointer=InMemorySaver()), config=thread())
     assert bank.ahead == bank.ran == []
 
 

@@ -259,6 +259,7 @@ async def settled(result: Future[Any], limit_s: float) -> bool:
 OURS: set[ContextVar[Any]] = {IS_AHEAD, var_child_runnable_config}
 """Context variables that differ between a call ahead and the call itself, and of which no tool's result depends."""
 _TRACERS = ("langsmith._internal._context", "langsmith.run_trees", "langchain_core.tracers.context", "langgraph.pregel._tools")
+_TRACERS += ("sentry_sdk.scope", "ddtrace._trace.provider")
 """Modules whose context variables say where in a trace the code runs."""
 
 
