@@ -108,7 +108,7 @@ def launch(
     loop = _running_loop() if code.is_async else None
     if loop is None and not (code.is_sync and _THREADS.acquire(blocking=False)):
         return None
-    around: Mapping[str, Any] | None = context.get(var_child_runnable_config)  # type: ignore[arg-type]
+    around: Mapping[str, Any] | None = context.get(var_child_runnable_config)
     config, context = _own_config(around or {}), context.copy()
     context.run(IS_AHEAD.set, True)
     context.run(var_child_runnable_config.set, config)
@@ -258,8 +258,14 @@ async def settled(result: Future[Any], limit_s: float) -> bool:
 
 OURS: set[ContextVar[Any]] = {IS_AHEAD, var_child_runnable_config}
 """Context variables that differ between a call ahead and the call itself, and of which no tool's result depends."""
-_TRACERS = ("langsmith._internal._context", "langsmith.run_trees", "langchain_core.tracers.context", "langgraph.pregel._tools")
-_TRACERS += ("sentry_sdk.scope", "ddtrace._trace.provider")
+_TRACERS = (
+    "langsmith._internal._context",
+    "langsmith.run_trees",
+    "langchain_core.tracers.context",
+    "langgraph.pregel._tools",
+    "sentry_sdk.scope",
+    "ddtrace._trace.provider",
+)
 """Modules whose context variables say where in a trace the code runs."""
 
 
