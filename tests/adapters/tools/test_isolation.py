@@ -260,3 +260,27 @@ def test_what_a_user_has_built_is_not_kept():
             break
         time.sleep(0.01)
     assert told_of[0]() is None
+
+
+def test_outside_of_a_graph_it_is_what_was_bound_to_the_model():
+    shop = Shop()
+    mia, tom = shop.tool("mia"), shop.tool("tom")
+    llm = shop.vine.chat_model("model")
+    with shop.vine.request(speculate=Speculation()):
+        asked = llm.bind_tools([tom]).invoke([HumanMessage("mine?")])
+        assert tom.invoke(asked.tool_calls[0]).text == "orders of tom"
+    assert shop.ran == [("tom", True)]
+    with shop.vine.request(speculate=Speculation()):
+        llm.invoke([HumanMessage("mine?")])
+        assert mia.invoke({"year": 1}) == "orders of mia"
+    assert shop.ran == [("tom", True), ("mia", False)]
+
+
+def test_a_call_of_a_model_that_is_a_request_of_its_own_starts_nothing():
+    """Nobody would take the result."""
+    shop = Shop()
+    kept = shop.tool("mia")
+    shop.vine.adapter.tools.speculation = Speculation()
+    shop.vine.chat_model("model").bind_tools([kept]).invoke([HumanMessage("mine?")])
+    assert shop.ran == []
+    assert shop.vine.tool_counts == {}
